@@ -1,0 +1,135 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
+let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
+let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
+let flyingFox = Target.Dependency.product(name: "FlyingFox", package: "FlyingFox")
+let flyingSocks = Target.Dependency.product(name: "FlyingSocks", package: "FlyingFox")
+let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
+
+/// What every provider adapter is written with: the engine's public API and nothing else.
+let adapterDependencies: [Target.Dependency] = ["AuthFlow", "AuthFlowJSON", httpTypes]
+
+let package = Package(
+    name: "AuthFlow",
+    platforms: [.macOS(.v15), .iOS(.v18)],
+    products: [
+        .library(name: "AuthFlow", targets: ["AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlowOIDC", targets: ["AuthFlowOIDC", "AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback"]),
+        .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
+        .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
+        .executable(name: "authflow", targets: ["authflow"]),
+        .executable(name: "oidc-login", targets: ["oidc-login"]),
+    ],
+    traits: [
+        .trait(name: "Jansson", description: "Read and write JSON with the system's libjansson."),
+        .default(enabledTraits: ["Jansson"]),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-crypto.git", from: "4.5.0"),
+        .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.0"),
+        .package(url: "https://github.com/swhitty/FlyingFox.git", from: "0.27.0"),
+    ],
+    targets: [
+        // C libraries
+        .systemLibrary(
+            name: "CJansson",
+            pkgConfig: "jansson",
+            providers: [.apt(["libjansson-dev"]), .yum(["jansson-devel"]), .brew(["jansson"])]
+        ),
+        .systemLibrary(
+            name: "CLibXML2",
+            pkgConfig: "libxml-2.0",
+            providers: [.apt(["libxml2-dev"]), .yum(["libxml2-devel"]), .brew(["libxml2"])]
+        ),
+
+        // Engine
+        .target(
+            name: "AuthFlowJSON",
+            dependencies: [
+                .target(name: "CJansson", condition: .when(platforms: [.linux, .macOS], traits: ["Jansson"]))
+            ]
+        ),
+        .target(name: "AuthFlow", dependencies: ["AuthFlowJSON", httpTypes, crypto, cryptoExtras]),
+
+        // User agents
+        .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", flyingFox, flyingSocks]),
+        .target(name: "AuthFlowHeadless", dependencies: ["AuthFlow", "AuthFlowJSON", "CLibXML2", httpTypes]),
+
+        // Providers
+        .target(name: "AuthFlowOIDC", dependencies: adapterDependencies, path: "Providers/OIDC", exclude: ["README.md"]),
+
+        // Emulators and conformance suites
+        .target(
+            name: "AuthFlowTesting",
+            dependencies: ["AuthFlow", "AuthFlowJSON", httpTypes, crypto, cryptoExtras, flyingFox, flyingSocks]
+        ),
+
+        // Programs
+        .executableTarget(
+            name: "authflow",
+            dependencies: [
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
+                argumentParser,
+            ]
+        ),
+        .executableTarget(
+            name: "oidc-login",
+            dependencies: ["AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", httpTypes],
+            path: "Samples/oidc-login",
+            exclude: ["README.md", "authflow.json", "cloudentity.json", "resources.json"]
+        ),
+
+        // Tests
+        .testTarget(name: "AuthFlowJSONTests", dependencies: ["AuthFlowJSON"]),
+        .testTarget(
+            name: "AuthFlowTests",
+            dependencies: ["AuthFlow", "AuthFlowJSON", "AuthFlowTesting", httpTypes, crypto, cryptoExtras]
+        ),
+        .testTarget(
+            name: "AuthFlowLoopbackTests",
+            dependencies: ["AuthFlowLoopback", "AuthFlow", "AuthFlowTesting", httpTypes]
+        ),
+        .testTarget(
+            name: "AuthFlowHeadlessTests",
+            dependencies: ["AuthFlowHeadless", "AuthFlow", "AuthFlowTesting", httpTypes]
+        ),
+        .testTarget(
+            name: "AuthFlowOIDCTests",
+            dependencies: [
+                "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
+                httpTypes,
+            ]
+        ),
+        .testTarget(
+            name: "CommandTests",
+            dependencies: ["authflow", "oidc-login", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON"]
+        ),
+        .testTarget(
+            name: "InteropTests",
+            dependencies: ["AuthFlowOIDC", "AuthFlowHeadless", "AuthFlow", "AuthFlowJSON", httpTypes],
+            path: "Tests/Interop",
+            exclude: ["README.md", "glewlwyd.sh", "glewlwyd_seed.py", "browser_login.py"]
+        ),
+    ],
+    swiftLanguageModes: [.v6]
+)
+
+for target in package.targets {
+    switch target.type {
+    case .regular, .test, .executable:
+        target.swiftSettings = [
+            .strictMemorySafety(),
+            .enableUpcomingFeature("ExistentialAny"),
+            .enableUpcomingFeature("MemberImportVisibility"),
+            .enableUpcomingFeature("InternalImportsByDefault"),
+            .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+        ]
+    default:
+        break  // system libraries take no Swift settings
+    }
+}

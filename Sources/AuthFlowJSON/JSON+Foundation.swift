@@ -1,0 +1,80 @@
+#if !(Jansson && canImport(CJansson))
+import Foundation
+
+// Where libjansson cannot be had (iOS, Windows, static Linux builds), or when the trait `Jansson` is off.
+
+extension JSON {
+    /// Parses UTF-8 JSON text (RFC 8259), of which every part must be well formed.
+    /// - Parameters:
+    ///   - text: The whole document.
+    ///   - limits: How large and how deep it may be.
+    /// - Throws: ``JSONError`` with the place of the first fault.
+    public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
+        guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
+        let bytes = Array(text)
+        // Foundation lets the last of two equal keys win and rounds large integers: the scanner refuses both first.
+        var scanner = JSONScanner(bytes, limits: limits)
+        try scanner.scan { _, _ in }
+        do {
+            self = try JSONDecoder().decode(FoundationValue.self, from: Data(bytes)).json
+        } catch {
+            throw JSONError(.invalidSyntax)
+        }
+    }
+
+    /// The value as UTF-8 JSON text, keys sorted, so that equal values give equal bytes.
+    /// - Parameter indented: Whether each member stands on a line of its own.
+    /// - Throws: ``JSONError`` when a number is not finite or memory runs out.
+    public func serialized(indented: Bool = false) throws(JSONError) -> [UInt8] {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        if indented { encoder.outputFormatting.insert(.prettyPrinted) }
+        do {
+            return Array(try encoder.encode(FoundationValue(json: self)))
+        } catch {
+            throw JSONError(.numberOutOfRange)
+        }
+    }
+}
+
+/// Carries a ``JSON`` through Foundation's coders without making ``JSON`` itself `Codable`.
+private struct FoundationValue: Codable {
+    let json: JSON
+
+    init(json: JSON) {
+        self.json = json
+    }
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        if container.decodeNil() {
+            self.json = .null
+        } else if let value = try? container.decode(Bool.self) {
+            self.json = .bool(value)
+        } else if let value = try? container.decode(Int64.self) {
+            self.json = .integer(value)
+        } else if let value = try? container.decode(Double.self) {
+            self.json = .double(value)
+        } else if let value = try? container.decode(String.self) {
+            self.json = .string(value)
+        } else if let value = try? container.decode([FoundationValue].self) {
+            self.json = .array(value.map(\.json))
+        } else {
+            self.json = .object(try container.decode([String: FoundationValue].self).mapValues(\.json))
+        }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        switch json {
+        case .null: try container.encodeNil()
+        case .bool(let value): try container.encode(value)
+        case .integer(let value): try container.encode(value)
+        case .double(let value): try container.encode(value)
+        case .string(let value): try container.encode(value)
+        case .array(let elements): try container.encode(elements.map(FoundationValue.init(json:)))
+        case .object(let members): try container.encode(members.mapValues(FoundationValue.init(json:)))
+        }
+    }
+}
+#endif

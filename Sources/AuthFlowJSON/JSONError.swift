@@ -1,0 +1,59 @@
+/// Why a text is not JSON that AuthFlow accepts, or a value cannot be written as JSON.
+///
+/// The description gives the place and the rule. It never quotes the text, which may hold a token.
+public struct JSONError: Error, Sendable, Hashable {
+    /// What is wrong, as an open set.
+    public struct Code: RawRepresentable, Sendable, Hashable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+
+        /// The text does not follow the grammar.
+        public static let invalidSyntax = Self(rawValue: "invalid syntax")
+        /// The text ends inside a value, or is empty.
+        public static let prematureEndOfInput = Self(rawValue: "the text ends too early")
+        /// The text is not UTF-8 (RFC 8259 section 8.1).
+        public static let invalidUTF8 = Self(rawValue: "the text is not valid UTF-8")
+        /// An object has the same key twice (RFC 8259 section 4: behaviour is unpredictable; RFC 7519 section 4: reject).
+        public static let duplicateKey = Self(rawValue: "an object has the same key twice")
+        /// A string holds U+0000, which C libraries take for its end.
+        public static let nullCharacter = Self(rawValue: "a string contains U+0000")
+        /// A number does not fit 64 bits, or is not finite.
+        public static let numberOutOfRange = Self(rawValue: "a number is out of range")
+        /// Arrays and objects are nested deeper than ``JSONLimits/maximumDepth``.
+        public static let depthLimitExceeded = Self(rawValue: "values are nested too deeply")
+        /// The text is longer than ``JSONLimits/maximumBytes``.
+        public static let sizeLimitExceeded = Self(rawValue: "the text is too large")
+        /// Memory ran out.
+        public static let outOfMemory = Self(rawValue: "memory ran out")
+        /// The parser failed in a way that has no code of its own.
+        public static let other = Self(rawValue: "the JSON library failed")
+    }
+
+    /// What is wrong.
+    public let code: Code
+
+    /// The line, from 1, where it was noticed; nil when there is no such place.
+    public let line: Int?
+
+    /// The column in bytes, from 1, where it was noticed; nil when there is no such place.
+    public let column: Int?
+
+    init(_ code: Code, in text: [UInt8] = [], at offset: Int? = nil) {
+        self.code = code
+        if let offset, !text.isEmpty {
+            let position = JSONPosition(of: offset, in: text)
+            (self.line, self.column) = (position.line, position.column)
+        } else {
+            (self.line, self.column) = (nil, nil)
+        }
+    }
+}
+
+extension JSONError: CustomStringConvertible {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var description: String {
+        if let line, let column { "\(code.rawValue) (line \(line), column \(column))" } else { code.rawValue }
+    }
+}

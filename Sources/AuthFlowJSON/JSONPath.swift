@@ -1,0 +1,38 @@
+/// The way from the root of a document to a value in it, such as `profiles.work.scopes[1]`.
+public struct JSONPath: Sendable, Hashable {
+    /// One step of the way.
+    public enum Step: Sendable, Hashable {
+        /// To the member of an object with this name.
+        case member(String)
+        /// To the element of an array with this index, from 0.
+        case element(Int)
+    }
+
+    /// The steps, from the root.
+    public let steps: [Step]
+
+    /// Creates a path. Without steps it is the root.
+    public init(_ steps: [Step] = []) {
+        self.steps = steps
+    }
+
+    /// The path to a member of the object at this path.
+    public func member(_ name: String) -> JSONPath { JSONPath(steps + [.member(name)]) }
+
+    /// The path to an element of the array at this path.
+    public func element(_ index: Int) -> JSONPath { JSONPath(steps + [.element(index)]) }
+}
+
+extension JSONPath: CustomStringConvertible {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var description: String {
+        var text = ""
+        for step in steps {
+            switch step {
+            case .member(let name): text += text.isEmpty ? name : ".\(name)"
+            case .element(let index): text += "[\(index)]"
+            }
+        }
+        return text
+    }
+}

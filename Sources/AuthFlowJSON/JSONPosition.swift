@@ -1,0 +1,19 @@
+/// A place in a JSON text.
+public struct JSONPosition: Sendable, Hashable {
+    /// The line, from 1.
+    public let line: Int
+    /// The column in bytes, from 1.
+    public let column: Int
+
+    /// The place of the byte at `offset`.
+    init(of offset: Int, in text: [UInt8]) {
+        let before = text.prefix(offset)
+        self.line = 1 + before.count { $0 == UInt8(ascii: "\n") }
+        self.column = 1 + before.count - (before.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0)
+    }
+}
+
+extension JSONPosition: CustomStringConvertible {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var description: String { "\(line):\(column)" }
+}

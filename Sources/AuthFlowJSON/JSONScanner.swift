@@ -1,0 +1,208 @@
+/// Walks a JSON text and reports where each value begins, refusing what ``JSON/init(parsing:limits:)`` refuses.
+///
+/// It builds no values. The libraries that do cannot tell where a value stood (libjansson, Foundation), nor notice a
+/// duplicate key or an integer that does not fit (Foundation).
+struct JSONScanner {
+    private let text: [UInt8]
+    private let limits: JSONLimits
+    private var offset = 0
+
+    init(_ text: [UInt8], limits: JSONLimits) {
+        self.text = text
+        self.limits = limits
+    }
+
+    /// Walks the whole text.
+    /// - Parameter report: Called with the path of each value and the offset where it (or its key) begins.
+    mutating func scan(_ report: (JSONPath, Int) -> Void) throws(JSONError) {
+        guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
+        guard String(validating: text, as: UTF8.self) != nil else { throw JSONError(.invalidUTF8) }
+        skipSpace()
+        try scanValue(at: JSONPath(), start: offset, depth: 0, report)
+        skipSpace()
+        guard offset == text.count else { throw error(.invalidSyntax) }
+    }
+
+    private func error(_ code: JSONError.Code) -> JSONError { JSONError(code, in: text, at: offset) }
+
+    private mutating func skipSpace() {
+        while offset < text.count, [0x20, 0x09, 0x0A, 0x0D].contains(text[offset]) { offset += 1 }
+    }
+
+    private mutating func next() throws(JSONError) -> UInt8 {
+        guard offset < text.count else { throw error(.prematureEndOfInput) }
+        defer { offset += 1 }
+        return text[offset]
+    }
+
+    private func peek() throws(JSONError) -> UInt8 {
+        guard offset < text.count else { throw error(.prematureEndOfInput) }
+        return text[offset]
+    }
+
+    private mutating func expect(_ literal: StaticString) throws(JSONError) {
+        for expected in String(describing: literal).utf8 {
+            guard try peek() == expected else { throw error(.invalidSyntax) }
+            offset += 1
+        }
+    }
+
+    private mutating func scanValue(
+        at path: JSONPath,
+        start: Int,
+        depth: Int,
+        _ report: (JSONPath, Int) -> Void
+    ) throws(JSONError) {
+        report(path, start)
+        switch try peek() {
+        case UInt8(ascii: "{"): try scanObject(at: path, depth: depth + 1, report)
+        case UInt8(ascii: "["): try scanArray(at: path, depth: depth + 1, report)
+        case UInt8(ascii: "\""): _ = try scanString()
+        case UInt8(ascii: "t"): try expect("true")
+        case UInt8(ascii: "f"): try expect("false")
+        case UInt8(ascii: "n"): try expect("null")
+        default: try scanNumber()
+        }
+    }
+
+    private mutating func scanObject(
+        at path: JSONPath,
+        depth: Int,
+        _ report: (JSONPath, Int) -> Void
+    ) throws(JSONError) {
+        guard depth <= limits.maximumDepth else { throw error(.depthLimitExceeded) }
+        offset += 1
+        var names: Set<String> = []
+        skipSpace()
+        if try peek() == UInt8(ascii: "}") {
+            offset += 1
+            return
+        }
+        while true {
+            skipSpace()
+            let start = offset
+            guard try peek() == UInt8(ascii: "\"") else { throw error(.invalidSyntax) }
+            let name = try scanString()
+            guard names.insert(name).inserted else { throw JSONError(.duplicateKey, in: text, at: start) }
+            skipSpace()
+            try expect(":")
+            skipSpace()
+            try scanValue(at: path.member(name), start: start, depth: depth, report)
+            skipSpace()
+            switch try next() {
+            case UInt8(ascii: ","): continue
+            case UInt8(ascii: "}"): return
+            default:
+                offset -= 1
+                throw error(.invalidSyntax)
+            }
+        }
+    }
+
+    private mutating func scanArray(
+        at path: JSONPath,
+        depth: Int,
+        _ report: (JSONPath, Int) -> Void
+    ) throws(JSONError) {
+        guard depth <= limits.maximumDepth else { throw error(.depthLimitExceeded) }
+        offset += 1
+        skipSpace()
+        if try peek() == UInt8(ascii: "]") {
+            offset += 1
+            return
+        }
+        var index = 0
+        while true {
+            skipSpace()
+            try scanValue(at: path.element(index), start: offset, depth: depth, report)
+            index += 1
+            skipSpace()
+            switch try next() {
+            case UInt8(ascii: ","): continue
+            case UInt8(ascii: "]"): return
+            default:
+                offset -= 1
+                throw error(.invalidSyntax)
+            }
+        }
+    }
+
+    /// Scans a string and returns it decoded, so that `"a"` and `"\u0061"` are seen to be the same key.
+    private mutating func scanString() throws(JSONError) -> String {
+        offset += 1
+        var decoded: [UInt16] = []
+        var plainStart = offset
+        func plain(_ end: Int) -> [UInt16] { Array(String(decoding: text[plainStart..<end], as: UTF8.self).utf16) }
+        while true {
+            let byte = try next()
+            switch byte {
+            case UInt8(ascii: "\""):
+                decoded += plain(offset - 1)
+                guard let string = String(validating: decoded, as: UTF16.self) else { throw error(.invalidSyntax) }
+                return string
+            case UInt8(ascii: "\\"):
+                decoded += plain(offset - 1)
+                decoded.append(try scanEscape())
+                plainStart = offset
+            case 0..<0x20:
+                offset -= 1
+                throw error(.invalidSyntax)
+            default:
+                continue
+            }
+        }
+    }
+
+    private mutating func scanEscape() throws(JSONError) -> UInt16 {
+        switch try next() {
+        case UInt8(ascii: "\""): return 0x22
+        case UInt8(ascii: "\\"): return 0x5C
+        case UInt8(ascii: "/"): return 0x2F
+        case UInt8(ascii: "b"): return 0x08
+        case UInt8(ascii: "f"): return 0x0C
+        case UInt8(ascii: "n"): return 0x0A
+        case UInt8(ascii: "r"): return 0x0D
+        case UInt8(ascii: "t"): return 0x09
+        case UInt8(ascii: "u"):
+            var unit: UInt16 = 0
+            for _ in 0..<4 {
+                guard let digit = Character(Unicode.Scalar(try next())).hexDigitValue else {
+                    throw error(.invalidSyntax)
+                }
+                unit = unit << 4 | UInt16(digit)
+            }
+            guard unit != 0 else { throw error(.nullCharacter) }
+            return unit
+        default:
+            offset -= 1
+            throw error(.invalidSyntax)
+        }
+    }
+
+    private mutating func scanNumber() throws(JSONError) {
+        let start = offset
+        var isInteger = true
+        if try peek() == UInt8(ascii: "-") { offset += 1 }
+        if try peek() == UInt8(ascii: "0") { offset += 1 } else { try scanDigits() }
+        if offset < text.count, text[offset] == UInt8(ascii: ".") {
+            isInteger = false
+            offset += 1
+            try scanDigits()
+        }
+        if offset < text.count, text[offset] | 0x20 == UInt8(ascii: "e") {
+            isInteger = false
+            offset += 1
+            if [UInt8(ascii: "+"), UInt8(ascii: "-")].contains(try peek()) { offset += 1 }
+            try scanDigits()
+        }
+        let literal = String(decoding: text[start..<offset], as: UTF8.self)
+        let fits = isInteger ? Int64(literal) != nil : Double(literal)?.isFinite == true
+        guard fits else { throw JSONError(.numberOutOfRange, in: text, at: start) }
+    }
+
+    private mutating func scanDigits() throws(JSONError) {
+        let start = offset
+        while offset < text.count, (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(text[offset]) { offset += 1 }
+        guard offset > start else { throw error(offset < text.count ? .invalidSyntax : .prematureEndOfInput) }
+    }
+}

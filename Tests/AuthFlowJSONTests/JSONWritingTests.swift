@@ -1,0 +1,34 @@
+import AuthFlowJSON
+import Testing
+
+@Suite struct JSONWritingTests {
+    private func text(_ json: JSON, indented: Bool = false) throws -> String {
+        String(decoding: try json.serialized(indented: indented), as: UTF8.self)
+    }
+
+    @Test func sortsKeys() throws {
+        #expect(try text(["b": 1, "a": [true, nil, "x/y"], "": "é"]) == #"{"":"é","a":[true,null,"x/y"],"b":1}"#)
+    }
+
+    @Test func escapesWhatMustBe() throws {
+        let json: JSON = .string("\"\\\n\u{1}")
+        #expect(try JSON(parsing: try json.serialized()) == json)
+        #expect(try text("a\nb") == #""a\nb""#)
+    }
+
+    @Test(arguments: [JSON.null, "", 0, -1, 1.5, true, [], [:], ["": [[[:]]]], .integer(.min), .string("\u{0}")])
+    func readsBackWhatItWrote(_ json: JSON) throws {
+        let bytes = try json.serialized()
+        // A NUL can be written, escaped, but is never accepted back.
+        if json == .string("\u{0}") {
+            #expect(throws: JSONError.self) { try JSON(parsing: bytes) }
+        } else {
+            #expect(try JSON(parsing: bytes) == json)
+        }
+    }
+
+    @Test(arguments: [Double.nan, .infinity, -.infinity]) func refusesNumbersThatAreNotFinite(_ number: Double) throws {
+        let error = try #require(throws: JSONError.self) { try JSON.array([1, ["n": .double(number)]]).serialized() }
+        #expect(error.code == .numberOutOfRange)
+    }
+}
