@@ -1,0 +1,86 @@
+/// Why a flow stopped.
+///
+/// ``description`` is a sentence (or two) that a person can act on. Neither it nor any other property holds a token, an
+/// authorization code, a secret or the query of a URL.
+public struct AuthError: Error, Sendable {
+    /// What went wrong, as an open set: plug-ins may add their own.
+    public let code: Code
+
+    /// What happened, which rule it breaks, and what to do.
+    public let message: String
+
+    /// What the provider itself said, when it said something.
+    public let providerError: ProviderError?
+
+    /// The error below this one, for debugging.
+    public let underlyingError: (any Error)?
+
+    /// Creates an error.
+    /// - Parameters:
+    ///   - code: What went wrong.
+    ///   - message: A sentence for a person, without any secret.
+    ///   - providerError: What the provider said, as data.
+    ///   - underlyingError: The error that caused this one.
+    public init(
+        _ code: Code,
+        _ message: String,
+        providerError: ProviderError? = nil,
+        underlyingError: (any Error)? = nil
+    ) {
+        self.code = code
+        self.message = message
+        self.providerError = providerError
+        self.underlyingError = underlyingError
+    }
+}
+
+extension AuthError {
+    /// A short name for what went wrong.
+    public struct Code: RawRepresentable, Sendable, Hashable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+
+        /// A setting is missing, misspelt, or contradicts another.
+        public static let invalidConfiguration = Self(rawValue: "invalid_configuration")
+        /// The provider's metadata could not be had or cannot be used.
+        public static let discoveryFailed = Self(rawValue: "discovery_failed")
+        /// A document names another issuer than the one that was asked.
+        public static let issuerMismatch = Self(rawValue: "issuer_mismatch")
+        /// No answer came: name resolution, connection, TLS, or the connection broke.
+        public static let networkFailed = Self(rawValue: "network_failed")
+        /// Time ran out.
+        public static let timedOut = Self(rawValue: "timed_out")
+        /// The person, or the provider for them, said no (`access_denied`).
+        public static let accessDenied = Self(rawValue: "access_denied")
+        /// The provider answered with an error of OAuth's, kept in ``AuthError/providerError``.
+        public static let providerRejected = Self(rawValue: "provider_rejected")
+        /// A reply of the provider's does not follow its specification.
+        public static let invalidReply = Self(rawValue: "invalid_reply")
+        /// The URL that came back is not an answer to this sign-in.
+        public static let invalidCallback = Self(rawValue: "invalid_callback")
+        /// The ID Token failed a check, named in the message.
+        public static let invalidIDToken = Self(rawValue: "invalid_id_token")
+        /// The userinfo reply is about somebody else than the ID Token, or cannot be verified.
+        public static let invalidUserInfo = Self(rawValue: "invalid_user_info")
+        /// The provider does not offer what was asked for.
+        public static let unsupported = Self(rawValue: "unsupported")
+        /// The user agent cannot work here, or could not finish.
+        public static let userAgentFailed = Self(rawValue: "user_agent_failed")
+        /// The port that the redirect URI names is taken.
+        public static let portBusy = Self(rawValue: "port_busy")
+        /// Nobody is signed in, or the session has ended.
+        public static let loginRequired = Self(rawValue: "login_required")
+        /// Credentials could not be read, written or locked.
+        public static let storageFailed = Self(rawValue: "storage_failed")
+    }
+}
+
+extension AuthError: CustomStringConvertible {
+    /// The message, and in brackets what the provider said.
+    public var description: String {
+        guard let providerError else { return message }
+        return "\(message) (the provider said: \(providerError))"
+    }
+}

@@ -1,0 +1,70 @@
+/// Signing in with the authorization code grant, PKCE and OpenID Connect (RFC 6749 section 4.1, RFC 7636, OIDC Core
+/// section 3.1), from the first request to the stored credential.
+///
+/// ``signIn(with:store:)`` reads as the login happens. Each step is a file of this folder:
+///
+/// 1. find the provider's endpoints (`Providers/Discovery.swift`);
+/// 2. open a place for the redirect to land (`UserAgents/UserAgent.swift`);
+/// 3. build the authorization request (`AuthorizationRequest.swift`) and let the user agent visit it;
+/// 4. check the redirect that comes back (`AuthorizationResponse.swift`);
+/// 5. exchange the code for tokens (`CodeExchange.swift`);
+/// 6. check the ID Token (`JOSE/IDTokenValidation.swift`) and find out who it is (`UserInfo.swift`);
+/// 7. keep the credential (`Stores/`).
+struct AuthorizationCodeFlow: Sendable {
+    let engine: Engine
+    let reporter: FlowReporter
+
+    /// Runs the whole flow.
+    /// - Parameters:
+    ///   - userAgent: Shows the pages.
+    ///   - store: Keeps the credential. Called while the user agent still waits, so that it can tell the person the truth.
+    func signIn<Return: Sendable>(
+        with userAgent: any UserAgent,
+        store: @Sendable (Credential) async throws -> Return
+    ) async throws -> Return {
+        let metadata = try await discover()
+        // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the answer from other visits.
+        let state = engine.host.randomToken()
+        let options = RedirectOptions(
+            redirectURI: engine.settings.redirectURI,
+            state: state,
+            reporter: reporter,
+            clock: engine.host.clock
+        )
+        return try await userAgent.withRedirectSession(options) { session in
+            let pending = try await begin(at: metadata, redirectURI: session.redirectURI, state: state)
+            let callback = try await reporter.step(.userAgentVisit) { try await session.visit(pending.url) }
+            let credential = try await finish(pending, with: callback)
+            return try await store(credential)
+        }
+    }
+
+    /// Step 1.
+    func discover() async throws -> ProviderMetadata {
+        try await reporter.step(.discovery) { try await engine.metadata() }
+    }
+
+    /// Step 3, up to the URL to visit.
+    func begin(at metadata: ProviderMetadata, redirectURI: String, state: String) async throws -> PendingAuthorization {
+        try await reporter.step(.authorizationRequest) {
+            try await engine.authorizationRequest(at: metadata, redirectURI: redirectURI, state: state)
+        }
+    }
+
+    /// Steps 4 to 6.
+    func finish(_ pending: PendingAuthorization, with callback: String) async throws -> Credential {
+        let code = try await reporter.step(.authorizationResponse) {
+            try AuthorizationResponse(callback, to: pending).code
+        }
+        let reply = try await reporter.step(.codeExchange) {
+            try await engine.exchange(code, for: pending)
+        }
+        let tokens = try await reporter.step(.idTokenValidation) {
+            try await engine.validated(reply, for: pending)
+        }
+        let identity = try await reporter.step(.identity) {
+            try await engine.provider.identity(for: tokens, in: engine.context)
+        }
+        return Credential(tokens: tokens, identity: identity, signedInAt: engine.host.now())
+    }
+}

@@ -1,0 +1,97 @@
+/// The answer to an authorization request, after every check (RFC 6749 section 4.1.2, RFC 9207).
+struct AuthorizationResponse: Sendable {
+    /// The authorization code.
+    let code: Secret
+
+    /// Checks a redirect and takes the code out of it.
+    /// - Parameters:
+    ///   - callback: The URL that the person was sent back to, whole.
+    ///   - pending: The request it must answer.
+    /// - Throws: ``AuthError`` with `invalid_callback` when it is not the answer, `issuer_mismatch` when another provider
+    ///   gave it, `access_denied` or `provider_rejected` when the answer is an error.
+    init(_ callback: String, to pending: PendingAuthorization) throws(AuthError) {
+        let parameters = try Self.parameters(of: callback, redirectURI: pending.redirectURI)
+
+        // RFC 6749 section 3.1: "Request and response parameters MUST NOT be included more than once."
+        if let repeated = parameters.names.first(where: { parameters.values(for: $0).count > 1 }) {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect carries the parameter \"\(DisplayText.sanitized(repeated, limit: 40))\" more than once (RFC 6749 section 3.1)."
+            )
+        }
+
+        // RFC 6749 section 10.12: the state binds the answer to the request. Nothing else in a redirect, an error
+        // included, is believed before it fits; and a redirect that does not fit uses nothing up.
+        guard let state = parameters["state"], Secret(state) == pending.state else {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect does not belong to this sign-in (its state differs). It was ignored; sign in again if you started it."
+            )
+        }
+        try pending.answer()
+
+        // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison", reject the
+        // response when they differ, and when it is missing although the provider announced it; on errors too.
+        let issuer = parameters["iss"]
+        if issuer == nil, pending.metadata.namesIssuerInResponses {
+            throw AuthError(.issuerMismatch, "The redirect does not name its issuer (iss), as this provider always must (RFC 9207).")
+        }
+        if let issuer, issuer != pending.metadata.issuer {
+            throw AuthError(
+                .issuerMismatch,
+                "The redirect comes from \"\(DisplayText.sanitized(issuer))\", not from \"\(pending.metadata.issuer)\" (RFC 9207). The sign-in was stopped."
+            )
+        }
+
+        if let error = parameters["error"] {
+            throw Self.refusal(
+                ProviderError(
+                    error: error,
+                    errorDescription: parameters["error_description"],
+                    errorURI: parameters["error_uri"]
+                )
+            )
+        }
+        guard let code = parameters["code"], !code.isEmpty else {
+            throw AuthError(.invalidCallback, "The redirect carries neither a code nor an error (RFC 6749 section 4.1.2).")
+        }
+        self.code = Secret(code)
+    }
+
+    private static func parameters(of callback: String, redirectURI: String) throws(AuthError) -> FormParameters {
+        let parts = callback.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
+        let address = parts.first ?? ""
+        // RFC 9700 section 4.1.3: exact string matching. What follows the redirect URI can only be its query.
+        let separator: Character = redirectURI.contains("?") ? "&" : "?"
+        guard address.hasPrefix(redirectURI), address.dropFirst(redirectURI.count).first == separator else {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect went to \(Redaction.url(callback)), not to \(redirectURI) with an answer."
+            )
+        }
+        guard parts.count < 2 || parts[1].isEmpty else {
+            throw AuthError(.invalidCallback, "The redirect carries a fragment (#...), which the code flow does not use.")
+        }
+        guard let parameters = FormURLEncoding.decode(address.dropFirst(redirectURI.count + 1)) else {
+            throw AuthError(.invalidCallback, "The query of the redirect is not form-encoded UTF-8 (RFC 6749 Appendix B).")
+        }
+        return parameters
+    }
+
+    private static func refusal(_ error: ProviderError) -> AuthError {
+        switch error.error {
+        case "access_denied":
+            AuthError(.accessDenied, "The sign-in was denied. Nobody is signed in.", providerError: error)
+        case "invalid_scope":
+            AuthError(.providerRejected, "The provider does not grant these scopes. Check \"scopes\".", providerError: error)
+        case "unauthorized_client", "invalid_client":
+            AuthError(
+                .providerRejected,
+                "The provider does not let this client sign people in. Check \"client_id\" and its registration.",
+                providerError: error
+            )
+        default:
+            AuthError(.providerRejected, "The provider did not let the person in.", providerError: error)
+        }
+    }
+}

@@ -1,0 +1,58 @@
+import HTTPTypes
+import Synchronization
+
+/// What every flow works with: one provider, one client, one way to the network, and what was learnt about the provider.
+final class Engine: Sendable {
+    let provider: any ProviderAdapter
+    let settings: ClientSettings
+    let host: HostServices
+    let keys = KeySource()
+    private let transport: any HTTPTransport
+    private let knownMetadata = Mutex<ProviderMetadata?>(nil)
+
+    init(
+        provider: any ProviderAdapter,
+        settings: ClientSettings,
+        transport: any HTTPTransport,
+        host: HostServices
+    ) {
+        self.provider = provider
+        self.settings = settings
+        self.transport = transport
+        self.host = host
+    }
+
+    /// What adapters are lent.
+    var context: ProviderContext {
+        ProviderContext(settings: settings, host: host, transport: transport) { try await self.metadata() }
+    }
+
+    /// The provider's metadata, found once in the life of the client.
+    func metadata() async throws -> ProviderMetadata {
+        if let known = knownMetadata.withLock({ $0 }) { return known }
+        let found = try await provider.metadata(in: context)
+        knownMetadata.withLock { $0 = found }
+        return found
+    }
+
+    /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
+    func send(_ request: ProviderRequest) async throws -> ProviderReply {
+        var request = request
+        request.headerFields[.accept] = "application/json"
+        settings.authentication.authenticate(&request, clientID: settings.clientID)
+        try await provider.prepare(&request, in: context)
+        request.headerFields[.contentType] = "application/x-www-form-urlencoded"
+        let body = FormURLEncoding.encodeForm(try request.allParameters())
+        let call = HTTPCall(
+            .post,
+            request.endpoint,
+            headerFields: request.headerFields,
+            body: Array(body.utf8)
+        )
+        return ProviderReply(
+            purpose: request.purpose,
+            endpoint: request.endpoint,
+            http: try await context.send(call)
+        )
+    }
+}

@@ -1,0 +1,137 @@
+public import Foundation
+
+/// Something that happened during a flow: the one stream that progress, logs, traces and tests read.
+///
+/// Nothing in it is secret but ``url``, which is for the person who signs in and nobody else.
+public struct FlowEvent: Sendable {
+    /// A step of a flow, as an open set: user agents and adapters may add their own.
+    public struct Step: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public var description: String { rawValue }
+
+        /// Finding the provider's endpoints.
+        public static let discovery = Self(rawValue: "discovery")
+        /// Choosing one of several user agents.
+        public static let userAgentChoice = Self(rawValue: "user agent")
+        /// Building the authorization request.
+        public static let authorizationRequest = Self(rawValue: "authorization request")
+        /// Waiting for the redirect that answers it.
+        public static let userAgentVisit = Self(rawValue: "user agent visit")
+        /// One page or redirect that an agent without a window went through.
+        public static let pageVisit = Self(rawValue: "page")
+        /// Checking the redirect.
+        public static let authorizationResponse = Self(rawValue: "authorization response")
+        /// Exchanging the code for tokens.
+        public static let codeExchange = Self(rawValue: "code exchange")
+        /// Checking the ID Token.
+        public static let idTokenValidation = Self(rawValue: "ID Token validation")
+        /// Finding out who signed in.
+        public static let identity = Self(rawValue: "identity")
+        /// Writing the credential to the store.
+        public static let storing = Self(rawValue: "storing")
+    }
+
+    /// How far the step has come.
+    public enum Progress: Sendable, Hashable {
+        /// It has begun.
+        case began
+        /// It is done.
+        case succeeded
+        /// It has failed, with this code; nil when it was cancelled.
+        case failed(AuthError.Code?)
+        /// Something worth knowing happened within it.
+        case note
+    }
+
+    /// Names the flow: random, the same on all of its events.
+    public let flowID: String
+
+    /// The step.
+    public let step: Step
+
+    /// How far it has come.
+    public let progress: Progress
+
+    /// When, by the wall clock.
+    public let time: Date
+
+    /// More, by name. Never secret.
+    public let details: [String: String]
+
+    /// The address to open, on the event that asks a person to. It carries `state` and `nonce`: show it to the person,
+    /// and keep it out of logs. ``description`` leaves its values out.
+    public let url: String?
+}
+
+extension FlowEvent: CustomStringConvertible, CustomReflectable {
+    /// One line for a log.
+    public var description: String {
+        let outcome =
+            switch progress {
+            case .began: "began"
+            case .succeeded: "succeeded"
+            case .failed(let code): "failed (\(code?.rawValue ?? "cancelled"))"
+            case .note: "note"
+            }
+        let more = details.sorted { $0.key < $1.key }.map { " \($0.key)=\(DisplayText.sanitized($0.value))" }.joined()
+        return "[\(flowID)] \(step) \(outcome)\(more)\(url.map { " url=\(Redaction.url($0))" } ?? "")"
+    }
+
+    /// A mirror without children: ``url`` is not for logs.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+/// Publishes the events of one flow.
+public struct FlowReporter: Sendable {
+    private let flowID: String
+    private let now: @Sendable () -> Date
+    private let observer: @Sendable (FlowEvent) -> Void
+
+    /// Creates a reporter.
+    /// - Parameters:
+    ///   - host: Gives the flow its ID and the events their time.
+    ///   - observer: Receives every event, at once and in order.
+    public init(host: HostServices = .system, observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }) {
+        self.flowID = Base64URL.encode(host.randomBytes(6))
+        self.now = host.now
+        self.observer = observer
+    }
+
+    /// Publishes one event.
+    /// - Parameters:
+    ///   - step: The step it belongs to.
+    ///   - progress: How far the step has come.
+    ///   - details: More, by name. Never secret.
+    ///   - url: An address that the person is asked to open.
+    public func report(
+        _ step: FlowEvent.Step,
+        _ progress: FlowEvent.Progress = .note,
+        details: [String: String] = [:],
+        url: String? = nil
+    ) {
+        observer(
+            FlowEvent(flowID: flowID, step: step, progress: progress, time: now(), details: details, url: url)
+        )
+    }
+
+    /// Runs a step and publishes its beginning and its end.
+    func step<Return>(
+        _ step: FlowEvent.Step,
+        details: [String: String] = [:],
+        _ body: () async throws -> Return
+    ) async throws -> Return {
+        report(step, .began, details: details)
+        do {
+            let result = try await body()
+            report(step, .succeeded)
+            return result
+        } catch {
+            report(step, .failed((error as? AuthError)?.code))
+            throw error
+        }
+    }
+}

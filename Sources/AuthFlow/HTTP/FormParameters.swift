@@ -1,0 +1,58 @@
+/// Named values in order, as they stand in a query or a form body (`application/x-www-form-urlencoded`).
+public struct FormParameters: Sendable, Hashable {
+    /// The names and values, in the order they are sent or were received. A name may stand more than once.
+    public private(set) var pairs: [Pair] = []
+
+    /// One name with its value.
+    public struct Pair: Sendable, Hashable {
+        /// The name, decoded.
+        public let name: String
+        /// The value, decoded.
+        public let value: String
+    }
+
+    /// Creates parameters without any.
+    public init() {}
+
+    /// The value of the first parameter with this name. Setting replaces all of that name; setting nil removes them.
+    public subscript(name: String) -> String? {
+        get { pairs.first { $0.name == name }?.value }
+        set {
+            guard let newValue else { return pairs.removeAll { $0.name == name } }
+            if let index = pairs.firstIndex(where: { $0.name == name }) {
+                pairs[index] = Pair(name: name, value: newValue)
+                pairs = pairs.enumerated().filter { $0.offset <= index || $0.element.name != name }.map(\.element)
+            } else {
+                append(name, newValue)
+            }
+        }
+    }
+
+    /// Adds a parameter at the end, whether or not its name is there already.
+    public mutating func append(_ name: String, _ value: String) {
+        pairs.append(Pair(name: name, value: value))
+    }
+
+    /// Every value with this name.
+    public func values(for name: String) -> [String] { pairs.filter { $0.name == name }.map(\.value) }
+
+    /// The names, in order, each once.
+    public var names: [String] {
+        var seen: Set<String> = []
+        return pairs.map(\.name).filter { seen.insert($0).inserted }
+    }
+}
+
+extension FormParameters: ExpressibleByDictionaryLiteral {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public init(dictionaryLiteral elements: (String, String)...) {
+        for (name, value) in elements { append(name, value) }
+    }
+}
+
+extension FormParameters: CustomStringConvertible, CustomReflectable {
+    /// The names with their values left out.
+    public var description: String { names.map { "\($0)=<redacted>" }.joined(separator: "&") }
+    /// A mirror without children: values may be secrets.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

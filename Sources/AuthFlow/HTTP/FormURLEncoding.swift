@@ -1,0 +1,68 @@
+/// `application/x-www-form-urlencoded` (RFC 6749 Appendix B, WHATWG URL section 5).
+public enum FormURLEncoding {
+    /// Encodes for a form body, and for the two halves of HTTP Basic client credentials: a space becomes `+`.
+    public static func encodeForm(_ parameters: FormParameters) -> String {
+        parameters.pairs.map { "\(encode($0.name))=\(encode($0.value))" }.joined(separator: "&")
+    }
+
+    /// Encodes for the query of a URL. A space becomes `%20`, which readers of both kinds understand.
+    public static func encodeQuery(_ parameters: FormParameters) -> String {
+        encodeForm(parameters).split(separator: "+", omittingEmptySubsequences: false).joined(separator: "%20")
+    }
+
+    /// Encodes one name or value.
+    public static func encode(_ text: String) -> String {
+        var result = ""
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "*"):
+                result.unicodeScalars.append(Unicode.Scalar(byte))
+            case UInt8(ascii: " "):
+                result += "+"
+            default:
+                result += byte < 16 ? "%0" : "%"
+                result += String(byte, radix: 16, uppercase: true)
+            }
+        }
+        return result
+    }
+
+    /// Decodes a form body or a query.
+    /// - Returns: The parameters, or nil when an escape is broken or the bytes are not UTF-8.
+    public static func decode(_ text: some StringProtocol) -> FormParameters? {
+        var parameters = FormParameters()
+        for field in text.split(separator: "&") {
+            let halves = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard let name = decodeValue(halves[0]), let value = decodeValue(halves.count > 1 ? halves[1] : "") else {
+                return nil
+            }
+            parameters.append(name, value)
+        }
+        return parameters
+    }
+
+    private static func decodeValue(_ text: some StringProtocol) -> String? {
+        var bytes: [UInt8] = []
+        var rest = text.utf8.makeIterator()
+        while let byte = rest.next() {
+            switch byte {
+            case UInt8(ascii: "+"):
+                bytes.append(UInt8(ascii: " "))
+            case UInt8(ascii: "%"):
+                guard let high = rest.next().flatMap(hexValue), let low = rest.next().flatMap(hexValue) else {
+                    return nil
+                }
+                bytes.append(high << 4 | low)
+            default:
+                bytes.append(byte)
+            }
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+
+    private static func hexValue(_ byte: UInt8) -> UInt8? {
+        Character(Unicode.Scalar(byte)).hexDigitValue.map(UInt8.init)
+    }
+}

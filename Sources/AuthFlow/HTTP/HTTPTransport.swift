@@ -1,0 +1,108 @@
+public import HTTPTypes
+
+/// A type that performs one HTTP exchange.
+///
+/// It follows no redirects, keeps no cookies, and caches nothing: the engine decides about all three. It honours the
+/// limits that travel in the call. A fake for tests is one method:
+///
+/// ```swift
+/// struct OfflineTransport: HTTPTransport {
+///     func send(_ call: HTTPCall) async throws -> HTTPReply { throw AuthError(.networkFailed, "No network.") }
+/// }
+/// ```
+public protocol HTTPTransport: Sendable {
+    /// Sends a call and returns the whole reply.
+    /// - Throws: ``AuthError`` with `network_failed` when no reply came, `timed_out` when it took too long,
+    ///   `invalid_reply` when it is larger than the call allows; `CancellationError` when the task is cancelled.
+    func send(_ call: HTTPCall) async throws -> HTTPReply
+}
+
+/// A request on its way out, with the limits its reply is held to.
+public struct HTTPCall: Sendable {
+    /// The method, address and header fields.
+    public var request: HTTPRequest
+
+    /// The body; empty for none.
+    public var body: [UInt8]
+
+    /// How long the whole exchange may take.
+    public var timeout: Duration
+
+    /// The largest body accepted, in bytes.
+    public var maximumReplySize: Int
+
+    /// Creates a call.
+    /// - Parameters:
+    ///   - method: The HTTP method.
+    ///   - endpoint: Where to.
+    ///   - headerFields: The header fields.
+    ///   - body: The body; empty for none.
+    ///   - timeout: How long the whole exchange may take.
+    ///   - maximumReplySize: The largest body accepted, in bytes.
+    public init(
+        _ method: HTTPRequest.Method,
+        _ endpoint: Endpoint,
+        headerFields: HTTPFields = [:],
+        body: [UInt8] = [],
+        timeout: Duration = .seconds(30),
+        maximumReplySize: Int = 1024 * 1024
+    ) {
+        self.request = HTTPRequest(
+            method: method,
+            scheme: endpoint.scheme,
+            authority: endpoint.authority,
+            path: endpoint.requestTarget,
+            headerFields: headerFields
+        )
+        self.body = body
+        self.timeout = timeout
+        self.maximumReplySize = maximumReplySize
+    }
+
+    /// The address of the call.
+    public var url: String { "\(request.scheme ?? "https")://\(request.authority ?? "")\(request.path ?? "/")" }
+}
+
+extension HTTPCall: CustomStringConvertible, CustomReflectable {
+    /// Method and redacted address: header fields and bodies carry secrets.
+    public var description: String { "\(request.method) \(Redaction.url(url))" }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+/// What came back: status, header fields and the whole body.
+public struct HTTPReply: Sendable {
+    /// The status and header fields.
+    public var response: HTTPResponse
+
+    /// The body.
+    public var body: [UInt8]
+
+    /// Creates a reply.
+    public init(response: HTTPResponse, body: [UInt8] = []) {
+        self.response = response
+        self.body = body
+    }
+
+    /// The status code.
+    public var status: Int { response.status.code }
+
+    /// The media type of the body in lower case, without parameters; empty when the reply names none.
+    public var mediaType: String {
+        let value = response.headerFields[.contentType] ?? ""
+        return value.prefix { $0 != ";" }.trimmingSpaces().lowercased()
+    }
+}
+
+extension HTTPReply: CustomStringConvertible, CustomReflectable {
+    /// Status and size: bodies carry tokens.
+    public var description: String { "\(status), \(body.count) bytes" }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension StringProtocol {
+    func trimmingSpaces() -> String {
+        String(drop { $0 == " " || $0 == "\t" }.reversed().drop { $0 == " " || $0 == "\t" }.reversed())
+    }
+}

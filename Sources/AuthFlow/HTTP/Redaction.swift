@@ -1,0 +1,28 @@
+/// The one place that decides what of a URL may be shown.
+public enum Redaction {
+    /// The URL with the values of its query and fragment, and any user name, replaced.
+    ///
+    /// Names of parameters stay: they say what happened. Values go, all of them: a list of dangerous names is never whole.
+    public static func url(_ url: some StringProtocol) -> String {
+        let beforeFragment = url.prefix { $0 != "#" }
+        let base = beforeFragment.prefix { $0 != "?" }
+        var result = withoutUser(base)
+        if base.endIndex < beforeFragment.endIndex { result += "?" + values(of: beforeFragment[base.endIndex...]) }
+        if beforeFragment.endIndex < url.endIndex { result += "#" + values(of: url[beforeFragment.endIndex...]) }
+        return DisplayText.sanitized(result, limit: 2000)
+    }
+
+    private static func withoutUser(_ base: some StringProtocol) -> String {
+        guard let authority = base.firstRange(of: "://") else { return String(base) }
+        let rest = base[authority.upperBound...]
+        let host = rest.prefix { $0 != "/" }
+        guard let at = host.lastIndex(of: "@") else { return String(base) }
+        return base[..<authority.upperBound] + "<redacted>" + rest[at...]
+    }
+
+    private static func values(of part: some StringProtocol) -> String {
+        part.dropFirst().split(separator: "&", omittingEmptySubsequences: false).map { field in
+            field.contains("=") ? field.prefix { $0 != "=" } + "=…" : field.isEmpty ? "" : "…"
+        }.joined(separator: "&")
+    }
+}

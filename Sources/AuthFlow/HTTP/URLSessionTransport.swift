@@ -1,0 +1,166 @@
+import Foundation
+import HTTPTypes
+import Synchronization
+
+#if canImport(FoundationNetworking)
+import FoundationNetworking
+#endif
+
+/// Foundation's `URLSession`, with everything switched off that would act by itself: cookies, caches, stored credentials
+/// and redirects.
+public struct URLSessionTransport: HTTPTransport {
+    private let session: URLSession
+    private let exchanges: Exchanges
+
+    /// Creates a transport with a session of its own.
+    public init() {
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.httpCookieStorage = nil
+        configuration.httpShouldSetCookies = false
+        configuration.httpCookieAcceptPolicy = .never
+        configuration.urlCache = nil
+        configuration.urlCredentialStorage = nil
+        configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
+        self.exchanges = Exchanges()
+        self.session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func send(_ call: HTTPCall) async throws -> HTTPReply {
+        guard let url = URL(string: call.url) else {
+            throw AuthError(.invalidConfiguration, "\"\(Redaction.url(call.url))\" is not a URL.")
+        }
+        var request = URLRequest(url: url, timeoutInterval: call.timeout.seconds)
+        request.httpMethod = call.request.method.rawValue
+        for field in call.request.headerFields {
+            request.addValue(field.value, forHTTPHeaderField: field.name.rawName)
+        }
+        if !call.body.isEmpty { request.httpBody = Data(call.body) }
+
+        let task = session.dataTask(with: request)
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                exchanges.begin(Exchange(continuation: continuation, call: call), as: task.taskIdentifier)
+                task.resume()
+            }
+        } onCancel: {
+            task.cancel()
+        }
+    }
+}
+
+/// One exchange under way.
+private struct Exchange {
+    let continuation: CheckedContinuation<HTTPReply, any Error>
+    let call: HTTPCall
+    var reply: HTTPReply?
+    var failure: AuthError?
+}
+
+/// The exchanges under way, by task: the delegate that `URLSession` reports to.
+private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
+    private let running = Mutex<[Int: Exchange]>([:])
+
+    func begin(_ exchange: Exchange, as identifier: Int) {
+        running.withLock { $0[identifier] = exchange }
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest,
+        completionHandler: @escaping (URLRequest?) -> Void
+    ) {
+        // The engine sees the 3xx itself. A redirected token request would carry a code or a secret elsewhere.
+        completionHandler(nil)
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive response: URLResponse,
+        completionHandler: @escaping (URLSession.ResponseDisposition) -> Void
+    ) {
+        guard let response = response as? HTTPURLResponse else { return completionHandler(.cancel) }
+        let reply = HTTPReply(response: HTTPResponse(response))
+        running.withLock { $0[dataTask.taskIdentifier]?.reply = reply }
+        completionHandler(.allow)
+    }
+
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        let isTooLarge = running.withLock { running in
+            let identifier = dataTask.taskIdentifier
+            guard let exchange = running[identifier] else { return false }
+            let size = (exchange.reply?.body.count ?? 0) + data.count
+            guard size <= exchange.call.maximumReplySize else {
+                running[identifier]?.failure = AuthError(
+                    .invalidReply,
+                    "\(exchange.call) answered with more than \(exchange.call.maximumReplySize) bytes."
+                )
+                return true
+            }
+            running[identifier]?.reply?.body.append(contentsOf: data)
+            return false
+        }
+        if isTooLarge { dataTask.cancel() }
+    }
+
+    func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
+        guard let exchange = running.withLock({ $0.removeValue(forKey: task.taskIdentifier) }) else { return }
+        if let failure = exchange.failure {
+            exchange.continuation.resume(throwing: failure)
+        } else if let error {
+            exchange.continuation.resume(throwing: Self.failure(of: exchange.call, error))
+        } else if let reply = exchange.reply {
+            exchange.continuation.resume(returning: reply)
+        } else {
+            exchange.continuation.resume(throwing: AuthError(.networkFailed, "\(exchange.call) got no HTTP reply."))
+        }
+    }
+
+    private static func failure(of call: HTTPCall, _ error: any Error) -> any Error {
+        let code = (error as? URLError)?.code
+        // Foundation's own text may quote the whole URL, query included.
+        let place = call.request.authority ?? "the server"
+        switch code {
+        case .cancelled:
+            return CancellationError()
+        case .timedOut:
+            return AuthError(.timedOut, "\(place) did not answer within \(call.timeout.seconds) seconds.")
+        case .cannotFindHost, .dnsLookupFailed:
+            return AuthError(.networkFailed, "The name \(place) is not known here. Is it spelt right, and is there a network?")
+        case .cannotConnectToHost:
+            return AuthError(.networkFailed, "Nothing answers at \(place). Is the address right, and is the server up?")
+        case .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
+            .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
+            return AuthError(.networkFailed, "No trusted TLS connection to \(place) could be made: its certificate was refused.")
+        default:
+            let number = code.map { " (URL loading error \($0.rawValue))" } ?? ""
+            return AuthError(.networkFailed, "The exchange with \(place) broke off\(number). Try again.")
+        }
+    }
+}
+
+extension HTTPResponse {
+    fileprivate init(_ response: HTTPURLResponse) {
+        var fields = HTTPFields()
+        for case (let name, let value) as (String, String) in response.allHeaderFields {
+            guard let name = HTTPField.Name(name) else { continue }
+            if name == .setCookie {
+                // Foundation folds repeated fields into one; a cookie cannot be unfolded by commas alone.
+                for cookie in FoldedCookies.split(value) { fields.append(HTTPField(name: name, value: cookie)) }
+            } else {
+                fields.append(HTTPField(name: name, value: value))
+            }
+        }
+        self.init(status: Status(code: response.statusCode), headerFields: fields)
+    }
+}
+
+extension Duration {
+    /// The duration in seconds, with its fraction.
+    var seconds: Double {
+        Double(components.seconds) + Double(components.attoseconds) / 1e18
+    }
+}

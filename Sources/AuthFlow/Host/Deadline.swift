@@ -1,0 +1,27 @@
+/// Runs an operation and stops it when time runs out.
+///
+/// The operation is cancelled and awaited, so that whatever it opened is closed when this returns.
+/// - Parameters:
+///   - duration: How long it may take.
+///   - clock: The clock that is waited on.
+///   - timeoutError: Makes the error to throw when time runs out.
+///   - operation: What to run.
+/// - Throws: What `operation` throws, the timeout error, or `CancellationError`.
+public func withDeadline<Return: Sendable>(
+    _ duration: Duration,
+    clock: any Clock<Duration>,
+    orThrow timeoutError: @Sendable @escaping () -> AuthError,
+    _ operation: @Sendable @escaping () async throws -> Return
+) async throws -> Return {
+    try await withThrowingTaskGroup(of: Return?.self) { group in
+        group.addTask { try await operation() }
+        group.addTask {
+            try await clock.sleep(for: duration)
+            return nil
+        }
+        defer { group.cancelAll() }
+        guard let first = try await group.next() else { throw CancellationError() }
+        if let value = first { return value }
+        throw timeoutError()
+    }
+}

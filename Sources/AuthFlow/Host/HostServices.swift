@@ -1,0 +1,43 @@
+public import Foundation
+
+/// What the engine takes from the world around it: time, randomness, waiting, and the process environment.
+///
+/// Tests pass their own; everybody else uses ``system``.
+public struct HostServices: Sendable {
+    /// The wall clock, which token lifetimes are compared with.
+    public var now: @Sendable () -> Date
+
+    /// Returns that many bytes from a cryptographically secure source.
+    public var randomBytes: @Sendable (_ count: Int) -> [UInt8]
+
+    /// The clock that timeouts and waits run on. Unlike the wall clock it never jumps.
+    public var clock: any Clock<Duration>
+
+    /// The variables of the environment. Read only for what a configuration or a default path names.
+    public var environment: [String: String]
+
+    /// Creates services, each the system's unless given.
+    public init(
+        now: @escaping @Sendable () -> Date = { Date() },
+        randomBytes: @escaping @Sendable (_ count: Int) -> [UInt8] = HostServices.systemRandomBytes,
+        clock: any Clock<Duration> = ContinuousClock(),
+        environment: [String: String] = ProcessInfo.processInfo.environment
+    ) {
+        self.now = now
+        self.randomBytes = randomBytes
+        self.clock = clock
+        self.environment = environment
+    }
+
+    /// The system's clock, randomness and environment.
+    public static var system: HostServices { HostServices() }
+
+    /// Bytes from the system's generator (`getrandom` on Linux, `arc4random_buf` on Apple's systems).
+    public static func systemRandomBytes(_ count: Int) -> [UInt8] {
+        var generator = SystemRandomNumberGenerator()
+        return (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
+    }
+
+    /// A string of 43 characters that holds 256 random bits, for `state`, `nonce` and `code_verifier`.
+    func randomToken() -> String { Base64URL.encode(randomBytes(32)) }
+}

@@ -1,0 +1,79 @@
+public import AuthFlowJSON
+import Foundation
+
+extension ProviderAdapter {
+    /// Reads the reply of a token endpoint as RFC 6749 sections 5.1 and 5.2 describe it.
+    ///
+    /// An `error` member is an error whatever the status: some providers send it with 200.
+    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the reply follows neither section.
+    public func standardTokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
+        let json = try? reply.json()
+        if let error = json.flatMap({ ProviderError($0, status: reply.status) }) {
+            throw AuthError(
+                .providerRejected,
+                "\(reply.endpoint.host) refused the \(reply.purpose) request.",
+                providerError: error
+            )
+        }
+        guard reply.status == 200 else {
+            throw AuthError(
+                .invalidReply,
+                "\(reply.endpoint.host) answered the \(reply.purpose) request with status \(reply.status) and no OAuth error."
+            )
+        }
+        let parameters = try reply.json()
+        guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
+            throw AuthError(.invalidReply, "The token reply has no \"access_token\" (RFC 6749 section 5.1).")
+        }
+        guard let tokenType = parameters["token_type"]?.string else {
+            throw AuthError(.invalidReply, "The token reply has no \"token_type\" (RFC 6749 section 5.1).")
+        }
+        // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it nothing is known. Some send it as a string.
+        let lifetime = parameters["expires_in"].flatMap { $0.number ?? $0.string.flatMap(Double.init) }
+        // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client".
+        let scopes = parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
+        return TokenSet(
+            accessToken: Secret(accessToken),
+            tokenType: tokenType,
+            expiresAt: lifetime.map { context.host.now().addingTimeInterval($0) },
+            refreshToken: parameters["refresh_token"]?.string.map(Secret.init),
+            idToken: parameters["id_token"]?.string.map(Secret.init),
+            scopes: scopes ?? context.settings.scopes,
+            parameters: RedactedJSON(parameters)
+        )
+    }
+
+    /// Takes the identity from the verified ID Token, and adds what the userinfo endpoint says when the provider has one
+    /// and a scope was granted that it answers to (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`).
+    /// - Throws: ``AuthError`` with `unsupported` when there is no ID Token, or what fetching userinfo throws.
+    public func standardIdentity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity {
+        guard let idToken = tokens.verifiedIDToken else {
+            throw AuthError(
+                .unsupported,
+                "The provider sent no ID Token, so it is not known who signed in. Ask for the scope \"openid\"."
+            )
+        }
+        var claims = idToken.claims.object ?? [:]
+        let metadata = try await context.metadata()
+        let answered: Set<String> = ["profile", "email", "address", "phone"]
+        if metadata.userInfoEndpoint != nil, !answered.isDisjoint(with: tokens.scopes) {
+            let userInfo = try await context.userInfo(for: tokens)
+            claims.merge(userInfo.object ?? [:]) { fromIDToken, _ in fromIDToken }
+        }
+        return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
+    }
+}
+
+extension ProviderError {
+    /// Reads the error members of a JSON reply (RFC 6749 section 5.2).
+    /// - Returns: nil when there is no `error` string.
+    public init?(_ json: JSON, status: Int) {
+        guard let error = json["error"]?.string else { return nil }
+        self.init(
+            error: error,
+            errorDescription: json["error_description"]?.string,
+            errorURI: json["error_uri"]?.string,
+            status: status
+        )
+    }
+}

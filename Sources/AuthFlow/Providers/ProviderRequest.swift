@@ -1,0 +1,110 @@
+public import AuthFlowJSON
+public import HTTPTypes
+
+/// A request to one of a provider's endpoints, before it becomes a URL or a form.
+///
+/// One type serves the front channel (the browser) and the back channel, because in OAuth both are parameters that are
+/// sent to an endpoint.
+public struct ProviderRequest: Sendable {
+    /// What a request is for, as an open set.
+    public struct Purpose: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public var description: String { rawValue }
+
+        /// The authorization request, sent through the user agent (RFC 6749 section 4.1.1).
+        public static let authorization = Self(rawValue: "authorization")
+        /// The exchange of a code for tokens (RFC 6749 section 4.1.3).
+        public static let token = Self(rawValue: "token")
+    }
+
+    /// What the request is for.
+    public let purpose: Purpose
+
+    /// Where it goes.
+    public let endpoint: Endpoint
+
+    /// The parameters that an adapter may change.
+    public var parameters: FormParameters
+
+    /// Header fields to send; of no effect on the front channel.
+    public var headerFields: HTTPFields
+
+    /// The parameters that protect the exchange or identify it (`state`, `nonce`, the code challenge, the redirect URI,
+    /// the code, the client's credentials). An adapter can read them; the engine sends these whatever it does.
+    public internal(set) var protectedParameters: FormParameters
+
+    /// Every parameter that only the engine may set.
+    static let reservedNames: Set<String> = [
+        "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
+        "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",
+        "grant_type", "request", "request_uri",
+    ]
+
+    /// What is sent: the free parameters, then the protected ones.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a free parameter has a reserved name.
+    func allParameters() throws(AuthError) -> FormParameters {
+        var all = parameters
+        if let name = all.names.first(where: Self.reservedNames.contains) {
+            throw AuthError(
+                .invalidConfiguration,
+                "The parameter \"\(name)\" of \(purpose) requests is set by AuthFlow and cannot be given. Leave it out."
+            )
+        }
+        for pair in protectedParameters.pairs { all.append(pair.name, pair.value) }
+        return all
+    }
+}
+
+/// The reply to a request on the back channel.
+public struct ProviderReply: Sendable {
+    /// What was asked.
+    public let purpose: ProviderRequest.Purpose
+
+    /// Who was asked.
+    public let endpoint: Endpoint
+
+    /// What came back.
+    public let http: HTTPReply
+
+    /// Creates a reply.
+    public init(purpose: ProviderRequest.Purpose, endpoint: Endpoint, http: HTTPReply) {
+        self.purpose = purpose
+        self.endpoint = endpoint
+        self.http = http
+    }
+
+    /// The status code.
+    public var status: Int { http.status }
+
+    /// The body as JSON.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is not acceptable JSON.
+    public func json() throws(AuthError) -> JSON {
+        try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
+    }
+}
+
+extension HTTPReply {
+    /// The body as a JSON object.
+    /// - Parameter source: Who answered, for the message.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is not acceptable JSON. The body is never quoted.
+    public func json(from source: String) throws(AuthError) -> JSON {
+        let json: JSON
+        do throws(JSONError) {
+            json = try JSON(parsing: body)
+        } catch {
+            throw AuthError(
+                .invalidReply,
+                "The reply of \(source) (status \(status)) is not JSON that can be accepted: \(error).",
+                underlyingError: error
+            )
+        }
+        guard json.object != nil else {
+            throw AuthError(.invalidReply, "The reply of \(source) is \(json.kind), not a JSON object.")
+        }
+        return json
+    }
+}

@@ -1,0 +1,177 @@
+import Foundation
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A file that only its owner may read, and that is replaced whole or not at all.
+///
+/// The calls are POSIX's own because Foundation can neither refuse a symbolic link, nor make a file durable, nor lock.
+struct PrivateFile {
+    let path: String
+
+    init(_ path: String) {
+        self.path = path
+    }
+
+    /// Creates a directory, and those above it, with mode 0700; and refuses one that others may write to.
+    static func createDirectory(_ directory: String) throws(AuthError) {
+        do {
+            try FileManager.default.createDirectory(
+                atPath: directory,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+        } catch {
+            throw AuthError(.storageFailed, "The directory \(directory) cannot be created.", underlyingError: error)
+        }
+        var status = stat()
+        guard unsafe lstat(directory, &status) == 0 else { throw PrivateFile(directory).failure("cannot be examined") }
+        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
+            throw AuthError(
+                .storageFailed,
+                "Others can write to \(directory), so no credential is kept there. Run: chmod 700 '\(directory)'"
+            )
+        }
+    }
+
+    /// Reads the file; nil when there is none.
+    func read(maximumSize: Int) throws(AuthError) -> [UInt8]? {
+        // O_NOFOLLOW: a link that somebody put here could make this read, or later overwrite, another file.
+        let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else {
+            if errno == ENOENT { return nil }
+            throw failure("cannot be read")
+        }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else { throw failure("cannot be examined") }
+        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid() else {
+            throw AuthError(.storageFailed, "\(path) is not a plain file of this user's, so it is not trusted.")
+        }
+        guard status.st_mode & 0o077 == 0 else {
+            throw AuthError(
+                .storageFailed,
+                "Others can read \(path), so its tokens may be known to them. Sign in again, or if you are sure, run: chmod 600 '\(path)'"
+            )
+        }
+        guard status.st_size <= maximumSize else {
+            throw AuthError(.storageFailed, "\(path) is larger than \(maximumSize) bytes, so it is not a credential.")
+        }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16 * 1024)
+        while bytes.count <= maximumSize {
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe Self.read(descriptor, $0) }
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw failure("cannot be read")
+            }
+            if count == 0 { break }
+            bytes += buffer[..<count]
+        }
+        return bytes
+    }
+
+    /// Replaces the file. When this returns the bytes survive a power cut; when it throws the old ones are still there.
+    func replace(with bytes: [UInt8]) throws(AuthError) {
+        let temporary = "\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).tmp"
+        let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw failure("cannot be written") }
+        do throws(AuthError) {
+            try write(bytes, to: descriptor)
+            guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }
+        } catch {
+            close(descriptor)
+            unsafe unlink(temporary)
+            throw error
+        }
+        guard close(descriptor) == 0, unsafe rename(temporary, path) == 0 else {
+            let error = failure("cannot be replaced")
+            unsafe unlink(temporary)
+            throw error
+        }
+        try makeDirectoryDurable()
+    }
+
+    /// Removes the file, if there is one.
+    func remove() throws(AuthError) {
+        guard unsafe unlink(path) == 0 else {
+            if errno == ENOENT { return }
+            throw failure("cannot be removed")
+        }
+        try makeDirectoryDurable()
+    }
+
+    /// Opens the file as a lock.
+    func openLock() throws(AuthError) -> FileLock {
+        let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw failure("cannot be opened") }
+        return FileLock(descriptor: descriptor, path: path)
+    }
+
+    private static func read(_ descriptor: Int32, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
+        #if canImport(Glibc)
+        unsafe Glibc.read(descriptor, buffer.baseAddress, buffer.count)
+        #elseif canImport(Musl)
+        unsafe Musl.read(descriptor, buffer.baseAddress, buffer.count)
+        #else
+        unsafe Darwin.read(descriptor, buffer.baseAddress, buffer.count)
+        #endif
+    }
+
+    private func write(_ bytes: [UInt8], to descriptor: Int32) throws(AuthError) {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { buffer in
+                #if canImport(Glibc)
+                unsafe Glibc.write(descriptor, buffer.baseAddress, buffer.count)
+                #elseif canImport(Musl)
+                unsafe Musl.write(descriptor, buffer.baseAddress, buffer.count)
+                #else
+                unsafe Darwin.write(descriptor, buffer.baseAddress, buffer.count)
+                #endif
+            }
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw failure("cannot be written")
+            }
+            rest = rest.dropFirst(count)
+        }
+    }
+
+    /// A rename or a removal is durable once the directory is (fsync(2)).
+    private func makeDirectoryDurable() throws(AuthError) {
+        let directory = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
+        let descriptor = unsafe open(directory.isEmpty ? "/" : String(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw failure("cannot be made durable") }
+        defer { close(descriptor) }
+        guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }
+    }
+
+    fileprivate func failure(_ what: String) -> AuthError {
+        let reason = unsafe String(cString: strerror(errno))
+        return AuthError(.storageFailed, "\(path) \(what): \(reason).")
+    }
+}
+
+/// A kernel lock on a file (flock(2)): it ends with the process that holds it, however that ends.
+struct FileLock {
+    fileprivate let descriptor: Int32
+    fileprivate let path: String
+
+    /// Takes the lock unless somebody else has it.
+    func acquire() throws(AuthError) -> Bool {
+        if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return true }
+        guard errno == EWOULDBLOCK || errno == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
+        return false
+    }
+
+    /// Gives the lock up.
+    func release() {
+        close(descriptor)
+    }
+}
