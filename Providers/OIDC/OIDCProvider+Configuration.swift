@@ -1,0 +1,39 @@
+public import AuthFlow
+
+extension ProviderFactory {
+    /// `oidc`: any provider that follows OpenID Connect, or OAuth 2.0 with a metadata document.
+    ///
+    /// ## Configuration keys
+    /// - `issuer` (URL, required): The issuer, exactly as the provider writes it.
+    /// - `endpoints` (object, optional): The endpoints by hand; nothing is then discovered.
+    public static var oidc: ProviderFactory {
+        let endpoints = ConfigurationShape.object([
+            ConfigurationKey("authorization", .url, required: true, "The authorization endpoint."),
+            ConfigurationKey("token", .url, required: true, "The token endpoint."),
+            ConfigurationKey("jwks", .url, required: true, "The provider's keys (jwks_uri), which ID Tokens are verified with."),
+            ConfigurationKey("userinfo", .url, "The userinfo endpoint."),
+            ConfigurationKey("end_session", .url, "The end session endpoint."),
+            ConfigurationKey("revocation", .url, "The revocation endpoint."),
+        ])
+        let keys = [
+            ConfigurationKey("issuer", .url, required: true, "The provider's issuer, exactly as the provider writes it."),
+            ConfigurationKey("endpoints", endpoints, "The endpoints by hand, for a provider without a metadata document."),
+        ]
+        return ProviderFactory("oidc", keys: keys) { profile in
+            let issuer = profile.text("issuer") ?? ""
+            guard profile.has("endpoints") else { return OIDCProvider(issuer: issuer) }
+            let endpoints = profile.object("endpoints")
+            return OIDCProvider(
+                metadata: ProviderMetadata(
+                    issuer: issuer,
+                    authorizationEndpoint: try endpoints.endpoint("authorization"),
+                    tokenEndpoint: try endpoints.endpoint("token"),
+                    jwksURI: try endpoints.endpoint("jwks"),
+                    userInfoEndpoint: try endpoints.endpoint("userinfo"),
+                    endSessionEndpoint: try endpoints.endpoint("end_session"),
+                    revocationEndpoint: try endpoints.endpoint("revocation")
+                )
+            )
+        }
+    }
+}

@@ -1,0 +1,134 @@
+extension AuthClient {
+    /// Makes a client from a profile of a configuration file and the lists of what the profile may choose from.
+    ///
+    /// There is no global registry: what a program lists is what its configuration can name.
+    /// - Parameters:
+    ///   - profile: The profile.
+    ///   - providers: The provider adapters to choose from.
+    ///   - userAgents: The user agents to choose from. Without `user_agent` the first that can work here is taken.
+    ///   - stores: The token stores to choose from.
+    ///   - transport: The way to the network.
+    ///   - host: Time, randomness and environment.
+    ///   - observer: Receives every event of every flow, at once and in order. It must not block.
+    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when no user agent can work here.
+    public convenience init(
+        profile: Profile,
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        transport: any HTTPTransport = URLSessionTransport(),
+        host: HostServices = .system,
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws {
+        let (provider, configuration) = try profile.checked(
+            providers: providers,
+            userAgents: userAgents,
+            stores: stores,
+            environment: host.environment
+        )
+        self.init(
+            name: profile.name,
+            settings: try ClientSettings(configuration: configuration),
+            provider: try provider.make(configuration),
+            userAgent: try Self.userAgent(configuration, userAgents, host),
+            store: try Self.store(configuration, stores, host),
+            transport: transport,
+            host: host,
+            observer: observer
+        )
+    }
+
+    private static func userAgent(
+        _ configuration: ConfigurationObject,
+        _ factories: [UserAgentFactory],
+        _ host: HostServices
+    ) throws -> any UserAgent {
+        var choices = configuration.choices("user_agent")
+        if choices.isEmpty { choices = factories.filter { !$0.keys.contains(where: \.isRequired) }.map { ($0.name, configuration.object("user_agent")) } }
+        var reasons: [String] = []
+        for choice in choices {
+            guard let factory = factories.first(where: { $0.name == choice.name }) else { continue }
+            switch factory.availability(host.environment) {
+            case .available:
+                return ChosenUserAgent(name: factory.name, base: try factory.make(choice.options), passedOver: reasons)
+            case .unavailable(let reason):
+                reasons.append("\(choice.name): \(reason)")
+            }
+        }
+        throw AuthError(
+            .userAgentFailed,
+            "No user agent of this profile can work here. \(reasons.joined(separator: "; "))"
+        )
+    }
+
+    private static func store(
+        _ configuration: ConfigurationObject,
+        _ factories: [TokenStoreFactory],
+        _ host: HostServices
+    ) throws -> any TokenStore {
+        let choice = configuration.choices("store").first
+        let name = choice?.name ?? factories.first?.name
+        guard let factory = factories.first(where: { $0.name == name }) else { return MemoryTokenStore() }
+        return try factory.make(choice?.options ?? configuration.object("store"), host)
+    }
+}
+
+/// A user agent that was chosen by configuration, and says so when it is used.
+private struct ChosenUserAgent: UserAgent {
+    let name: String
+    let base: any UserAgent
+    let passedOver: [String]
+
+    func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        var details = ["name": name]
+        if !passedOver.isEmpty { details["passed_over"] = passedOver.joined(separator: "; ") }
+        options.reporter.report(.userAgentChoice, details: details)
+        return try await base.withRedirectSession(options, body)
+    }
+}
+
+extension ClientSettings {
+    /// Reads the settings of a profile.
+    /// - Throws: ``ConfigurationError``.
+    init(configuration: ConfigurationObject) throws {
+        let secret = try configuration.secret("client_secret")
+        let authentication: ClientAuthentication
+        switch (configuration.text("client_authentication"), secret) {
+        case ("none", _?):
+            throw configuration.error("\"none\" sends no secret, but there is a \"client_secret\"", at: "client_authentication")
+        case (nil, nil), ("none", nil): authentication = .none
+        case ("client_secret_post", let secret?): authentication = .clientSecretPost(secret)
+        case (_, let secret?): authentication = .clientSecretBasic(secret)
+        case (let method?, nil):
+            throw configuration.error("\"\(method)\" needs a \"client_secret\"", at: "client_authentication")
+        }
+        let redirectURI = try configuration.text("redirect_uri").map { uri in
+            try configuration.located("redirect_uri") { () throws(AuthError) in try RedirectURI(uri) }
+        }
+        let parameters = configuration.object("parameters")
+        for purpose in [ProviderRequest.Purpose.authorization, .token] {
+            for name in parameters.parameters(purpose.rawValue).names where ProviderRequest.reservedNames.contains(name) {
+                throw parameters.object(purpose.rawValue).error(
+                    "this parameter is set by AuthFlow and cannot be given",
+                    at: name
+                )
+            }
+        }
+        self = try configuration.located("scopes") { () throws(AuthError) in
+            try ClientSettings(
+                clientID: configuration.text("client_id") ?? "",
+                authentication: authentication,
+                redirectURI: redirectURI ?? .loopback,
+                scopes: configuration.texts("scopes") ?? ["openid"],
+                parameters: [
+                    .authorization: parameters.parameters("authorization"),
+                    .token: parameters.parameters("token"),
+                ],
+                timeout: .seconds(configuration.number("timeout") ?? 300)
+            )
+        }
+    }
+}

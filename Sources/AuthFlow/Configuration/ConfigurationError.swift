@@ -1,0 +1,31 @@
+/// What is wrong with a configuration file, each fault with its place.
+public struct ConfigurationError: Error, Sendable, Hashable {
+    /// The faults, in the order they were found; at least one.
+    public let issues: [ConfigurationIssue]
+}
+
+extension ConfigurationError: CustomStringConvertible {
+    /// One line for each fault.
+    public var description: String { issues.map(\.description).joined(separator: "\n") }
+}
+
+/// One fault in a configuration file.
+public struct ConfigurationIssue: Sendable, Hashable {
+    /// The file.
+    public let file: String
+    /// The line, from 1.
+    public let line: Int
+    /// The column, from 1.
+    public let column: Int
+    /// The way to the value, such as `profiles.work.scopes[1]`; empty for the whole file.
+    public let keyPath: String
+    /// What is wrong and what to write instead. Values of the file are quoted only where they are names.
+    public let problem: String
+}
+
+extension ConfigurationIssue: CustomStringConvertible {
+    /// `file:line:column: key path: problem`, which editors make a link of.
+    public var description: String {
+        "\(file):\(line):\(column): " + (keyPath.isEmpty ? "" : "\(keyPath): ") + problem
+    }
+}

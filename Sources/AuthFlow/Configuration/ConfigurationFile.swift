@@ -1,0 +1,101 @@
+import AuthFlowJSON
+import Foundation
+
+/// A configuration file: named profiles, each saying which provider, which client, which user agent and which store.
+///
+/// `docs/configuration.md` describes every key. Reading checks the outline; a profile's own keys are checked when a
+/// client is made from it, because they depend on the providers and user agents that the program lists.
+public struct ConfigurationFile: Sendable {
+    /// The names of the profiles, sorted.
+    public let profileNames: [String]
+
+    private let json: JSON
+    private let source: ConfigurationSource
+    private let defaultProfile: String?
+
+    /// Reads a file.
+    /// - Throws: ``AuthError`` when there is no such file; ``ConfigurationError`` when its text is not acceptable.
+    public init(path: String) throws {
+        guard let data = FileManager.default.contents(atPath: path) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "There is no configuration file at \(path), or it cannot be read. Give another with --config."
+            )
+        }
+        let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
+        let directory = absolute.prefix(upTo: absolute.lastIndex(of: "/") ?? absolute.startIndex)
+        try self.init(text: Array(data), name: path, directory: String(directory))
+    }
+
+    /// Reads a text.
+    /// - Parameters:
+    ///   - text: The JSON text.
+    ///   - name: The file's name, for messages.
+    ///   - directory: The folder that relative paths start from.
+    /// - Throws: ``ConfigurationError``.
+    public init(text: [UInt8], name: String = "configuration", directory: String = ".") throws {
+        do throws(JSONError) {
+            self.json = try JSON(parsing: text)
+            self.source = ConfigurationSource(file: name, directory: directory, places: try JSONSourceMap(of: text))
+        } catch {
+            throw ConfigurationError(issues: [
+                ConfigurationIssue(
+                    file: name,
+                    line: error.line ?? 1,
+                    column: error.column ?? 1,
+                    keyPath: "",
+                    problem: "this is not JSON that can be accepted: \(error.code.rawValue)"
+                )
+            ])
+        }
+        var checker = ConfigurationChecker(source: source)
+        checker.check(json, .object(Self.keys(profile: .map(.map(.text))).filter { $0.name != "profiles" } + [
+            // Only that they are there: their content is checked with the program's lists at hand.
+            ConfigurationKey("profiles", .object([]), required: true, "Name at least one profile.")
+        ]), at: JSONPath())
+        let issues = checker.issues.filter { !$0.keyPath.hasPrefix("profiles.") }
+        guard issues.isEmpty else { throw ConfigurationError(issues: issues) }
+        self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()
+        self.defaultProfile = json["default_profile"]?.string
+        guard !profileNames.isEmpty else {
+            throw source.error("there is no profile in it", at: JSONPath().member("profiles"))
+        }
+        if let defaultProfile, !profileNames.contains(defaultProfile) {
+            throw unknownProfile(defaultProfile, at: JSONPath().member("default_profile"))
+        }
+    }
+
+    /// A profile by its name; without one, `default_profile`, or the only one there is.
+    /// - Throws: ``ConfigurationError`` when there is no such profile, or no name and several to choose from.
+    public func profile(_ name: String? = nil) throws -> Profile {
+        let only = profileNames.count == 1 ? profileNames.first : nil
+        guard let name = name ?? defaultProfile ?? only else {
+            throw source.error(
+                "there are several profiles; choose one with --profile or \"default_profile\": \(profileNames.joined(separator: ", "))",
+                at: JSONPath().member("profiles")
+            )
+        }
+        guard let profile = json["profiles"]?[name] else {
+            throw unknownProfile(name, at: JSONPath().member("profiles"))
+        }
+        return Profile(name: name, json: profile, path: JSONPath().member("profiles").member(name), source: source)
+    }
+
+    private func unknownProfile(_ name: String, at path: JSONPath) -> ConfigurationError {
+        let hint = NearestName.of(name, among: profileNames).map { "did you mean \"\($0)\"? " } ?? ""
+        let shown = DisplayText.sanitized(name, limit: 60)
+        return source.error(
+            "there is no profile \"\(shown)\": \(hint)Known: \(profileNames.joined(separator: ", "))",
+            at: path
+        )
+    }
+
+    /// The keys of the whole file.
+    static func keys(profile: ConfigurationShape) -> [ConfigurationKey] {
+        [
+            ConfigurationKey("$schema", .text, "Where editors find the JSON Schema of this file."),
+            ConfigurationKey("default_profile", .text, "The profile to use when none is named."),
+            ConfigurationKey("profiles", .map(profile), required: true, "The profiles, by name."),
+        ]
+    }
+}

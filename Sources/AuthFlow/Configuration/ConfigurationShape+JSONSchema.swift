@@ -1,0 +1,66 @@
+public import AuthFlowJSON
+
+extension ConfigurationFile {
+    /// The JSON Schema (draft 2020-12) of the files that a program with these lists accepts, for editors.
+    public static func jsonSchema(
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard
+    ) -> JSON {
+        let profiles = providers.map { provider in
+            // Each provider's profiles have its own keys: the name of the provider tells which.
+            let keys = Profile.keys(provider: provider, providers: [provider], userAgents: userAgents, stores: stores)
+            return ConfigurationShape.object(keys).jsonSchema
+        }
+        var schema = ConfigurationShape.object(keys(profile: .text)).jsonSchema.object ?? [:]
+        schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+        schema["title"] = "AuthFlow configuration"
+        var properties = schema["properties"]?.object ?? [:]
+        properties["profiles"] = [
+            "type": "object", "minProperties": 1, "description": "The profiles, by name.",
+            "additionalProperties": ["anyOf": .array(profiles)],
+        ]
+        schema["properties"] = .object(properties)
+        return .object(schema)
+    }
+}
+
+extension ConfigurationShape {
+    fileprivate var jsonSchema: JSON {
+        switch self {
+        case .text: ["type": "string", "minLength": 1]
+        case .url: ["type": "string", "format": "uri"]
+        case .number(let range):
+            ["type": "integer", "minimum": .integer(Int64(range.lowerBound)), "maximum": .integer(Int64(range.upperBound))]
+        case .flag: ["type": "boolean"]
+        case .choice(let names): ["enum": .array(names.map(JSON.string))]
+        case .secret:
+            [
+                "type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
+                "properties": ["env": ["type": "string"], "file": ["type": "string"]],
+            ]
+        case .list(let element): ["type": "array", "minItems": 1, "items": element.jsonSchema]
+        case .map(let value): ["type": "object", "additionalProperties": value.jsonSchema]
+        case .object(let keys):
+            [
+                "type": "object", "additionalProperties": false,
+                "required": .array(keys.filter(\.isRequired).map { .string($0.name) }),
+                "properties": .object(
+                    Dictionary(uniqueKeysWithValues: keys.map { key in
+                        var schema = key.shape.jsonSchema.object ?? [:]
+                        schema["description"] = .string(key.summary)
+                        return (key.name, .object(schema))
+                    })
+                ),
+            ]
+        case .named(let variants):
+            [
+                "anyOf": .array(
+                    [["enum": .array(variants.filter { !$0.keys.contains(where: \.isRequired) }.map { .string($0.name) })]]
+                        + variants.map { ConfigurationShape.object($0.allKeys).jsonSchema }
+                )
+            ]
+        case .either(let first, let second): ["anyOf": [first.jsonSchema, second.jsonSchema]]
+        }
+    }
+}

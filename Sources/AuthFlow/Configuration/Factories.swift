@@ -1,0 +1,118 @@
+/// Makes a provider adapter from a profile: the line by which an adapter is listed.
+///
+/// ```swift
+/// extension ProviderFactory {
+///     public static var example: ProviderFactory {
+///         ProviderFactory("example", keys: [ConfigurationKey("tenant", .text, required: true, "The tenant's name.")]) {
+///             ExampleProvider(tenant: $0.text("tenant") ?? "")
+///         }
+///     }
+/// }
+/// ```
+public struct ProviderFactory: Sendable {
+    /// The name that `provider` chooses it by.
+    public let name: String
+
+    /// The keys it adds to a profile.
+    public let keys: [ConfigurationKey]
+
+    let make: @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
+
+    /// Creates a factory.
+    public init(
+        _ name: String,
+        keys: [ConfigurationKey],
+        make: @escaping @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
+    ) {
+        self.name = name
+        self.keys = keys
+        self.make = make
+    }
+}
+
+/// Makes a user agent from its options: the line by which a user agent is listed.
+public struct UserAgentFactory: Sendable {
+    /// Whether an agent can work where the process runs.
+    public enum Availability: Sendable, Hashable {
+        /// It can.
+        case available
+        /// It cannot, and why, in words for the person.
+        case unavailable(reason: String)
+    }
+
+    /// The name that `user_agent` chooses it by.
+    public let name: String
+
+    /// The options it takes.
+    public let keys: [ConfigurationKey]
+
+    let availability: @Sendable (_ environment: [String: String]) -> Availability
+    let make: @Sendable (_ options: ConfigurationObject) throws -> any UserAgent
+
+    /// Creates a factory.
+    /// - Parameters:
+    ///   - name: The name to choose it by.
+    ///   - keys: The options it takes.
+    ///   - availability: Whether it can work in a process with this environment.
+    ///   - make: Makes the agent.
+    public init(
+        _ name: String,
+        keys: [ConfigurationKey] = [],
+        availability: @escaping @Sendable (_ environment: [String: String]) -> Availability = { _ in .available },
+        make: @escaping @Sendable (_ options: ConfigurationObject) throws -> any UserAgent
+    ) {
+        self.name = name
+        self.keys = keys
+        self.availability = availability
+        self.make = make
+    }
+}
+
+/// Makes a token store from its options: the line by which a store is listed.
+public struct TokenStoreFactory: Sendable {
+    /// The name that `store` chooses it by.
+    public let name: String
+
+    /// The options it takes.
+    public let keys: [ConfigurationKey]
+
+    let make: @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
+
+    /// Creates a factory.
+    public init(
+        _ name: String,
+        keys: [ConfigurationKey] = [],
+        make: @escaping @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
+    ) {
+        self.name = name
+        self.keys = keys
+        self.make = make
+    }
+}
+
+extension TokenStoreFactory {
+    /// `memory`: forgotten when the process ends.
+    public static var memory: TokenStoreFactory { TokenStoreFactory("memory") { _, _ in MemoryTokenStore() } }
+
+    /// `file`: a file that only its owner can read.
+    ///
+    /// ## Configuration keys
+    /// - `directory` (string, optional): Where the files go; the person's data directory unless given.
+    public static var file: TokenStoreFactory {
+        let directory = ConfigurationKey(
+            "directory",
+            .text,
+            "The directory for the files. Relative to this file; the person's data directory unless given."
+        )
+        return TokenStoreFactory("file", keys: [directory]) { options, host in
+            FileTokenStore(
+                directory: options.filePath("directory")
+                    ?? FileTokenStore.defaultDirectory(environment: host.environment),
+                clock: host.clock
+            )
+        }
+    }
+
+    /// The stores that need nothing but this package.
+    public static var standard: [TokenStoreFactory] { [.file, .memory] }
+}

@@ -1,0 +1,26 @@
+/// Finds the name that somebody probably meant.
+enum NearestName {
+    /// The nearest of `names` by edits (insert, delete, replace, swap neighbours), when it is near enough to be a slip.
+    static func of(_ name: String, among names: [String]) -> String? {
+        let limit = max(2, name.count / 3)
+        let ranked = names.map { (name: $0, distance: distance(Array(name.lowercased()), Array($0.lowercased()))) }
+        return ranked.filter { $0.distance <= limit }.min { $0.distance < $1.distance }?.name
+    }
+
+    private static func distance(_ left: [Character], _ right: [Character]) -> Int {
+        var beforePrevious: [Int] = []
+        var previous = Array(0...right.count)
+        for (i, leftCharacter) in left.enumerated() {
+            var current = [i + 1]
+            for (j, rightCharacter) in right.enumerated() {
+                var best = min(previous[j + 1] + 1, current[j] + 1, previous[j] + (leftCharacter == rightCharacter ? 0 : 1))
+                if i > 0, j > 0, leftCharacter == right[j - 1], left[i - 1] == rightCharacter {
+                    best = min(best, beforePrevious[j - 1] + 1)
+                }
+                current.append(best)
+            }
+            (beforePrevious, previous) = (previous, current)
+        }
+        return previous[right.count]
+    }
+}

@@ -1,0 +1,81 @@
+import AuthFlowJSON
+
+/// One profile of a configuration file, not yet made into a client.
+public struct Profile: Sendable {
+    /// Its name in the file.
+    public let name: String
+
+    private let json: JSON
+    private let path: JSONPath
+    private let source: ConfigurationSource
+
+    init(name: String, json: JSON, path: JSONPath, source: ConfigurationSource) {
+        self.name = name
+        self.json = json
+        self.path = path
+        self.source = source
+    }
+
+    /// Checks the profile against what a program lists, and makes it readable.
+    /// - Throws: ``ConfigurationError`` with every fault.
+    func checked(
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory],
+        environment: [String: String]
+    ) throws -> (provider: ProviderFactory, profile: ConfigurationObject) {
+        let provider = json["provider"]?.string.flatMap { name in providers.first { $0.name == name } }
+        var checker = ConfigurationChecker(source: source)
+        checker.check(
+            json,
+            .object(Self.keys(provider: provider, providers: providers, userAgents: userAgents, stores: stores)),
+            at: path
+        )
+        var issues = checker.issues
+        if provider == nil {
+            // Without the provider its own keys cannot be told from misspelt ones: only what is wrong anyway is said.
+            let own = Set(providers.flatMap(\.keys).map(\.name))
+            issues.removeAll { issue in own.contains { issue.keyPath == path.member($0).description } }
+        }
+        guard issues.isEmpty, let provider else { throw ConfigurationError(issues: issues) }
+        return (provider, ConfigurationObject(json, path: path, source: source, environment: environment))
+    }
+
+    /// The keys of a profile: those that every provider has, and those of one.
+    static func keys(
+        provider: ProviderFactory?,
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory]
+    ) -> [ConfigurationKey] {
+        let agent = ConfigurationShape.named(userAgents.map { ConfigurationVariant($0.name, keys: $0.keys) })
+        let store = ConfigurationShape.named(stores.map { ConfigurationVariant($0.name, keys: $0.keys) })
+        let purposes = [ProviderRequest.Purpose.authorization, .token].map {
+            ConfigurationKey($0.rawValue, .map(.text), "More parameters of \($0) requests.")
+        }
+        return [
+            ConfigurationKey("provider", .choice(providers.map(\.name)), required: true, "The provider adapter."),
+            ConfigurationKey("client_id", .text, required: true, "The client's identifier, as registered with the provider."),
+            ConfigurationKey(
+                "client_secret",
+                .secret,
+                "The client's secret, by reference. Leave it out for a public client, such as an app or a command-line tool."
+            ),
+            ConfigurationKey(
+                "client_authentication",
+                .choice(["none", "client_secret_basic", "client_secret_post"]),
+                "How the client proves who it is: none without a secret, otherwise client_secret_basic unless given."
+            ),
+            ConfigurationKey("scopes", .list(.text), "What is asked for; [\"openid\"] unless given."),
+            ConfigurationKey(
+                "redirect_uri",
+                .text,
+                "Where the provider sends the person back to, as registered; http://127.0.0.1/callback on a free port unless given."
+            ),
+            ConfigurationKey("user_agent", .either(agent, .list(agent)), "How the person is shown the provider's page: one, or a list of which the first that can work is taken."),
+            ConfigurationKey("store", store, "Where the credential is kept; file unless given."),
+            ConfigurationKey("parameters", .object(purposes), "More parameters, for requests of each purpose."),
+            ConfigurationKey("timeout", .number(5...3600), "How long a sign-in may take, in seconds; 300 unless given."),
+        ] + (provider?.keys ?? [])
+    }
+}
