@@ -21,7 +21,7 @@ let package = Package(
         .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback"]),
         .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
-        .executable(name: "authflow", targets: ["authflow"]),
+        .executable(name: "authflow", targets: ["AuthFlowCommand"]),
         .executable(name: "oidc-login", targets: ["oidc-login"]),
     ],
     traits: [
@@ -66,12 +66,13 @@ let package = Package(
         // Emulators and conformance suites
         .target(
             name: "AuthFlowTesting",
-            dependencies: ["AuthFlow", "AuthFlowJSON", httpTypes, crypto, cryptoExtras, flyingFox, flyingSocks]
+            dependencies: ["AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", httpTypes, crypto, cryptoExtras]
         ),
 
         // Programs
+        // Not a module "authflow": beside "AuthFlow" it would be the same file on systems that ignore case.
         .executableTarget(
-            name: "authflow",
+            name: "AuthFlowCommand",
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
                 argumentParser,
@@ -107,7 +108,7 @@ let package = Package(
         ),
         .testTarget(
             name: "CommandTests",
-            dependencies: ["authflow", "oidc-login", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON"]
+            dependencies: ["AuthFlowCommand", "oidc-login", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON"]
         ),
         .testTarget(
             name: "InteropTests",

@@ -1,1 +1,34 @@
-print("")
+// Signs in from a configuration file, shows what the ID Token says, and calls an API for each granted scope.
+
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowLoopback
+import AuthFlowOIDC
+import Foundation
+
+let configurationPath = CommandLine.arguments.dropFirst().first ?? "authflow.json"
+let resourcesPath = CommandLine.arguments.dropFirst(2).first ?? "resources.json"
+
+do {
+    let file = try ConfigurationFile(path: configurationPath)
+    let client = try AuthClient(
+        profile: try file.profile(),
+        providers: [.oidc],
+        userAgents: [.loopback, .headless]
+    ) { event in
+        if let url = event.url { print("Sign in at this address:\n\n\(url)\n") }
+    }
+    let credential = try await client.signIn().credential
+
+    print("Hello, \(credential.identity.displayName).\n")
+    if let idToken = credential.tokens.verifiedIDToken {
+        print("ID Token header:\n\(try text(idToken.header.json))\n")
+        print("ID Token claims:\n\(try text(idToken.claims))\n")
+    }
+    for resource in try Resource.list(in: resourcesPath) {
+        print("\(resource.title) (\(resource.scope)): \(try await resource.call(with: credential.tokens))")
+    }
+} catch {
+    FileHandle.standardError.write(Data("oidc-login: \(error)\n".utf8))
+    exit(1)
+}

@@ -2,6 +2,11 @@
 public struct ConfigurationError: Error, Sendable, Hashable {
     /// The faults, in the order they were found; at least one.
     public let issues: [ConfigurationIssue]
+
+    /// Creates an error from at least one fault.
+    public init(issues: [ConfigurationIssue]) {
+        self.issues = issues
+    }
 }
 
 extension ConfigurationError: CustomStringConvertible {

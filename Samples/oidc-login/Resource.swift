@@ -1,0 +1,41 @@
+import AuthFlow
+import AuthFlowJSON
+import Foundation
+import HTTPTypes
+
+/// A protected resource, and the scope that opens it.
+struct Resource {
+    let scope: String
+    let title: String
+    let endpoint: Endpoint
+
+    /// Reads `resources.json`: an array of objects with `scope`, `title` and `url`.
+    static func list(in path: String) throws -> [Resource] {
+        guard let data = FileManager.default.contents(atPath: path) else { return [] }
+        return try (JSON(parsing: data).array ?? []).map { entry in
+            Resource(
+                scope: entry["scope"]?.string ?? "",
+                title: entry["title"]?.string ?? "",
+                endpoint: try Endpoint(entry["url"]?.string ?? "", name: "url of \(path)")
+            )
+        }
+    }
+
+    /// Calls the resource when its scope was granted, and says how that went.
+    func call(with tokens: TokenSet) async throws -> String {
+        guard tokens.scopes.contains(scope) else { return "not available: the scope was not granted" }
+        let call = HTTPCall(
+            .get,
+            endpoint,
+            headerFields: [.authorization: "Bearer \(tokens.accessToken.exposed)", .accept: "application/json"]
+        )
+        let reply = try await URLSessionTransport().send(call)
+        guard reply.status == 200 else { return "status \(reply.status)" }
+        return try text(try reply.json(from: title))
+    }
+}
+
+/// A JSON value as text, one member a line.
+func text(_ json: JSON) throws -> String {
+    String(decoding: try json.serialized(indented: true), as: UTF8.self)
+}

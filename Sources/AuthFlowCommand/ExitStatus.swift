@@ -1,0 +1,50 @@
+import ArgumentParser
+import AuthFlow
+
+/// The documented exit statuses.
+enum ExitStatus {
+    static let success = ExitCode(0)
+    static let failure = ExitCode(1)
+    static let usage = ExitCode(2)
+    static let loginRequired = ExitCode(4)
+    static let denied = ExitCode(5)
+    static let timeout = ExitCode(6)
+    static let network = ExitCode(7)
+    static let storage = ExitCode(8)
+    static let cancelled = ExitCode(130)
+
+    /// The status for an error.
+    static func of(_ error: any Error) -> ExitCode {
+        switch error {
+        case is CancellationError: cancelled
+        case is ConfigurationError: usage
+        case let error as AuthError: of(error.code)
+        // Asking for help is not a mistake; everything else the parser says is how the program was called.
+        case let error as CommandLineError: AuthFlowCommand.exitCode(for: error.error).isSuccess ? success : usage
+        default: AuthFlowCommand.exitCode(for: error).isSuccess ? success : failure
+        }
+    }
+
+    private static func of(_ code: AuthError.Code) -> ExitCode {
+        switch code {
+        case .invalidConfiguration: usage
+        case .loginRequired: loginRequired
+        case .accessDenied: denied
+        case .timedOut: timeout
+        case .networkFailed, .discoveryFailed, .issuerMismatch: network
+        case .storageFailed: storage
+        default: failure
+        }
+    }
+
+    /// What to tell the person: never a type's name or a memory dump.
+    static func message(for error: any Error) -> String {
+        switch error {
+        case let error as ConfigurationError: error.description
+        case let error as AuthError: error.description
+        case let error as CommandLineError: AuthFlowCommand.fullMessage(for: error.error)
+        // A command without a subcommand throws its help.
+        default: AuthFlowCommand.fullMessage(for: error)
+        }
+    }
+}

@@ -1,0 +1,72 @@
+import ArgumentParser
+import AuthFlow
+import Foundation
+
+/// The entry point: parses the command line, runs the command so that signals cancel it, and exits with a documented
+/// status.
+@main enum Main {
+    static func main() async {
+        let work = Task { try await runCommand() }
+        let signals = Signals { work.cancel() }
+        let status: ExitCode
+        do {
+            try await work.value
+            status = ExitStatus.success
+        } catch {
+            status = ExitStatus.of(error)
+            report(error, status)
+        }
+        withExtendedLifetime(signals) {}
+        exit(status)
+    }
+
+    private static func runCommand() async throws {
+        let command: any ParsableCommand
+        do {
+            command = try AuthFlowCommand.parseAsRoot()
+        } catch {
+            throw CommandLineError(error: error)
+        }
+        if var asynchronous = command as? any AsyncParsableCommand {
+            try await asynchronous.run()
+        } else {
+            var command = command
+            try command.run()
+        }
+    }
+
+    private static func report(_ error: any Error, _ status: ExitCode) {
+        switch status {
+        case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
+        case ExitStatus.cancelled: Terminal.talk("Cancelled.")
+        case ExitStatus.usage where error is CommandLineError: Terminal.talk(ExitStatus.message(for: error))
+        default: Terminal.talk("authflow: \(ExitStatus.message(for: error))")
+        }
+    }
+
+    private static func exit(_ code: ExitCode) -> Never {
+        Foundation.exit(code.rawValue)
+    }
+}
+
+/// What the parser of the command line has to say: a mistake, or the help that was asked for.
+struct CommandLineError: Error {
+    let error: any Error
+}
+
+/// The command and its subcommands.
+struct AuthFlowCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "authflow",
+        abstract: "Signs you in with any OAuth 2.0 or OpenID Connect provider, from a configuration file.",
+        discussion: """
+            Results go to standard output, everything else to standard error.
+            Exit status: 0 ok, 1 failure, 2 usage or configuration, 4 login required, 5 denied, 6 timeout, 7 network or \
+            discovery, 8 storage, 130 cancelled.
+            """,
+        subcommands: [
+            LoginCommand.self, StatusCommand.self, TokenCommand.self, UserInfoCommand.self, LogoutCommand.self,
+            DiscoverCommand.self, ConfigCommand.self, DevIDPCommand.self, TryCommand.self,
+        ]
+    )
+}

@@ -1,0 +1,50 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowLoopback
+import AuthFlowOIDC
+import Foundation
+
+/// The lists that a configuration can choose from: what this program knows.
+enum Known {
+    static let providers: [ProviderFactory] = [.oidc]
+    static let userAgents: [UserAgentFactory] = [.loopback, .headless]
+}
+
+/// Which configuration, and which profile of it.
+struct ProfileOptions: ParsableArguments {
+    @Option(
+        name: [.short, .long],
+        help: "The configuration file. Otherwise $AUTHFLOW_CONFIG, ./authflow.json, or authflow/config.json where this system keeps configurations."
+    )
+    var config: String?
+
+    @Option(name: [.short, .long], help: "The profile. Otherwise \"default_profile\", or the only one there is.")
+    var profile: String?
+
+    @Flag(name: [.short, .long], help: "Show every event.")
+    var verbose = false
+
+    func file() throws -> ConfigurationFile {
+        try ConfigurationFile(path: config ?? Self.defaultPath(ProcessInfo.processInfo.environment))
+    }
+
+    func client() throws -> AuthClient {
+        try AuthClient(
+            profile: try file().profile(profile),
+            providers: Known.providers,
+            userAgents: Known.userAgents,
+            observer: Progress(isVerbose: verbose).callAsFunction
+        )
+    }
+
+    private static func defaultPath(_ environment: [String: String]) -> String {
+        if let path = environment["AUTHFLOW_CONFIG"], !path.isEmpty { return path }
+        let local = "authflow.json"
+        if FileManager.default.fileExists(atPath: local) { return local }
+        let home = environment["HOME"] ?? NSHomeDirectory()
+        let folder = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "\(home)/.config"
+        let user = "\(folder)/authflow/config.json"
+        return FileManager.default.fileExists(atPath: user) ? user : local
+    }
+}

@@ -1,0 +1,38 @@
+import AuthFlow
+import AuthFlowJSON
+import Foundation
+
+/// Shows a credential without its tokens.
+enum Report {
+    static func print(_ credential: Credential, asJSON: Bool) throws {
+        if asJSON {
+            try Terminal.result(json(credential))
+        } else {
+            Terminal.result("Signed in as \(credential.identity.displayName)")
+            for (name, value) in lines(credential) {
+                Terminal.result("  \(name.padding(toLength: 9, withPad: " ", startingAt: 0))\(value)")
+            }
+        }
+    }
+
+    private static func lines(_ credential: Credential) -> [(String, String)] {
+        let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "not known"
+        return [
+            ("subject", DisplayText.sanitized(credential.identity.subject)),
+            ("issuer", DisplayText.sanitized(credential.identity.issuer)),
+            ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "))),
+            ("until", end),
+        ]
+    }
+
+    private static func json(_ credential: Credential) -> JSON {
+        [
+            "issuer": .string(credential.identity.issuer),
+            "subject": .string(credential.identity.subject),
+            "claims": credential.identity.claims,
+            "scopes": .array(credential.tokens.scopes.map(JSON.string)),
+            "expires_at": credential.tokens.expiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
+            "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
+        ]
+    }
+}

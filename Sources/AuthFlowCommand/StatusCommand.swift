@@ -1,0 +1,18 @@
+import ArgumentParser
+import AuthFlow
+
+struct StatusCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Show who is signed in. Asks nobody; exits with 4 when nobody is, or the access token has ended."
+    )
+
+    @OptionGroup var options: ProfileOptions
+
+    @Flag(help: "Print it as JSON.")
+    var json = false
+
+    func run() async throws {
+        try Report.print(try await options.client().validCredential(margin: .zero), asJSON: json)
+    }
+}

@@ -1,0 +1,33 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowJSON
+import Foundation
+
+struct TokenCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "token",
+        abstract: "Print an access token for a program to use. Never signs in; exits with 4 when that is needed."
+    )
+
+    @OptionGroup var options: ProfileOptions
+
+    @Option(help: "How long the token must last, in seconds.")
+    var minTTL = 60
+
+    @Flag(help: "Print the token, its type and its end as JSON.")
+    var json = false
+
+    func validate() throws {
+        guard (0...86_400).contains(minTTL) else { throw ValidationError("--min-ttl takes 0 to 86400 seconds.") }
+    }
+
+    func run() async throws {
+        let tokens = try await options.client().validCredential(margin: .seconds(minTTL)).tokens
+        guard json else { return Terminal.result(tokens.accessToken.exposed) }
+        try Terminal.result([
+            "access_token": .string(tokens.accessToken.exposed),
+            "token_type": .string(tokens.tokenType),
+            "expires_at": tokens.expiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
+        ])
+    }
+}

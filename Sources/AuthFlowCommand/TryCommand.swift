@@ -1,0 +1,62 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowLoopback
+import AuthFlowOIDC
+import AuthFlowTesting
+
+struct TryCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "try",
+        abstract: "Sign in against the bundled test provider, over real sockets, and show each step.",
+        discussion: "Nothing is configured and nothing is kept. With --user-agent loopback, you sign in with your browser."
+    )
+
+    /// The user agents that can be tried.
+    enum Agent: String, ExpressibleByArgument, CaseIterable {
+        case headless
+        case loopback
+    }
+
+    @Option(help: "How to sign in.")
+    var userAgent = Agent.headless
+
+    @Flag(name: [.short, .long], help: "Show every event.")
+    var verbose = false
+
+    func run() async throws {
+        let (userAgent, verbose) = (userAgent, verbose)
+        let signIn = try await EmulatorServer.run { issuer in
+            try OIDCEmulator(issuer: issuer)
+        } _: { emulator in
+            Terminal.talk("The test provider runs at \(emulator.issuer). Its user is alice, with the password wonderland.")
+            let client = AuthClient(
+                settings: try ClientSettings(
+                    clientID: OIDCEmulator.Client.demo.id,
+                    scopes: ["openid", "profile", "email"]
+                ),
+                provider: OIDCProvider(issuer: emulator.issuer),
+                userAgent: try agent(userAgent, issuer: emulator.issuer),
+                observer: Progress(isVerbose: verbose).callAsFunction
+            )
+            return try await client.signIn()
+        }
+        try Report.print(signIn.credential, asJSON: false)
+    }
+
+    private func agent(_ agent: Agent, issuer: String) throws -> any UserAgent {
+        switch agent {
+        case .loopback:
+            return LoopbackUserAgent()
+        case .headless:
+            let alice = OIDCEmulator.User.alice
+            return HeadlessUserAgent(
+                driver: HTMLFormDriver(
+                    userName: alice.userName,
+                    password: Secret(alice.password),
+                    origins: [try Endpoint(issuer)]
+                )
+            )
+        }
+    }
+}

@@ -1,0 +1,128 @@
+public import AuthFlow
+public import Foundation
+
+/// A cookie as a browser keeps it (RFC 6265 section 5.3).
+public struct Cookie: Sendable, Hashable {
+    /// The name.
+    public let name: String
+    /// The value. Session cookies are as good as passwords.
+    public let value: Secret
+    /// The host or domain it belongs to, in lower case.
+    public let domain: String
+    /// Whether it is for exactly that host, and not for those below it.
+    public let isHostOnly: Bool
+    /// The path it is for.
+    public let path: String
+    /// Whether it is sent over `https` alone.
+    public let isSecure: Bool
+    /// When it ends; nil for the end of the session.
+    public let expiresAt: Date?
+}
+
+extension Cookie {
+    /// Reads a `Set-Cookie` field (RFC 6265 section 5.2), as received from an endpoint.
+    /// - Returns: nil when the cookie is to be ignored: malformed, or for a domain that the endpoint cannot speak for.
+    init?(_ field: String, from endpoint: Endpoint, now: Date) {
+        let parts = field.split(separator: ";", omittingEmptySubsequences: false)
+        guard let pair = parts.first, let equals = pair.firstIndex(of: "=") else { return nil }
+        let name = Self.trimmed(pair[..<equals])
+        guard !name.isEmpty, !field.unicodeScalars.contains(where: { $0.value < 0x20 && $0.value != 9 || $0.value == 0x7F })
+        else { return nil }
+
+        var domain: String?
+        var path: String?
+        var expiry: Date?
+        var maximumAge: Double?
+        var isSecure = false
+        for attribute in parts.dropFirst() {
+            let halves = attribute.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let value = halves.count > 1 ? Self.trimmed(halves[1]) : ""
+            switch Self.trimmed(halves[0]).lowercased() {
+            case "domain" where !value.isEmpty:
+                domain = (value.hasPrefix(".") ? String(value.dropFirst()) : value).lowercased()
+            case "path": path = value.hasPrefix("/") ? value : nil
+            case "expires": expiry = CookieDate.parse(value) ?? expiry
+            case "max-age": maximumAge = Double(value).map { $0.rounded(.towardZero) } ?? maximumAge
+            case "secure": isSecure = true
+            default: break
+            }
+        }
+
+        if let domain {
+            // Section 5.3 step 5 wants public suffixes refused. Without their list, a domain needs a dot in it, and must
+            // cover the host at a dot; an address has no domain at all.
+            let covers = endpoint.host == domain || endpoint.host.hasSuffix(".\(domain)") && domain.contains(".")
+            let isAddress = endpoint.host.hasPrefix("[") || endpoint.host.allSatisfy { $0.isNumber || $0 == "." }
+            guard covers, !isAddress || endpoint.host == domain else { return nil }
+        }
+        // RFC 6265bis section 5.7: an insecure origin cannot set a secure cookie, and the prefixes of section 4.1.3 bind.
+        if isSecure && endpoint.scheme != "https" { return nil }
+        if name.hasPrefix("__Secure-") && !isSecure { return nil }
+        if name.hasPrefix("__Host-"), !isSecure || domain != nil || path != "/" { return nil }
+
+        self.name = name
+        self.value = Secret(Self.trimmed(pair[pair.index(after: equals)...]))
+        self.domain = domain ?? endpoint.host
+        self.isHostOnly = domain == nil
+        self.path = path ?? Self.defaultPath(of: endpoint)
+        self.isSecure = isSecure
+        // Section 5.3 step 3: Max-Age has precedence.
+        self.expiresAt = maximumAge.map { $0 <= 0 ? .distantPast : now.addingTimeInterval($0) } ?? expiry
+    }
+
+    /// Whether the cookie goes with a request (section 5.4).
+    func matches(_ endpoint: Endpoint) -> Bool {
+        let hostFits = endpoint.host == domain || !isHostOnly && endpoint.host.hasSuffix(".\(domain)")
+        let requestPath = endpoint.path.isEmpty ? "/" : endpoint.path
+        // Section 5.1.4: /am covers /am and /am/x, not /amx.
+        let pathFits =
+            requestPath == path || requestPath.hasPrefix(path) && (path.hasSuffix("/") || requestPath.dropFirst(path.count).first == "/")
+        return hostFits && pathFits && (!isSecure || endpoint.scheme == "https")
+    }
+
+    /// Section 5.1.4, the default-path.
+    private static func defaultPath(of endpoint: Endpoint) -> String {
+        guard let slash = endpoint.path.lastIndex(of: "/"), slash > endpoint.path.startIndex else { return "/" }
+        return String(endpoint.path[..<slash])
+    }
+
+    private static func trimmed(_ text: some StringProtocol) -> String {
+        text.trimmingCharacters(in: CharacterSet(charactersIn: " \t"))
+    }
+}
+
+/// The dates that cookies are written with (RFC 6265 section 5.1.1), which are of every kind.
+enum CookieDate {
+    private static let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+
+    /// Reads a date in any order of its parts; nil when one is missing or impossible.
+    static func parse(_ text: String) -> Date? {
+        var time: (Int, Int, Int)?
+        var day: Int?
+        var month: Int?
+        var year: Int?
+        let tokens = text.split { !($0.isASCII && ($0.isLetter || $0.isNumber || $0 == ":")) }
+        for token in tokens {
+            let clock = token.split(separator: ":").map { Int($0) }
+            if time == nil, clock.count == 3, let hour = clock[0], let minute = clock[1], let second = clock[2] {
+                time = (hour, minute, second)
+            } else if day == nil, token.count <= 2, let number = Int(token) {
+                day = number
+            } else if month == nil, let index = months.firstIndex(of: token.prefix(3).lowercased()) {
+                month = index + 1
+            } else if year == nil, token.count == 2 || token.count == 4, let number = Int(token) {
+                year = number
+            }
+        }
+        guard let time, let day, let month, var year else { return nil }
+        if (70...99).contains(year) { year += 1900 } else if (0...69).contains(year) { year += 2000 }
+        guard (1...31).contains(day), year >= 1601, (0...23).contains(time.0), (0...59).contains(time.1),
+            (0...59).contains(time.2)
+        else { return nil }
+        var calendar = Calendar(identifier: .gregorian)
+        calendar.timeZone = TimeZone(identifier: "UTC") ?? calendar.timeZone
+        return calendar.date(
+            from: DateComponents(year: year, month: month, day: day, hour: time.0, minute: time.1, second: time.2)
+        )
+    }
+}

@@ -1,0 +1,36 @@
+public import AuthFlow
+public import Foundation
+
+/// The cookies of one visit, by the rules of RFC 6265.
+///
+/// Foundation's storage accepts foreign domains, ignores `Max-Age` and sends cookies where they do not belong (on
+/// Linux), so there is a jar of our own on every system.
+public struct CookieJar: Sendable {
+    /// The most cookies that are kept; the oldest go first (section 6.1 asks for 3000 at least; a sign-in needs few).
+    private static let capacity = 300
+
+    /// The cookies, oldest first.
+    public private(set) var cookies: [Cookie] = []
+
+    /// Creates an empty jar.
+    public init() {}
+
+    /// Takes in a `Set-Cookie` field that an endpoint sent (section 5.3).
+    public mutating func store(_ field: String, from endpoint: Endpoint, now: Date) {
+        guard let cookie = Cookie(field, from: endpoint, now: now) else { return }
+        cookies.removeAll { $0.name == cookie.name && $0.domain == cookie.domain && $0.path == cookie.path }
+        if let end = cookie.expiresAt, end <= now { return }
+        cookies.append(cookie)
+        if cookies.count > Self.capacity { cookies.removeFirst() }
+    }
+
+    /// The `Cookie` field for a request (section 5.4): longer paths first, then older cookies; nil without any.
+    public func field(for endpoint: Endpoint, now: Date) -> String? {
+        let matching = cookies.enumerated().filter { _, cookie in
+            cookie.matches(endpoint) && cookie.expiresAt.map { $0 > now } != false
+        }
+        guard !matching.isEmpty else { return nil }
+        let sorted = matching.sorted { ($1.element.path.count, $0.offset) < ($0.element.path.count, $1.offset) }
+        return sorted.map { "\($0.element.name)=\($0.element.value.exposed)" }.joined(separator: "; ")
+    }
+}

@@ -1,0 +1,41 @@
+public import AuthFlow
+
+extension UserAgentFactory {
+    /// `headless`: signs in without a window, by filling in HTML forms.
+    public static var headless: UserAgentFactory { headless(transport: URLSessionTransport()) }
+
+    /// `headless`, with a transport of its own.
+    ///
+    /// ## Configuration keys
+    /// - `username` (string, required): The user name.
+    /// - `password` (secret reference, required): The password.
+    /// - `origins` (array of URLs, required): The only sites that both may be typed into.
+    /// - `consent` (`allow` or `deny`, optional): What to answer when asked for consent; `allow` unless given.
+    public static func headless(transport: any HTTPTransport) -> UserAgentFactory {
+        let keys = [
+            ConfigurationKey("username", .text, required: true, "The user name."),
+            ConfigurationKey("password", .secret, required: true, "The password, by reference."),
+            ConfigurationKey("origins", .list(.url), required: true, "The only sites that both may be typed into."),
+            ConfigurationKey(
+                "consent",
+                .choice(HTMLFormDriver.Consent.allCases.map(\.rawValue)),
+                "What to answer when the provider asks for consent; allow unless given."
+            ),
+        ]
+        return UserAgentFactory("headless", keys: keys) { options in
+            guard let password = try options.secret("password") else {
+                throw options.error("the password is missing", at: "password")
+            }
+            let origins = try (options.texts("origins") ?? []).map { origin in
+                try options.located("origins") { () throws(AuthError) in try Endpoint(origin, name: "origin") }
+            }
+            let driver = HTMLFormDriver(
+                userName: options.text("username") ?? "",
+                password: password,
+                origins: origins,
+                consent: options.text("consent").flatMap(HTMLFormDriver.Consent.init) ?? .allow
+            )
+            return HeadlessUserAgent(driver: driver, transport: transport)
+        }
+    }
+}

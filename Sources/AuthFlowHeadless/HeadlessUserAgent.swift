@@ -1,0 +1,55 @@
+public import AuthFlow
+
+/// Signs in without a window: for tests, for machines without a screen, and for accounts made for them.
+///
+/// A person's password belongs into a browser (RFC 8252 section 8.12). Use this agent for accounts whose credentials the
+/// program holds anyway.
+public struct HeadlessUserAgent: Sendable {
+    /// The most pages that a driver is asked about.
+    private static let maximumPages = 15
+
+    private let driver: any LoginDriver
+    private let transport: any HTTPTransport
+    private let host: HostServices
+
+    /// Creates an agent.
+    /// - Parameters:
+    ///   - driver: Does what a person would do on the provider's pages.
+    ///   - transport: The way to the network.
+    ///   - host: The time, which cookies end by.
+    public init(
+        driver: any LoginDriver,
+        transport: any HTTPTransport = URLSessionTransport(),
+        host: HostServices = .system
+    ) {
+        self.driver = driver
+        self.transport = transport
+        self.host = host
+    }
+}
+
+extension HeadlessUserAgent: UserAgent {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        let redirectURI = options.redirectURI.uri
+        return try await body(
+            RedirectSession(redirectURI: redirectURI) { url in
+                let browser = HeadlessBrowser(transport: transport, now: host.now, reporter: options.reporter)
+                var navigation = HeadlessNavigation.visit(try Endpoint(url, name: "authorization request"))
+                for _ in 0..<Self.maximumPages {
+                    switch try await browser.go(navigation, until: redirectURI) {
+                    case .redirect(let answer): return answer
+                    case .page(let page): navigation = try await driver.next(after: page, in: browser)
+                    }
+                }
+                throw AuthError(
+                    .userAgentFailed,
+                    "After \(Self.maximumPages) pages the provider still had not sent the visit back. Sign in with a browser instead."
+                )
+            }
+        )
+    }
+}

@@ -1,0 +1,120 @@
+import AuthFlow
+import HTTPTypes
+import Synchronization
+
+/// Sorts what arrives at the loopback port: one request is the answer, everything else is refused and forgotten.
+///
+/// Any page in the person's browser, and any process on the machine, can send requests here. Only a GET for the exact
+/// path with the state of this sign-in settles it.
+final class CallbackInbox: Sendable {
+    /// How a sign-in ended, for the page the person sees.
+    enum Outcome: Sendable {
+        case succeeded
+        case failed(message: String)
+    }
+
+    /// How long the browser is kept waiting for the outcome.
+    private static let patience = Duration.seconds(30)
+
+    private let redirectURI: String
+    private let authority: String
+    private let path: String
+    private let state: Secret
+    private let clock: any Clock<Duration>
+
+    private let callbacks: AsyncStream<String>
+    private let callbackContinuation: AsyncStream<String>.Continuation
+    private let outcomes: AsyncStream<Outcome>
+    private let outcomeContinuation: AsyncStream<Outcome>.Continuation
+    private let isSettled = Mutex(false)
+
+    init(redirectURI: String, authority: String, path: String, state: String, clock: any Clock<Duration>) {
+        self.redirectURI = redirectURI
+        self.authority = authority
+        self.path = path
+        self.state = Secret(state)
+        self.clock = clock
+        (self.callbacks, self.callbackContinuation) = AsyncStream.makeStream()
+        (self.outcomes, self.outcomeContinuation) = AsyncStream.makeStream()
+    }
+
+    /// Waits for the answer.
+    func callback() async throws -> String {
+        for await callback in callbacks { return callback }
+        throw CancellationError()
+    }
+
+    /// Says how the sign-in ended.
+    func conclude(_ outcome: Outcome) {
+        outcomeContinuation.yield(outcome)
+        outcomeContinuation.finish()
+    }
+
+    /// Answers one request.
+    func handle(_ request: HTTPRequest) async -> HTTPReply {
+        let target = request.path ?? ""
+        let requestPath = target.prefix { $0 != "?" }
+        // A page that made its own host name point here (DNS rebinding) sends that name.
+        guard request.authority?.lowercased() == authority else {
+            return ResultPage(status: .badRequest, title: "Not here", message: "This address is not for that host.").reply
+        }
+        guard requestPath == path else {
+            return ResultPage(status: .notFound, title: "Nothing here", message: "A sign-in is waiting at another address.").reply
+        }
+        guard request.method == .get else {
+            return ResultPage(status: .methodNotAllowed, title: "Not like this", message: "Only GET is answered here.").reply
+        }
+        // A browser that fetches ahead has not been sent here yet.
+        if request.headerFields.contains(where: { $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch") }) {
+            return HTTPReply(response: HTTPResponse(status: .serviceUnavailable))
+        }
+        let query = target.dropFirst(requestPath.count + 1)
+        guard let states = FormURLEncoding.decode(query)?.values(for: "state"), states.count == 1,
+            Secret(states[0]) == state
+        else {
+            return ResultPage(
+                status: .badRequest,
+                title: "Not this sign-in",
+                message: "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
+            ).reply
+        }
+        let isFirst = isSettled.withLock { settled in
+            defer { settled = true }
+            return !settled
+        }
+        guard isFirst else {
+            return ResultPage(
+                status: .ok,
+                title: "Already answered",
+                message: "This sign-in has been answered before. You can close this page."
+            ).reply
+        }
+        callbackContinuation.yield("\(redirectURI)?\(query)")
+        callbackContinuation.finish()
+        return await resultPage().reply
+    }
+
+    /// Waits until it is known how the sign-in ended: a page that says "signed in" before the code was exchanged and the
+    /// tokens were checked would be a guess.
+    private func resultPage() async -> ResultPage {
+        let outcomes = self.outcomes
+        let outcome: Outcome? = try? await withDeadline(Self.patience, clock: clock) {
+            AuthError(.timedOut, "The outcome took too long.")
+        } _: { () async throws -> Outcome? in
+            for await outcome in outcomes { return outcome }
+            return nil
+        }
+        switch outcome {
+        case .succeeded?:
+            return ResultPage(status: .ok, title: "You are signed in", message: "You can close this page and go back.")
+        case .failed(let message)?:
+            return ResultPage(status: .ok, title: "You are not signed in", message: message)
+        default:
+            return ResultPage(
+                status: .ok,
+                title: "The answer was received",
+                message: "Go back to the program that asked you to sign in; it will say how it ended."
+            )
+        }
+    }
+}

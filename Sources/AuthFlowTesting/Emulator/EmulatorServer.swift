@@ -1,0 +1,33 @@
+import AuthFlow
+import AuthFlowLoopback
+import HTTPTypes
+
+/// Serves an emulator on a port of this machine's loopback interface.
+public enum EmulatorServer {
+    /// Opens a server, runs `body`, and closes it again.
+    /// - Parameters:
+    ///   - port: The port; nil for any free one.
+    ///   - makeEmulator: Makes the emulator, given its issuer.
+    ///   - body: What to do meanwhile.
+    /// - Throws: ``AuthFlow/AuthError`` with `port_busy` when the port is taken; what the closures throw.
+    public static func run<Return: Sendable>(
+        port: Int? = nil,
+        _ makeEmulator: (_ issuer: String) throws -> OIDCEmulator,
+        _ body: (OIDCEmulator) async throws -> Return
+    ) async throws -> Return {
+        var emulator: Result<OIDCEmulator, any Error>?
+        return try await LoopbackServer.run(host: "127.0.0.1", port: port) { port in
+            let made = Result { try makeEmulator("http://127.0.0.1:\(port)") }
+            emulator = made
+            return { request, body in
+                switch made {
+                case .success(let emulator): await emulator.handle(request, body: body)
+                case .failure: HTTPReply(response: HTTPResponse(status: .internalServerError))
+                }
+            }
+        } _: { _ in
+            guard let emulator else { throw AuthError(.userAgentFailed, "The emulator did not start.") }
+            return try await body(emulator.get())
+        }
+    }
+}

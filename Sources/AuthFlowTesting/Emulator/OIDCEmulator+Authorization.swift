@@ -1,0 +1,114 @@
+import AuthFlow
+import HTTPTypes
+import Synchronization
+
+// The front channel: what the person's browser sees.
+
+extension OIDCEmulator {
+    func authorize(_ query: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+        // RFC 6749 section 4.1.2.1: with a wrong client or redirect URI the person is told, and never redirected.
+        guard let client = clients.first(where: { $0.id == query["client_id"] }) else {
+            return .page("Unknown client", "<p>No such client is registered here.</p>", status: .badRequest)
+        }
+        guard let redirectURI = query["redirect_uri"], client.accepts(redirectURI) else {
+            return .page("Wrong redirect URI", "<p>The redirect URI is not registered.</p>", status: .badRequest)
+        }
+        let authorization = Authorization(parameters: query, client: client, redirectURI: redirectURI)
+        if let repeated = query.names.first(where: { query.values(for: $0).count > 1 }) {
+            return answer(authorization, ["error": "invalid_request", "error_description": "\(repeated) is repeated"])
+        }
+        guard query["response_type"] == "code" else {
+            return answer(authorization, ["error": "unsupported_response_type"])
+        }
+        guard query["code_challenge_method"] == "S256", query["code_challenge"]?.utf8.count == 43 else {
+            return answer(authorization, ["error": "invalid_request", "error_description": "PKCE with S256 is required"])
+        }
+        guard (query["state"] ?? "").utf8.count >= 16 else {
+            return answer(authorization, ["error": "invalid_request", "error_description": "state is too short"])
+        }
+        let id = Self.randomID()
+        let user = request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
+        if query["prompt"] == "none", user == nil { return answer(authorization, ["error": "login_required"]) }
+        var pending = authorization
+        pending.userIndex = query["prompt"] == "login" ? nil : user
+        let hasSession = pending.userIndex != nil
+        state.withLock { $0.pending[id] = pending }
+        return hasSession ? consentPage(id, pending) : signInPage(id)
+    }
+
+    func signIn(_ form: FormParameters) -> HTTPReply {
+        guard let id = form["request"], var authorization = state.withLock({ $0.pending[id] }) else {
+            return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest)
+        }
+        let user = users.firstIndex { $0.userName == form["username"] && $0.password == form["password"] }
+        guard let user else { return signInPage(id, message: "The user name or password is wrong.") }
+        authorization.userIndex = user
+        let session = Self.randomID()
+        state.withLock { [authorization] in
+            $0.pending[id] = authorization
+            $0.sessions[session] = user
+        }
+        var page = consentPage(id, authorization)
+        page.response.headerFields[.setCookie] = "session=\(session); Path=/; HttpOnly; SameSite=Lax"
+        return page
+    }
+
+    func consent(_ form: FormParameters) -> HTTPReply {
+        guard let id = form["request"], let authorization = state.withLock({ $0.pending.removeValue(forKey: id) }),
+            let user = authorization.userIndex
+        else { return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest) }
+        guard form["decision"] == "allow" else {
+            return answer(
+                authorization,
+                ["error": "access_denied", "error_description": "The person did not allow it"]
+            )
+        }
+        let code = Self.randomID()
+        state.withLock { $0.codes[code] = Grant(authorization: authorization, userIndex: user) }
+        return answer(authorization, ["code": code])
+    }
+
+    /// Sends the person back with an answer (RFC 6749 section 4.1.2, RFC 9207).
+    private func answer(_ authorization: Authorization, _ parameters: FormParameters) -> HTTPReply {
+        var parameters = parameters
+        if let state = authorization.parameters["state"] { parameters.append("state", state) }
+        parameters.append("iss", issuer)
+        fault?.callback(&parameters)
+        let separator = authorization.redirectURI.contains("?") ? "&" : "?"
+        return .redirect(to: authorization.redirectURI + separator + FormURLEncoding.encodeQuery(parameters))
+    }
+
+    private func signInPage(_ id: String, message: String = "") -> HTTPReply {
+        .page(
+            "Sign in",
+            """
+            <p role="alert">\(DisplayText.escapedForHTML(message))</p>
+            <form method="post" action="/login">
+            <input type="hidden" name="request" value="\(id)">
+            <label>User name <input name="username" autocomplete="username" required autofocus></label>
+            <label>Password <input name="password" type="password" autocomplete="current-password" required></label>
+            <button type="submit">Sign in</button>
+            </form>
+            """
+        )
+    }
+
+    private func consentPage(_ id: String, _ authorization: Authorization) -> HTTPReply {
+        let scopes = (authorization.parameters["scope"] ?? "").split(separator: " ")
+            .map { "<li>\(DisplayText.escapedForHTML(String($0)))</li>" }.joined()
+        return .page(
+            "Allow access?",
+            """
+            <p>\(DisplayText.escapedForHTML(authorization.client.id)) asks for:</p>
+            <ul>\(scopes)</ul>
+            <form method="post" action="/consent">
+            <input type="hidden" name="request" value="\(id)">
+            <button type="submit" name="decision" value="allow">Allow</button>
+            <button type="submit" name="decision" value="deny">Deny</button>
+            </form>
+            """
+        )
+    }
+
+    static func randomID() -> String { Base64URL.encode(HostServices.systemRandomBytes(24)) }
+}

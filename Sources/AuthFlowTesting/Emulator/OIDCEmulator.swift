@@ -1,0 +1,243 @@
+public import AuthFlow
+public import AuthFlowJSON
+import Crypto
+public import Foundation
+public import HTTPTypes
+import Synchronization
+
+/// An OpenID provider for tests and trials: discovery, sign-in and consent pages, tokens, keys, userinfo and sign-out.
+///
+/// It is strict where real providers are not always: a wrong redirect URI, verifier, client authentication or a code used
+/// twice is refused. The same handler answers in process (``InProcessTransport``) and over a socket
+/// (``EmulatorServer``). Never put it where anybody else can reach it: its passwords are in its source.
+public final class OIDCEmulator: Sendable {
+    /// Somebody who can sign in.
+    public struct User: Sendable {
+        /// The name to sign in with.
+        public var userName: String
+        /// The password.
+        public var password: String
+        /// The claims, `sub` among them.
+        public var claims: [String: JSON]
+
+        /// Creates a user.
+        public init(userName: String, password: String, claims: [String: JSON]) {
+            self.userName = userName
+            self.password = password
+            self.claims = claims
+        }
+
+        /// `alice`, with the password `wonderland`.
+        public static let alice = User(
+            userName: "alice",
+            password: "wonderland",
+            claims: [
+                "sub": "248289761001", "name": "Alice Example", "preferred_username": "alice",
+                "email": "alice@example.com", "email_verified": true,
+            ]
+        )
+    }
+
+    /// A registered client.
+    public struct Client: Sendable {
+        /// `client_id`.
+        public var id: String
+        /// The secret; nil for a public client.
+        public var secret: String?
+        /// The one way in which it may authenticate.
+        public var authenticationMethod: String
+        /// The redirect URIs, exact but for the port of a loopback address (RFC 8252 section 7.3).
+        public var redirectURIs: [String]
+
+        /// Creates a client.
+        public init(
+            id: String,
+            secret: String? = nil,
+            authenticationMethod: String = "none",
+            redirectURIs: [String] = ["http://127.0.0.1/callback"]
+        ) {
+            self.id = id
+            self.secret = secret
+            self.authenticationMethod = authenticationMethod
+            self.redirectURIs = redirectURIs
+        }
+
+        /// `authflow-demo`, a public client with every kind of loopback redirect URI and a private-use one.
+        public static let demo = Client(
+            id: "authflow-demo",
+            redirectURIs: [
+                "http://127.0.0.1/callback", "http://localhost/callback", "http://[::1]/callback",
+                "com.example.authflow:/callback",
+            ]
+        )
+    }
+
+    /// The issuer.
+    public let issuer: String
+
+    /// How it misbehaves, if it does.
+    public var fault: EmulatorFault? {
+        get { state.withLock { $0.fault } }
+        set { state.withLock { $0.fault = newValue } }
+    }
+
+    /// How ID Tokens are signed.
+    public var signingAlgorithm: SignatureAlgorithm {
+        get { state.withLock { $0.signingAlgorithm } }
+        set { state.withLock { $0.signingAlgorithm = newValue } }
+    }
+
+    /// The requests it has had, as `METHOD /path`, oldest first.
+    public var requests: [String] { state.withLock { $0.requests } }
+
+    let users: [User]
+    let clients: [Client]
+    let now: @Sendable () -> Date
+    let state: Mutex<State>
+
+    struct State {
+        var keys: EmulatorKeys
+        var fault: EmulatorFault?
+        var signingAlgorithm = SignatureAlgorithm.es256
+        var requests: [String] = []
+        var pending: [String: Authorization] = [:]
+        var sessions: [String: Int] = [:]
+        var codes: [String: Grant] = [:]
+        var accessTokens: [String: Grant] = [:]
+    }
+
+    /// An authorization request that awaits the person.
+    struct Authorization {
+        let parameters: FormParameters
+        let client: Client
+        let redirectURI: String
+        var userIndex: Int?
+    }
+
+    /// What a person has granted.
+    struct Grant {
+        let authorization: Authorization
+        let userIndex: Int
+        var accessToken: String?
+        var scopes: [String] { (authorization.parameters["scope"] ?? "").split(separator: " ").map(String.init) }
+    }
+
+    /// Creates a provider.
+    /// - Parameters:
+    ///   - issuer: The issuer, which is also where it answers.
+    ///   - users: Who can sign in.
+    ///   - clients: Who may ask.
+    ///   - now: The time that tokens are made with.
+    public init(
+        issuer: String,
+        users: [User] = [.alice],
+        clients: [Client] = [.demo],
+        now: @escaping @Sendable () -> Date = { Date() }
+    ) throws {
+        self.issuer = issuer
+        self.users = users
+        self.clients = clients
+        self.now = now
+        self.state = Mutex(State(keys: try EmulatorKeys()))
+    }
+
+    /// Answers a request.
+    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+        let target = request.path ?? "/"
+        let path = String(target.prefix { $0 != "?" })
+        let query = FormURLEncoding.decode(target.dropFirst(path.count + 1)) ?? [:]
+        state.withLock { $0.requests.append("\(request.method) \(path)") }
+        switch (request.method, path) {
+        case (.get, "/.well-known/openid-configuration"): return .json(metadata())
+        case (.get, "/jwks"): return keySet()
+        case (.get, "/authorize"): return authorize(query, request)
+        case (.post, "/login"): return signIn(body.form)
+        case (.post, "/consent"): return consent(body.form)
+        case (.post, "/token"): return token(body.form, request)
+        case (.get, "/userinfo"), (.post, "/userinfo"): return userInfo(request)
+        case (.get, "/end_session"): return endSession(query, request)
+        case (.get, "/"): return .page("AuthFlow test provider", "<p>This provider is for tests. Its issuer is \(issuer).</p>")
+        default: return .page("Nothing here", "<p>There is nothing at this address.</p>", status: .notFound)
+        }
+    }
+
+    private func metadata() -> JSON {
+        var document: [String: JSON] = [
+            "issuer": .string(issuer),
+            "authorization_endpoint": .string("\(issuer)/authorize"),
+            "token_endpoint": .string("\(issuer)/token"),
+            "jwks_uri": .string("\(issuer)/jwks"),
+            "userinfo_endpoint": .string("\(issuer)/userinfo"),
+            "end_session_endpoint": .string("\(issuer)/end_session"),
+            "response_types_supported": ["code"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["RS256", "ES256"],
+            "scopes_supported": ["openid", "profile", "email"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
+            "authorization_response_iss_parameter_supported": true,
+        ]
+        fault?.metadata(&document)
+        return .object(document)
+    }
+
+    private func keySet() -> HTTPReply {
+        let keys = state.withLock { $0.keys }
+        guard let set = try? keys.jwks() else { return HTTPReply(response: HTTPResponse(status: .internalServerError)) }
+        return .json(set)
+    }
+
+    private func userInfo(_ request: HTTPRequest) -> HTTPReply {
+        let parts = (request.headerFields[.authorization] ?? "").split(separator: " ")
+        guard parts.count == 2, parts[0].lowercased() == "bearer",
+            let grant = state.withLock({ $0.accessTokens[String(parts[1])] })
+        else {
+            var reply = HTTPReply.json(["error": "invalid_token"], status: .unauthorized)
+            reply.response.headerFields[.wwwAuthenticate] = #"Bearer error="invalid_token""#
+            return reply
+        }
+        var claims = released(to: grant)
+        fault?.userInfo(&claims)
+        return .json(.object(claims))
+    }
+
+    /// OIDC Core section 5.4: the claims that the granted scopes stand for.
+    private func released(to grant: Grant) -> [String: JSON] {
+        let scopes = grant.scopes
+        return users[grant.userIndex].claims.filter { name, _ in
+            switch name {
+            case "sub": true
+            case "email", "email_verified": scopes.contains("email")
+            default: scopes.contains("profile")
+            }
+        }
+    }
+
+    private func endSession(_ query: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+        if let session = request.sessionCookie { state.withLock { $0.sessions[session] = nil } }
+        guard let target = query["post_logout_redirect_uri"], let endpoint = try? Endpoint(target, name: "redirect"),
+            let hint = query["id_token_hint"].flatMap({ Self.audience(of: $0) }),
+            let client = clients.first(where: { $0.id == hint }), client.accepts(target)
+        else { return .page("Signed out", "<p>You are signed out.</p>") }
+        var parameters = FormParameters()
+        if let state = query["state"] { parameters.append("state", state) }
+        return .redirect(to: endpoint.url(adding: parameters))
+    }
+
+    private static func audience(of idToken: String) -> String? {
+        let parts = idToken.split(separator: ".")
+        guard parts.count == 3, let payload = Base64URL.decode(parts[1]) else { return nil }
+        return (try? JSON(parsing: payload))?["aud"]?.string
+    }
+}
+
+extension OIDCEmulator.Client {
+    /// Whether a redirect URI is registered: exactly, but for the port of a loopback address.
+    func accepts(_ uri: String) -> Bool {
+        if redirectURIs.contains(uri) { return true }
+        guard let endpoint = try? Endpoint(uri, name: "redirect URI"), Endpoint.isLoopback(host: endpoint.host),
+            endpoint.scheme == "http", endpoint.query == nil
+        else { return false }
+        return redirectURIs.contains("http://\(endpoint.host)\(endpoint.path)")
+    }
+}
