@@ -89,11 +89,11 @@ let package = Package(
         .testTarget(name: "AuthFlowJSONTests", dependencies: ["AuthFlowJSON"]),
         .testTarget(
             name: "AuthFlowTests",
-            dependencies: ["AuthFlow", "AuthFlowJSON", "AuthFlowTesting", httpTypes, crypto, cryptoExtras]
+            dependencies: ["AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowTesting", httpTypes, crypto, cryptoExtras]
         ),
         .testTarget(
             name: "AuthFlowLoopbackTests",
-            dependencies: ["AuthFlowLoopback", "AuthFlow", "AuthFlowTesting", httpTypes]
+            dependencies: ["AuthFlowLoopback", "AuthFlow", "AuthFlowTesting", httpTypes, flyingSocks]
         ),
         .testTarget(
             name: "AuthFlowHeadlessTests",
@@ -108,7 +108,7 @@ let package = Package(
         ),
         .testTarget(
             name: "CommandTests",
-            dependencies: ["AuthFlowCommand", "oidc-login", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON"]
+            dependencies: ["AuthFlowCommand", "oidc-login", "AuthFlowTesting", "AuthFlow", httpTypes]
         ),
         .testTarget(
             name: "InteropTests",

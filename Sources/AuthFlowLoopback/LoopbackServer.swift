@@ -13,8 +13,11 @@ package struct LoopbackServer {
     /// The largest request body accepted, in bytes.
     private static let maximumBodySize = 256 * 1024
 
-    /// How long an open connection may finish its answer once the call is over, in seconds.
-    private static let grace: TimeInterval = 2
+    /// How long answers under way may take once the call is over.
+    private static let grace = Duration.seconds(2)
+
+    /// How long a connection may take to write the answer that it has, in seconds. FlyingFox does not say when it is done.
+    private static let writingTime: TimeInterval = 0.1
 
     /// Opens the server, runs `body`, and closes it again whatever happens.
     /// - Parameters:
@@ -35,13 +38,13 @@ package struct LoopbackServer {
             let slot = HandlerSlot()
             let first = host == "[::1]" ? try ipv6(port: port ?? 0, slot) : try ipv4(port: port ?? 0, slot)
             do {
-                return try await withRunning(first, port: port) { boundPort in
+                return try await withRunning(first, port: port, slot) { boundPort in
                     slot.handler = makeHandler(boundPort)
                     guard host == "localhost", hasIPv6 else { return try await body(boundPort) }
                     // RFC 8252 section 8.3 warns of "localhost": a browser may try ::1 first, where somebody else
                     // could listen. So that address is taken too.
                     do {
-                        return try await withRunning(try ipv6(port: boundPort, slot), port: boundPort) {
+                        return try await withRunning(try ipv6(port: boundPort, slot), port: boundPort, slot) {
                             try await body($0)
                         }
                     } catch let error as AuthError where error.code == .portBusy && port == nil {
@@ -62,6 +65,7 @@ package struct LoopbackServer {
     private static func withRunning<Return: Sendable>(
         _ server: HTTPServer,
         port: Int?,
+        _ slot: HandlerSlot,
         _ body: (_ port: Int) async throws -> Return
     ) async throws -> Return {
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -86,15 +90,26 @@ package struct LoopbackServer {
             }
             do {
                 let result = try await body(boundPort)
-                await server.stop(timeout: grace)
+                await stop(server, slot)
                 group.cancelAll()
                 return result
             } catch {
-                await server.stop(timeout: error is CancellationError ? 0 : grace)
+                await stop(server, slot)
                 group.cancelAll()
                 throw error
             }
         }
+    }
+
+    /// Closes the server once the answers under way, the page for the person among them, are written.
+    private static func stop(_ server: HTTPServer, _ slot: HandlerSlot) async {
+        let hasAnswered: Void? = try? await withDeadline(grace, clock: ContinuousClock()) {
+            AuthError(.timedOut, "An answer took too long.")
+        } _: {
+            await slot.waitUntilIdle()
+        }
+        // A cancelled task has nothing to say to the browser any more.
+        await server.stop(timeout: hasAnswered == nil ? 0 : writingTime)
     }
 
     /// Returns when the server listens, and throws when it cannot.
@@ -189,18 +204,41 @@ package struct LoopbackServer {
     }
 }
 
-/// Holds what answers, which is made after the port is known, and before anybody knows the port.
+/// Holds what answers, which is made after the port is known and before anybody knows the port, and counts the answers
+/// under way.
 private final class HandlerSlot: HTTPHandler, Sendable {
-    private let stored = Synchronization.Mutex<LoopbackServer.Handler?>(nil)
+    private struct State {
+        var handler: LoopbackServer.Handler?
+        var underWay = 0
+        var isIdle: [AsyncStream<Void>.Continuation] = []
+    }
+
+    private let state = Mutex(State())
 
     var handler: LoopbackServer.Handler? {
-        get { stored.withLock { $0 } }
-        set { stored.withLock { $0 = newValue } }
+        get { state.withLock { $0.handler } }
+        set { state.withLock { $0.handler = newValue } }
     }
 
     func handleRequest(_ request: FlyingFox.HTTPRequest) async throws -> FlyingFox.HTTPResponse {
         guard let handler else { return HTTPResponse(statusCode: .notFound) }
+        state.withLock { $0.underWay += 1 }
+        defer {
+            state.withLock { state in
+                state.underWay -= 1
+                if state.underWay == 0 { for waiter in state.isIdle { waiter.finish() } }
+            }
+        }
         return try await LoopbackServer.answer(request, with: handler)
+    }
+
+    /// Returns when no answer is under way, or the task is cancelled.
+    func waitUntilIdle() async {
+        let (changes, change) = AsyncStream<Void>.makeStream()
+        state.withLock { state in
+            if state.underWay == 0 { change.finish() } else { state.isIdle.append(change) }
+        }
+        for await _ in changes {}
     }
 }
 

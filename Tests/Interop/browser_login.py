@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Plays the person in front of a browser: a real Chromium, driven over WebDriver with nothing but the standard library.
+
+Usage: browser_login.py URL      (the address to sign in at, as a user agent opens it)
+
+Environment:
+  BROWSER_LOGIN_PROVIDER    emulator (default) or glewlwyd: which pages to expect
+  BROWSER_LOGIN_SCREENSHOT  where to save a picture of the last page (PNG)
+  BROWSER_LOGIN_TITLE       where to save the title and text of the last page
+"""
+
+import base64
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+PATIENCE = 60  # seconds
+
+
+class Browser:
+    """One Chromium without a window, closed whatever happens."""
+
+    def __enter__(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.home = tempfile.TemporaryDirectory()
+        self.driver = subprocess.Popen(
+            ["chromedriver", f"--port={port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": self.home.name})
+        self.base = f"http://127.0.0.1:{port}"
+        self.session = None
+        self.wait(lambda: self.call("GET", "/status")["ready"])
+        options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                            "--window-size=900,600", f"--user-data-dir={self.home.name}/profile"]}
+        capabilities = {"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options}}}
+        self.session = self.call("POST", "/session", capabilities)["sessionId"]
+        return self
+
+    def __exit__(self, *_):
+        try:
+            if self.session:
+                self.call("DELETE", f"/session/{self.session}")
+        finally:
+            self.driver.terminate()
+            self.driver.wait()
+            self.home.cleanup()
+
+    def call(self, method, path, body=None):
+        data = json.dumps(body if body is not None else {}).encode() if method == "POST" else None
+        request = urllib.request.Request(self.base + path, data, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+            return json.load(reply)["value"]
+
+    def command(self, method, path, body=None):
+        return self.call(method, f"/session/{self.session}{path}", body)
+
+    def wait(self, condition):
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                value = condition()
+                if value:
+                    return value
+            except (urllib.error.URLError, ConnectionError):
+                pass
+            if time.monotonic() > end:
+                raise SystemExit("browser_login: the page that was expected did not come")
+            time.sleep(0.1)
+
+    def act(self, selector, action, body=None):
+        """Acts on an element as soon as it is there and can be acted on."""
+        def attempt():
+            found = self.command("POST", "/element", {"using": "css selector", "value": selector})
+            self.command("POST", f"/element/{next(iter(found.values()))}/{action}", body)
+            return True
+        self.wait(attempt)
+
+    def type(self, selector, text):
+        self.act(selector, "value", {"text": text})
+
+    def click(self, selector):
+        self.act(selector, "click")
+
+    def url(self):
+        return self.command("GET", "/url")
+
+
+def sign_in_at_emulator(browser):
+    browser.type("input[name=username]", "alice")
+    browser.type("input[name=password]", "wonderland")
+    browser.click("button[type=submit]")
+    decision = os.environ.get("BROWSER_LOGIN_DECISION", "allow")
+    browser.click(f"button[name=decision][value={decision}]")
+
+
+def sign_in_at_glewlwyd(browser):
+    browser.type("#username", "alice")
+    browser.type("#password", "wonderland")
+    browser.click("#loginbut")
+    # What its page asks before it goes on: which scopes are granted, and then to continue.
+    browser.click("#grant-profile")
+    browser.click("#grant-email")
+    browser.click("button.btn-primary")
+    browser.click("button.btn-success")
+
+
+def main():
+    with Browser() as browser:
+        browser.command("POST", "/url", {"url": sys.argv[1]})
+        if os.environ.get("BROWSER_LOGIN_PROVIDER") == "glewlwyd":
+            sign_in_at_glewlwyd(browser)
+        else:
+            sign_in_at_emulator(browser)
+        browser.wait(lambda: "/callback" in browser.url())
+        text = browser.command("POST", "/execute/sync", {
+            "script": "return document.title + '\\n' + document.body.innerText", "args": []})
+        if "BROWSER_LOGIN_TITLE" in os.environ:
+            with open(os.environ["BROWSER_LOGIN_TITLE"], "w") as file:
+                file.write(text)
+        if "BROWSER_LOGIN_SCREENSHOT" in os.environ:
+            with open(os.environ["BROWSER_LOGIN_SCREENSHOT"], "wb") as file:
+                file.write(base64.b64decode(browser.command("GET", "/screenshot")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Runs a command beside Glewlwyd, an OpenID provider that nobody here wrote (Debian package glewlwyd).
+#
+#   Tests/Interop/glewlwyd.sh COMMAND [ARGUMENT ...]
+#
+# Installs what is missing, starts Glewlwyd on a free port of 127.0.0.1 with a database of its own, seeds a user (alice,
+# wonderland) and a public client, runs the command, and ends Glewlwyd again. The command finds in its environment:
+#   AUTHFLOW_GLEWLWYD_ISSUER    the issuer
+#   AUTHFLOW_GLEWLWYD_REDIRECT  the redirect URI of the client authflow-interop
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+missing=()
+command -v glewlwyd >/dev/null || missing+=(glewlwyd)
+command -v rnbyc >/dev/null || missing+=(rnbyc)
+command -v sqlite3 >/dev/null || missing+=(sqlite3)
+[ -e /usr/share/javascript/jquery/jquery.min.js ] || missing+=(libjs-jquery)
+if [ ${#missing[@]} -gt 0 ]; then
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+work=$(mktemp -d)
+server=
+cleanup() {
+  [ -z "$server" ] || { kill "$server" 2>/dev/null && wait "$server" 2>/dev/null; } || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+# Two free ports: for the provider, and for the redirect, which this provider wants to know exactly.
+read -r port redirect_port < <(python3 -c '
+import socket
+sockets = [socket.socket() for _ in range(2)]
+for s in sockets: s.bind(("127.0.0.1", 0))
+print(*(s.getsockname()[1] for s in sockets))')
+origin=http://127.0.0.1:$port
+export AUTHFLOW_GLEWLWYD_ISSUER=$origin/api/oidc
+export AUTHFLOW_GLEWLWYD_REDIRECT=http://127.0.0.1:$redirect_port/callback
+
+# The web application as packaged has links that lead nowhere where its configuration and jQuery belong.
+cp -r /usr/share/glewlwyd/webapp "$work/webapp"
+rm -rf "$work/webapp/config.json" "$work/webapp/js/jquery.min.js"
+cp /usr/share/javascript/jquery/jquery.min.js "$work/webapp/js/"
+sed "s#http://localhost:4593#$origin#g" /etc/glewlwyd/config-2.7.json/config.json >"$work/webapp/config.json"
+
+init=/usr/share/doc/glewlwyd/database/init.sqlite3.sql
+{ [ -f "$init" ] && cat "$init" || zcat "$init.gz"; } | sqlite3 "$work/glewlwyd.db"
+
+cat >"$work/glewlwyd.conf" <<CONF
+port=$port
+bind_address="127.0.0.1"
+external_url="$origin"
+login_url="login.html"
+api_prefix="api"
+static_files_path="$work/webapp"
+static_files_mime_types = (
+  { extension = ".html" mime_type = "text/html" },
+  { extension = ".css" mime_type = "text/css" },
+  { extension = ".js" mime_type = "application/javascript" },
+  { extension = ".json" mime_type = "application/json" },
+  { extension = "*" mime_type = "application/octet-stream" }
+)
+log_mode="file"
+log_level="WARNING"
+log_file="$work/glewlwyd.log"
+cookie_secure=0
+session_key="GLEWLWYD2_SESSION_ID"
+admin_scope="g_admin"
+profile_scope="g_profile"
+user_module_path="/usr/lib/glewlwyd/user"
+client_module_path="/usr/lib/glewlwyd/client"
+user_auth_scheme_module_path="/usr/lib/glewlwyd/scheme"
+plugin_module_path="/usr/lib/glewlwyd/plugin"
+hash_algorithm="SHA512"
+database = { type = "sqlite3" path = "$work/glewlwyd.db" };
+CONF
+
+glewlwyd --config-file="$work/glewlwyd.conf" >"$work/output" 2>&1 &
+server=$!
+rnbyc -j -g RSA2048 -k interop-rs256 -a RS256 >"$work/keys.json"
+if ! python3 "$here/glewlwyd_seed.py" "$origin" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json"; then
+  cat "$work/output" "$work/glewlwyd.log" >&2 || true
+  exit 1
+fi
+"$@"

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""Seeds a fresh Glewlwyd through its admin API: an OIDC plug-in, scopes, a user and a public client.
+
+Usage: glewlwyd_seed.py ORIGIN REDIRECT_URI KEYS_FILE
+"""
+
+import http.cookiejar
+import json
+import sys
+import time
+import urllib.error
+import urllib.request
+
+origin, redirect_uri, keys_file = sys.argv[1:]
+opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
+
+
+def call(method, path, body=None):
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(origin + path, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        with opener.open(request, timeout=10) as reply:
+            return reply.read()
+    except urllib.error.HTTPError as error:
+        sys.exit(f"glewlwyd_seed: {method} {path} answered {error.code}: {error.read().decode()}")
+
+
+def wait_until_it_answers():
+    for _ in range(300):
+        try:
+            return opener.open(origin + "/config", timeout=5).read()
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+    sys.exit("glewlwyd_seed: Glewlwyd did not start")
+
+
+wait_until_it_answers()
+call("POST", "/api/auth/", {"username": "admin", "password": "password"})
+
+with open(keys_file) as file:
+    # rnbyc writes the public half of each key too.
+    keys = json.dumps({"keys": [key for key in json.load(file)["keys"] if "d" in key]})
+call("POST", "/api/mod/plugin/", {
+    "module": "oidc", "name": "oidc", "display_name": "oidc", "enabled": True,
+    "parameters": {
+        "iss": f"{origin}/api/oidc", "jwks-private": keys, "default-kid": "interop-rs256", "jwks-show": True,
+        "jwt-type": "rsa", "jwt-key-size": "256",
+        "access-token-duration": 3600, "refresh-token-duration": 86400, "code-duration": 60,
+        "refresh-token-rolling": True, "allow-non-oidc": False,
+        "auth-type-code-enabled": True, "auth-type-refresh-enabled": True, "auth-type-device-enabled": False,
+        "auth-type-client-enabled": False, "auth-type-token-enabled": False, "auth-type-id-token-enabled": False,
+        "auth-type-none-enabled": False, "auth-type-password-enabled": False,
+        "subject-type": "public", "allowed-scope": ["openid", "profile", "email"],
+        "name-claim": "on-demand", "name-claim-scope": ["profile"],
+        "email-claim": "on-demand", "email-claim-scope": ["email"], "scope-claim": "no",
+        "pkce-allowed": True, "pkce-method-plain-allowed": False, "pkce-required": False,
+        "pkce-required-public-client": True, "session-management-allowed": True,
+        "session-cookie-name": "GLEWLWYD2_OIDC_SID", "session-cookie-expiration": 2419200, "oauth-as-iss-id": True,
+    },
+})
+for scope in ("profile", "email"):
+    call("POST", "/api/scope/", {
+        "name": scope, "display_name": scope, "password_required": True, "password_max_age": 0, "scheme": {}})
+call("PUT", "/api/scope/openid", {
+    "display_name": "openid", "password_required": True, "password_max_age": 0, "scheme": {}})
+call("POST", "/api/user/", {
+    "username": "alice", "name": "Alice Example", "email": "alice@example.com", "password": "wonderland",
+    "enabled": True, "scope": ["openid", "profile", "email"]})
+call("POST", "/api/client/", {
+    "client_id": "authflow-interop", "name": "AuthFlow interop", "enabled": True, "confidential": False,
+    "redirect_uri": [redirect_uri], "authorization_type": ["code", "refresh_token"],
+    "token_endpoint_auth_method": ["none"], "scope": ["openid", "profile", "email"]})

@@ -65,6 +65,6 @@ struct AuthorizationCodeFlow: Sendable {
         let identity = try await reporter.step(.identity) {
             try await engine.provider.identity(for: tokens, in: engine.context)
         }
-        return Credential(tokens: tokens, identity: identity, signedInAt: engine.host.now())
+        return Credential(tokens: tokens, identity: identity, signedInAt: engine.host.wholeSecond)
     }
 }

@@ -38,6 +38,9 @@ public struct HostServices: Sendable {
         return (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
     }
 
+    /// The time without its fraction, as JWTs count it: what is stored is then read back as the same.
+    var wholeSecond: Date { Date(timeIntervalSince1970: now().timeIntervalSince1970.rounded(.down)) }
+
     /// A string of 43 characters that holds 256 random bits, for `state`, `nonce` and `code_verifier`.
     func randomToken() -> String { Base64URL.encode(randomBytes(32)) }
 }

@@ -35,7 +35,7 @@ extension ProviderAdapter {
         return TokenSet(
             accessToken: Secret(accessToken),
             tokenType: tokenType,
-            expiresAt: lifetime.map { context.host.now().addingTimeInterval($0) },
+            expiresAt: lifetime.map { context.host.wholeSecond.addingTimeInterval($0.rounded(.down)) },
             refreshToken: parameters["refresh_token"]?.string.map(Secret.init),
             idToken: parameters["id_token"]?.string.map(Secret.init),
             scopes: scopes ?? context.settings.scopes,
@@ -53,7 +53,7 @@ extension ProviderAdapter {
                 "The provider sent no ID Token, so it is not known who signed in. Ask for the scope \"openid\"."
             )
         }
-        var claims = idToken.claims.object ?? [:]
+        var claims = (idToken.claims.object ?? [:]).filter { !protocolClaims.contains($0.key) }
         let metadata = try await context.metadata()
         let answered: Set<String> = ["profile", "email", "address", "phone"]
         if metadata.userInfoEndpoint != nil, !answered.isDisjoint(with: tokens.scopes) {
@@ -63,6 +63,11 @@ extension ProviderAdapter {
         return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
     }
 }
+
+/// Claims of an ID Token about the token and the sign-in, not about the person.
+private let protocolClaims: Set<String> = [
+    "iss", "aud", "exp", "iat", "nbf", "jti", "nonce", "azp", "at_hash", "c_hash", "auth_time", "acr", "amr", "sid",
+]
 
 extension ProviderError {
     /// Reads the error members of a JSON reply (RFC 6749 section 5.2).

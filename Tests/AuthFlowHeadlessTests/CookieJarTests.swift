@@ -1,0 +1,103 @@
+import AuthFlow
+import Foundation
+import Testing
+
+@testable import AuthFlowHeadless
+
+/// RFC 6265, row by row: what a library on Linux gets wrong is in here.
+@Suite struct CookieJarTests {
+    private let now = Date(timeIntervalSince1970: 1_800_000_000)
+
+    private func field(_ setCookie: String, from: String, to: String, after seconds: TimeInterval = 0) throws -> String? {
+        var jar = CookieJar()
+        jar.store(setCookie, from: try Endpoint(from), now: now)
+        return jar.field(for: try Endpoint(to), now: now + seconds)
+    }
+
+    static let sent: [(cookie: String, from: String, to: String)] = [
+        ("a=1", "https://id.example.com/am/json", "https://id.example.com/am/x"),
+        ("a=1; Path=/", "https://id.example.com/am/json", "https://id.example.com/"),
+        ("a=1; Domain=example.com", "https://id.example.com/", "https://example.com/"),
+        ("a=1; Domain=.EXAMPLE.com", "https://id.example.com/", "https://other.example.com/"),
+        ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/am"),
+        ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/am/x"),
+        ("a=1; Secure; HttpOnly; SameSite=none", "https://id.example.com/", "https://id.example.com/"),
+        ("a=1; Max-Age=3600; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "https://id.example.com/", "https://id.example.com/"),
+        ("a=1; Expires=Fri, 15-Jan-2100 08:00:00 GMT", "https://id.example.com/", "https://id.example.com/"),
+        ("__Host-a=1; Secure; Path=/", "https://id.example.com/", "https://id.example.com/"),
+        ("  a  =  1  ;Path=/", "https://id.example.com/", "https://id.example.com/"),
+    ]
+
+    @Test(arguments: sent) func sends(_ test: (cookie: String, from: String, to: String)) throws {
+        #expect(try field(test.cookie, from: test.from, to: test.to)?.hasSuffix("a=1") == true)
+    }
+
+    static let withheld: [(cookie: String, from: String, to: String)] = [
+        ("a=1", "https://id.example.com/", "https://other.example.com/"),
+        ("a=1", "https://example.com/", "https://id.example.com/"),
+        ("a=1", "https://id.example.com/am/json", "https://id.example.com/other"),
+        ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/amx"),
+        ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/"),
+        ("a=1; Domain=other.test", "https://id.example.com/", "https://other.test/"),
+        ("a=1; Domain=example.com", "https://evilexample.com/", "https://example.com/"),
+        ("a=1; Domain=com", "https://example.com/", "https://other.com/"),
+        ("a=1; Domain=0.0.1", "http://127.0.0.1/", "http://127.0.0.1/"),
+        ("a=1; Secure", "http://127.0.0.1/", "https://127.0.0.1/"),
+        ("a=1; Secure", "https://127.0.0.1/", "http://127.0.0.1/"),
+        ("a=1; Max-Age=0", "https://id.example.com/", "https://id.example.com/"),
+        ("a=1; Max-Age=-5", "https://id.example.com/", "https://id.example.com/"),
+        ("a=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "https://id.example.com/", "https://id.example.com/"),
+        ("__Secure-a=1", "https://id.example.com/", "https://id.example.com/"),
+        ("__Host-a=1; Secure; Path=/; Domain=id.example.com", "https://id.example.com/", "https://id.example.com/"),
+        ("__Host-a=1; Secure; Path=/x", "https://id.example.com/", "https://id.example.com/x"),
+        ("=1", "https://id.example.com/", "https://id.example.com/"),
+        ("novalue", "https://id.example.com/", "https://id.example.com/"),
+        ("a=1\u{0}; Path=/", "https://id.example.com/", "https://id.example.com/"),
+    ]
+
+    @Test(arguments: withheld) func withholds(_ test: (cookie: String, from: String, to: String)) throws {
+        #expect(try field(test.cookie, from: test.from, to: test.to) == nil)
+    }
+
+    @Test func endsCookies() throws {
+        #expect(try field("a=1; Max-Age=60", from: "https://a.test/", to: "https://a.test/", after: 59) == "a=1")
+        #expect(try field("a=1; Max-Age=60", from: "https://a.test/", to: "https://a.test/", after: 60) == nil)
+    }
+
+    @Test func replacesAndRemoves() throws {
+        let endpoint = try Endpoint("https://a.test/")
+        var jar = CookieJar()
+        jar.store("a=1; Path=/", from: endpoint, now: now)
+        jar.store("a=2; Path=/", from: endpoint, now: now)
+        #expect(jar.field(for: endpoint, now: now) == "a=2")
+        jar.store("a=; Path=/; Expires=Thu, 01 Jan 1970 00:00:00 GMT", from: endpoint, now: now)
+        #expect(jar.cookies.isEmpty)
+    }
+
+    @Test func putsLongerPathsFirst() throws {
+        var jar = CookieJar()
+        let endpoint = try Endpoint("https://a.test/x/y")
+        jar.store("a=1; Path=/", from: endpoint, now: now)
+        jar.store("b=2; Path=/x/y", from: endpoint, now: now)
+        #expect(jar.field(for: endpoint, now: now) == "b=2; a=1")
+    }
+
+    @Test func isBounded() throws {
+        var jar = CookieJar()
+        let endpoint = try Endpoint("https://a.test/")
+        for index in 0..<1000 { jar.store("c\(index)=1", from: endpoint, now: now) }
+        #expect(jar.cookies.count == 300)
+    }
+
+    @Test(arguments: [
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 1_792_567_680), ("Wednesday, 21-Oct-26 07:28:00 GMT", 1_792_567_680),
+        ("Wed Oct 21 07:28:00 2026", 1_792_567_680), ("Thu, 01-Jan-1970 00:00:00 GMT", 0),
+    ] as [(String, Double)]) func readsDatesOfEveryKind(_ text: String, _ seconds: Double) {
+        #expect(CookieDate.parse(text)?.timeIntervalSince1970 == seconds)
+    }
+
+    @Test(arguments: ["", "tomorrow", "Wed, 32 Oct 2026 07:28:00 GMT", "21 Oct 2026", "21 Oct 2026 25:00:00"])
+    func refusesWhatIsNoDate(_ text: String) {
+        #expect(CookieDate.parse(text) == nil)
+    }
+}

@@ -1,0 +1,36 @@
+import Testing
+
+@testable import AuthFlowHeadless
+
+@Suite struct HTMLPageTests {
+    @Test func readsFormsAsABrowserWould() throws {
+        let page = HTMLPage(
+            Array(
+                """
+                <!doctype html><title>Sign in</title><body><FORM Action="/login?x=1&amp;y=2" method=POST>
+                <input type=hidden name=csrf value="a&quot;b"><p>User <input name="user">
+                <input type="password" name='pw'><input type=checkbox name=stay checked><input type=checkbox name=no>
+                <input name=gone disabled><button name=go value=1>Sign <b>in</b></button></form><script>x</script>
+                """.utf8
+            )
+        )
+        #expect(page.title == "Sign in")
+        #expect(page.hasScripts)
+        let form = try #require(page.forms.first)
+        #expect(form.action == "/login?x=1&y=2")
+        #expect(form.method == "post")
+        #expect(form.fields.map(\.name) == ["csrf", "user", "pw", "stay", "no", "go"])
+        #expect(form.fields.filter(\.isSent).map(\.name) == ["csrf", "user", "pw", "stay"])
+        #expect(form.fields.first?.value == "a\"b")
+        #expect(form.userNameField?.name == "user")
+        #expect(form.passwordField?.name == "pw")
+        #expect(form.buttons.first?.label == "Sign in")
+    }
+
+    @Test(arguments: [
+        [], Array("<form".utf8), [0, 1, 2, 255], Array(String(repeating: "<div>", count: 5000).utf8),
+        Array(String(repeating: "<form><input>", count: 2000).utf8), Array("<a/><b></a></b><input name=x>".utf8),
+    ] as [[UInt8]]) func survivesAnything(_ bytes: [UInt8]) {
+        _ = HTMLPage(bytes)
+    }
+}

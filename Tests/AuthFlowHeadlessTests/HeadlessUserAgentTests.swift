@@ -1,0 +1,146 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowTesting
+import HTTPTypes
+import Synchronization
+import Testing
+
+@Suite struct HeadlessUserAgentTests {
+    private let origin = "https://id.example.com"
+    private let redirectURI = "com.example.app:/callback"
+
+    private func visit(
+        path: String = "/start",
+        origins: [String] = ["https://id.example.com"],
+        consent: HTMLFormDriver.Consent = .allow,
+        _ answer: @escaping @Sendable (HTTPRequest, String) -> HTTPReply
+    ) async throws -> String {
+        let agent = HeadlessUserAgent(
+            driver: HTMLFormDriver(
+                userName: "alice",
+                password: Secret("wonderland"),
+                origins: try origins.map { try Endpoint($0) },
+                consent: consent
+            ),
+            transport: InProcessTransport(origin: origin) { request, body in
+                answer(request, String(decoding: body, as: UTF8.self))
+            }
+        )
+        let options = RedirectOptions(
+            redirectURI: try RedirectURI(redirectURI),
+            state: "state",
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        return try await agent.withRedirectSession(options) { try await $0.visit("\(origin)\(path)") }
+    }
+
+    private static func html(_ body: String, status: HTTPResponse.Status = .ok) -> HTTPReply {
+        HTTPReply(response: HTTPResponse(status: status, headerFields: [.contentType: "text/html"]), body: Array(body.utf8))
+    }
+
+    private static func redirect(_ location: String, _ status: HTTPResponse.Status = .found) -> HTTPReply {
+        HTTPReply(response: HTTPResponse(status: status, headerFields: [.location: location]))
+    }
+
+    private static let signInForm = "<form method=post action=/login><input name=u><input type=password name=p></form>"
+
+    @Test func signsInAndStopsAtTheRedirectURI() async throws {
+        let answer = try await visit { request, body in
+            switch (request.method, request.path) {
+            case (.get, "/start"): Self.redirect("/form")
+            case (.get, "/form"): Self.html(Self.signInForm)
+            case (.post, "/login"):
+                body == "u=alice&p=wonderland" ? Self.redirect("com.example.app:/callback?code=1") : Self.html("no")
+            default: Self.html("?", status: .notFound)
+            }
+        }
+        #expect(answer == "com.example.app:/callback?code=1")
+    }
+
+    @Test func typesNothingIntoOriginsThatAreNotListed() async throws {
+        let posts = Mutex(0)
+        let error = try await #require(throws: AuthError.self) {
+            try await visit(origins: ["https://other.example.com"]) { request, _ in
+                if request.method == .post { posts.withLock { $0 += 1 } }
+                return Self.html(Self.signInForm)
+            }
+        }
+        #expect(error.description.contains("Nothing was typed"))
+        #expect(posts.withLock { $0 } == 0)
+    }
+
+    @Test func typesNothingIntoFormsThatGoElsewhere() async throws {
+        let error = try await #require(throws: AuthError.self) {
+            try await visit { _, _ in
+                Self.html("<form method=post action='https://evil.example.com/'><input name=u><input type=password name=p></form>")
+            }
+        }
+        #expect(error.description.contains("evil.example.com"))
+    }
+
+    @Test func putsNoPasswordIntoAnAddress() async throws {
+        let error = try await #require(throws: AuthError.self) {
+            try await visit { _, _ in Self.html("<form action=/x><input name=u><input type=password name=p></form>") }
+        }
+        #expect(error.description.contains("address"))
+    }
+
+    @Test func repeatsNoFormToAnotherOrigin() async throws {
+        let error = try await #require(throws: AuthError.self) {
+            try await visit { request, _ in
+                request.method == .post
+                    ? Self.redirect("https://evil.example.com/", .temporaryRedirect) : Self.html(Self.signInForm)
+            }
+        }
+        #expect(error.description.contains("passes what was typed on"))
+    }
+
+    @Test func saysThatThePasswordIsWrong() async throws {
+        let error = try await #require(throws: AuthError.self) { try await visit { _, _ in Self.html(Self.signInForm) } }
+        #expect(error.code == .accessDenied)
+        #expect(!error.description.contains("wonderland"))
+    }
+
+    @Test func saysThatAPageNeedsJavaScript() async throws {
+        let error = try await #require(throws: AuthError.self) {
+            try await visit { _, _ in Self.html("<div id=root></div><script src=app.js></script>") }
+        }
+        #expect(error.description.contains("JavaScript"))
+    }
+
+    @Test func stopsInALoopOfRedirects() async throws {
+        let error = try await #require(throws: AuthError.self) { try await visit { _, _ in Self.redirect("/start") } }
+        #expect(error.description.contains("redirected more than"))
+    }
+
+    @Test func stopsAfterTooManyPages() async throws {
+        let error = try await #require(throws: AuthError.self) {
+            try await visit { _, _ in Self.html("<form method=post action=/x><button>Continue</button></form>") }
+        }
+        #expect(error.description.contains("pages"))
+    }
+
+    @Test(arguments: ["http://id.example.com/x", "ftp://x/", "file:///etc/passwd", "//user@evil.example.com/"])
+    func followsOnlyProtectedAddresses(_ location: String) async throws {
+        await #expect(throws: AuthError.self) { try await visit { _, _ in Self.redirect(location) } }
+    }
+
+    @Test(arguments: [(HTMLFormDriver.Consent.allow, "d=yes"), (.deny, "d=no")])
+    func answersAConsent(_ consent: HTMLFormDriver.Consent, _ expected: String) async throws {
+        let answer = try await visit(consent: consent) { request, body in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?\(body)")
+                : Self.html("<form method=post><button name=d value=no>Cancel</button><button name=d value=yes>Allow</button></form>")
+        }
+        #expect(answer == "com.example.app:/callback?\(expected)")
+    }
+
+    @Test func saysWhichPageFailed() async throws {
+        let error = try await #require(throws: AuthError.self) {
+            try await visit(path: "/start?code=SECRET") { _, _ in Self.html("no", status: .internalServerError) }
+        }
+        #expect(error.description.contains("status 500"))
+        #expect(!error.description.contains("SECRET"))
+    }
+}

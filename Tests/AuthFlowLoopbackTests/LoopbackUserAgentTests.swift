@@ -1,0 +1,219 @@
+import AuthFlow
+import AuthFlowLoopback
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// The loopback port over real sockets, with everything that can knock on it.
+@Suite struct LoopbackUserAgentTests {
+    private let transport = URLSessionTransport()
+
+    private func options(_ redirectURI: String = "http://127.0.0.1/callback") throws -> RedirectOptions {
+        RedirectOptions(
+            redirectURI: try RedirectURI(redirectURI),
+            state: "the-right-state",
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+    }
+
+    /// An agent whose browser is a function: it gets the redirect URI that was put into the address.
+    private func agent(_ browser: @escaping @Sendable (_ redirectURI: String) async -> Void) -> LoopbackUserAgent {
+        LoopbackUserAgent(
+            launcher: BrowserLauncher { url in
+                let redirectURI = String(url.drop { $0 != "?" }.dropFirst())
+                Task { await browser(redirectURI) }
+                return "test"
+            }
+        )
+    }
+
+    private func get(_ url: String, method: HTTPRequest.Method = .get, fields: HTTPFields = [:]) async throws -> HTTPReply {
+        try await transport.send(HTTPCall(method, Endpoint(url), headerFields: fields))
+    }
+
+    /// Requests an address as it is written: URLSession on Linux refuses IPv6 literals and tidies paths up.
+    private func getRaw(_ redirectURI: String, path: String, host: String? = nil) async throws -> String {
+        let endpoint = try Endpoint(redirectURI)
+        let text = "GET \(path) HTTP/1.1\r\nHost: \(host ?? endpoint.authority)\r\nConnection: close\r\n\r\n"
+        return try await RawConnection.exchange(text, port: endpoint.port ?? 0, isIPv6: endpoint.host == "[::1]")
+    }
+
+    private func text(_ reply: HTTPReply?) -> String { String(decoding: reply?.body ?? [], as: UTF8.self) }
+
+    @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback", "http://[::1]/cb", "http://127.0.0.1/"])
+    func receivesTheAnswer(_ redirectURI: String) async throws {
+        let (pages, page) = AsyncStream<String?>.makeStream()
+        let agent = agent { redirectURI in
+            let path = (try? Endpoint(redirectURI))?.path ?? ""
+            page.yield(try? await self.getRaw(redirectURI, path: "\(path)?code=1&state=the-right-state"))
+        }
+        let answer = try await agent.withRedirectSession(try options(redirectURI)) { session in
+            let answer = try await session.visit("https://id.example.com/?\(session.redirectURI)")
+            #expect(answer == "\(session.redirectURI)?code=1&state=the-right-state")
+            return answer
+        }
+        #expect(answer.contains("code=1"))
+        for await reply in pages {
+            let reply = try #require(reply)
+            #expect(reply.hasPrefix("HTTP/1.1 200"))
+            #expect(reply.contains("You are signed in"))
+            #expect(reply.contains("no-store"))
+            #expect(reply.contains("default-src 'none'"))
+            break
+        }
+    }
+
+    @Test func listensOnBothFamiliesForLocalhost() async throws {
+        // RFC 8252 section 8.3, and the answers that others' servers on ::1 have eaten.
+        let agent = agent { redirectURI in
+            let other = redirectURI.replacingOccurrences(of: "localhost", with: "[::1]")
+            let host = redirectURI.split(separator: "/")[1]
+            _ = try? await self.getRaw(other, path: "/callback?code=6&state=the-right-state", host: String(host))
+        }
+        let answer = try await agent.withRedirectSession(try options("http://localhost/callback")) {
+            try await $0.visit("https://id.example.com/?\($0.redirectURI)")
+        }
+        #expect(answer.contains("code=6"))
+    }
+
+    @Test(arguments: [
+        "/x/../callback?code=1&state=the-right-state", "/%63allback?code=1&state=the-right-state",
+        "http://127.0.0.1/callback?code=1&state=the-right-state", "/callback#?code=1&state=the-right-state", "*", "",
+    ]) func takesNoOtherSpellingOfThePath(_ path: String) async throws {
+        let (replies, reply) = AsyncStream<String>.makeStream()
+        let agent = agent { redirectURI in
+            reply.yield((try? await self.getRaw(redirectURI, path: path)) ?? "")
+            _ = try? await self.get("\(redirectURI)?code=good&state=the-right-state")
+        }
+        let answer = try await agent.withRedirectSession(try options()) {
+            try await $0.visit("https://id.example.com/?\($0.redirectURI)")
+        }
+        #expect(answer.contains("code=good"))
+        for await reply in replies {
+            #expect(!reply.hasPrefix("HTTP/1.1 200"))
+            break
+        }
+    }
+
+    @Test func waitsOnWhateverElseKnocks() async throws {
+        let (results, result) = AsyncStream<[Int]>.makeStream()
+        let agent = agent { redirectURI in
+            let origin = redirectURI.dropLast("/callback".count)
+            var statuses: [Int] = []
+            for (method, path, fields) in [
+                (.get, "/favicon.ico", [:]), (.get, "/", [:]), (.get, "/callback", [:]),
+                (.get, "/callback?code=1&state=wrong", [:]), (.get, "/callback?error=access_denied", [:]),
+                (.get, "/callback?error=access_denied&state=wrong", [:]),
+                (.get, "/callback?code=1&state=the-right-state&state=the-right-state", [:]),
+                (.get, "/callback/?code=1&state=the-right-state", [:]),
+                (.get, "//callback?code=1&state=the-right-state", [:]),
+                (.post, "/callback?code=1&state=the-right-state", [:]),
+                (.head, "/callback?code=1&state=the-right-state", [:]),
+                (.put, "/callback?code=1&state=the-right-state", [:]),
+                (.get, "/callback?code=1&state=the-right-state", [HTTPField.Name("Sec-Purpose")!: "prefetch"]),
+                (.get, "/callback?code=1&state=the-right-state", [HTTPField.Name("Host")!: "evil.example.com"]),
+            ] as [(HTTPRequest.Method, String, HTTPFields)] {
+                let reply = try? await self.get("\(origin)\(path)", method: method, fields: fields)
+                statuses.append(reply?.status ?? 0)
+            }
+            result.yield(statuses)
+            _ = try? await self.get("\(redirectURI)?code=good&state=the-right-state")
+        }
+        let answer = try await agent.withRedirectSession(try options()) {
+            try await $0.visit("https://id.example.com/?\($0.redirectURI)")
+        }
+        #expect(answer.contains("code=good"))
+        for await statuses in results {
+            #expect(statuses == [404, 404, 400, 400, 400, 400, 400, 404, 404, 405, 405, 405, 503, 400])
+            break
+        }
+    }
+
+    @Test func tellsThePersonThatItFailedAndEscapesWhatWasSaid() async throws {
+        let (pages, page) = AsyncStream<HTTPReply?>.makeStream()
+        let agent = agent { page.yield(try? await self.get("\($0)?code=1&state=the-right-state")) }
+        let error = try await #require(throws: AuthError.self) {
+            try await agent.withRedirectSession(try options()) { session in
+                _ = try await session.visit("https://id.example.com/?\(session.redirectURI)")
+                throw AuthError(.invalidIDToken, "It was <script>alert(1)</script> & \"worse\".")
+            }
+        }
+        #expect(error.code == .invalidIDToken)
+        for await reply in pages {
+            #expect(text(reply).contains("You are not signed in"))
+            #expect(text(reply).contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;worse&quot;"))
+            #expect(!text(reply).contains("<script>"))
+            break
+        }
+    }
+
+    @Test func answersASecondTabKindlyAndUsesTheFirst() async throws {
+        let (seconds, second) = AsyncStream<HTTPReply?>.makeStream()
+        let agent = agent { redirectURI in
+            async let first = self.get("\(redirectURI)?code=1&state=the-right-state")
+            _ = try? await first
+        }
+        let answer = try await agent.withRedirectSession(try options()) { session in
+            let answer = try await session.visit("https://id.example.com/?\(session.redirectURI)")
+            second.yield(try? await get("\(session.redirectURI)?code=2&state=the-right-state"))
+            return answer
+        }
+        #expect(answer.contains("code=1"))
+        for await reply in seconds {
+            #expect(text(reply).contains("Already answered"))
+            break
+        }
+    }
+
+    @Test func refusesAPortThatIsTakenBeforeTheBrowserOpens() async throws {
+        let opened = Mutex(false)
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            let agent = agent { _ in opened.withLock { $0 = true } }
+            let error = await #expect(throws: AuthError.self) {
+                try await agent.withRedirectSession(try options("\(emulator.issuer)/callback")) {
+                    try await $0.visit("https://id.example.com/")
+                }
+            }
+            #expect(error?.code == .portBusy)
+        }
+        #expect(!opened.withLock { $0 })
+    }
+
+    @Test func freesItsPortWhenItIsCancelled() async throws {
+        let (ports, port) = AsyncStream<String>.makeStream()
+        let agent = agent { port.yield($0) }
+        let options = try options()
+        let task = Task {
+            try await agent.withRedirectSession(options) {
+                try await $0.visit("https://id.example.com/?\($0.redirectURI)")
+            }
+        }
+        for await redirectURI in ports {
+            task.cancel()
+            await #expect(throws: CancellationError.self) { try await task.value }
+            let error = await #expect(throws: AuthError.self) { try await get(redirectURI) }
+            #expect(error?.code == .networkFailed)
+            break
+        }
+    }
+
+    @Test(arguments: ["com.example.app:/callback", "https://app.example.com/callback"])
+    func refusesRedirectURIsItCannotReceive(_ redirectURI: String) async throws {
+        await #expect(throws: AuthError.self) {
+            try await LoopbackUserAgent(launcher: nil).withRedirectSession(try options(redirectURI)) { _ in }
+        }
+    }
+
+    @Test(arguments: ["file:///etc/passwd", "javascript:alert(1)", "-x", ""]) func opensOnlyWebAddresses(_ url: String) {
+        #expect(throws: AuthError.self) { try BrowserLauncher { _ in "x" }.open(url) }
+    }
+
+    @Test func saysWhichBrowserIsMissing() {
+        let launcher = BrowserLauncher.command(["no-such-browser"], environment: ["PATH": "/usr/bin"])
+        let error = #expect(throws: AuthError.self) { try launcher.open("https://id.example.com") }
+        #expect(error?.description.contains("no-such-browser") == true)
+    }
+}

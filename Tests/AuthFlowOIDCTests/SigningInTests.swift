@@ -1,0 +1,410 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowLoopback
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Where the emulator is: in this process, or behind a socket.
+enum Setting: String, CaseIterable, Sendable {
+    case inProcess
+    case sockets
+}
+
+/// Runs `body` with an emulator and the transport that reaches it.
+func withEmulator<Return: Sendable>(
+    _ setting: Setting,
+    clients: [OIDCEmulator.Client] = [.demo],
+    _ body: (OIDCEmulator, any HTTPTransport) async throws -> Return
+) async throws -> Return {
+    switch setting {
+    case .inProcess:
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: clients)
+        return try await body(emulator, InProcessTransport(emulator))
+    case .sockets:
+        return try await EmulatorServer.run { issuer in
+            try OIDCEmulator(issuer: issuer, clients: clients)
+        } _: { emulator in
+            try await body(emulator, URLSessionTransport())
+        }
+    }
+}
+
+func makeClient(
+    _ emulator: OIDCEmulator,
+    _ transport: any HTTPTransport,
+    settings: ClientSettings? = nil,
+    consent: HTMLFormDriver.Consent = .allow,
+    store: any TokenStore = MemoryTokenStore(),
+    observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+) throws -> AuthClient {
+    AuthClient(
+        settings: try settings
+            ?? ClientSettings(
+                clientID: "authflow-demo",
+                redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
+                scopes: ["openid", "profile", "email"]
+            ),
+        provider: OIDCProvider(issuer: emulator.issuer),
+        userAgent: HeadlessUserAgent(
+            driver: HTMLFormDriver(
+                userName: "alice",
+                password: Secret("wonderland"),
+                origins: [try Endpoint(emulator.issuer)],
+                consent: consent
+            ),
+            transport: transport
+        ),
+        store: store,
+        transport: transport,
+        observer: observer
+    )
+}
+
+@Suite struct SigningInTests {
+    @Test(arguments: Setting.allCases, SignatureAlgorithm.supported)
+    func signsIn(_ setting: Setting, _ algorithm: SignatureAlgorithm) async throws {
+        // Rows 1, 8, 13, 15, 16 and 74.
+        try await withEmulator(setting) { emulator, transport in
+            emulator.signingAlgorithm = algorithm
+            let client = try makeClient(emulator, transport)
+            let signIn = try await client.signIn()
+            #expect(signIn.storageError == nil)
+            let credential = signIn.credential
+            #expect(credential.identity.subject == "248289761001")
+            #expect(credential.identity.issuer == emulator.issuer)
+            #expect(credential.identity.displayName == "Alice Example")
+            #expect(credential.identity.claims["email"] == "alice@example.com")
+            #expect(credential.identity.claims["nonce"] == nil)
+            #expect(credential.tokens.verifiedIDToken?.header.algorithm == algorithm)
+            #expect(try await client.credential() == credential)
+            #expect(try await client.userInfo()["name"] == "Alice Example")
+            #expect(try await client.signOutLocally())
+            #expect(try await client.credential() == nil)
+            #expect(try await !client.signOutLocally())
+        }
+    }
+
+    static let authentications: [(OIDCEmulator.Client, ClientAuthentication)] = [
+        (.init(id: "public"), .none),
+        (.init(id: "a:b %+", secret: "p:s%+ &=é", authenticationMethod: "client_secret_basic"), .clientSecretBasic(Secret("p:s%+ &=é"))),
+        (.init(id: "a:b", secret: "p:s%+ &=é", authenticationMethod: "client_secret_post"), .clientSecretPost(Secret("p:s%+ &=é"))),
+    ]
+
+    @Test(arguments: authentications) func authenticatesTheClient(
+        _ client: OIDCEmulator.Client,
+        _ authentication: ClientAuthentication
+    ) async throws {
+        // Rows 14, 49, 50 and I5.
+        try await withEmulator(.sockets, clients: [client]) { emulator, transport in
+            let settings = try ClientSettings(clientID: client.id, authentication: authentication)
+            let signIn = try await makeClient(emulator, transport, settings: settings).signIn()
+            #expect(signIn.credential.identity.subject == "248289761001")
+        }
+    }
+
+    @Test func saysThatTheClientSecretIsWrong() async throws {
+        let client = OIDCEmulator.Client(id: "c", secret: "right", authenticationMethod: "client_secret_basic")
+        try await withEmulator(.inProcess, clients: [client]) { emulator, transport in
+            let settings = try ClientSettings(clientID: "c", authentication: .clientSecretBasic(Secret("wrong-secret")))
+            let error = await #expect(throws: AuthError.self) {
+                try await makeClient(emulator, transport, settings: settings).signIn()
+            }
+            #expect(error?.providerError?.error == "invalid_client")
+            #expect(error.map { "\($0)" }?.contains("wrong-secret") == false)
+        }
+    }
+
+    /// Rows of the conformance table: the fault, and the last request that the provider may see. A later call to the
+    /// token, userinfo or any other endpoint would fail the row.
+    static let faults: [(row: String, fault: EmulatorFault, code: AuthError.Code, last: String)] = [
+        ("2", .wrongIssuer, .invalidIDToken, "POST /token"),
+        ("3", .idToken { $0["sub"] = nil }, .invalidIDToken, "POST /token"),
+        ("4", .wrongAudience, .invalidIDToken, "POST /token"),
+        ("5", .idToken { $0["iat"] = nil }, .invalidIDToken, "POST /token"),
+        ("9", .unsigned, .invalidIDToken, "POST /token"),
+        ("10, 42", .badSignature, .invalidIDToken, "GET /jwks"),
+        ("11", .wrongUserInfoSubject, .invalidUserInfo, "GET /userinfo"),
+        ("12", .wrongNonce, .invalidIDToken, "POST /token"),
+        ("17", .wrongMetadataIssuer, .issuerMismatch, "GET /.well-known/openid-configuration"),
+        ("41", .idToken { $0["aud"] = nil }, .invalidIDToken, "POST /token"),
+        ("O1", .idToken { $0["azp"] = "other" }, .invalidIDToken, "POST /token"),
+        ("O3", .idToken { $0["at_hash"] = "AAAAAAAAAAAAAAAAAAAAAA" }, .invalidIDToken, "POST /token"),
+        ("O5", .idTokenHeader { $0["crit"] = ["x"] }, .invalidIDToken, "POST /token"),
+        ("unknown kid", .idTokenHeader { $0["kid"] = "x" }, .invalidIDToken, "GET /jwks"),
+        ("101", .callback { $0["iss"] = "https://evil.example.com" }, .issuerMismatch, "POST /consent"),
+        ("102", .callback { $0["iss"] = nil }, .issuerMismatch, "POST /consent"),
+        ("103", .callback { $0["state"] = "x" }, .invalidCallback, "POST /consent"),
+        ("104", .callback { $0["state"] = nil }, .invalidCallback, "POST /consent"),
+        ("O4", .callback { $0.append("code", "x") }, .invalidCallback, "POST /consent"),
+        ("no id_token", .tokenReply { $0["id_token"] = nil }, .invalidIDToken, "POST /token"),
+        ("no access_token", .tokenReply { $0["access_token"] = nil }, .invalidReply, "POST /token"),
+        ("token_type mac", .tokenReply { $0["token_type"] = "mac" }, .unsupported, "POST /token"),
+        ("error with status 200", .tokenReply { $0["error"] = "bad" }, .providerRejected, "POST /token"),
+        ("PKCE plain only", .metadata { $0["code_challenge_methods_supported"] = ["plain"] }, .unsupported, "GET /.well-known/openid-configuration"),
+        ("http endpoint", .metadata { $0["token_endpoint"] = "http://id.example.com/token" }, .discoveryFailed, "GET /.well-known/openid-configuration"),
+        ("no token endpoint", .metadata { $0["token_endpoint"] = nil }, .unsupported, "GET /.well-known/openid-configuration"),
+        ("no keys", .metadata { $0["jwks_uri"] = nil }, .unsupported, "POST /token"),
+        ("only other algorithms", .metadata { $0["id_token_signing_alg_values_supported"] = ["PS512"] }, .invalidIDToken, "POST /token"),
+    ]
+
+    @Test(arguments: faults) func refuses(
+        _ test: (row: String, fault: EmulatorFault, code: AuthError.Code, last: String)
+    ) async throws {
+        try await withEmulator(.inProcess) { emulator, transport in
+            emulator.fault = test.fault
+            let client = try makeClient(emulator, transport)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == test.code, "\(String(describing: error))")
+            #expect(emulator.requests.last == test.last)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    static let tolerated: [(row: String, fault: EmulatorFault)] = [
+        ("105", .tokenReply { $0["expires_in"] = nil }),
+        ("106", .tokenReply { $0["token_type"] = "bEARER" }),
+        ("121", .idToken { $0["at_hash"] = nil }),
+        ("122", .tokenReply { $0["scope"] = nil }),
+        ("98", .idToken { $0["aud"] = ["authflow-demo"] }),
+        ("kid absent", .idTokenHeader { $0["kid"] = nil }),
+        ("expires_in as a string", .tokenReply { $0["expires_in"] = "3600" }),
+        ("unknown members", .metadata { $0["new_member"] = ["x": [1]] }),
+    ]
+
+    @Test(arguments: tolerated) func tolerates(_ test: (row: String, fault: EmulatorFault)) async throws {
+        try await withEmulator(.inProcess) { emulator, transport in
+            emulator.fault = test.fault
+            let signIn = try await makeClient(emulator, transport).signIn()
+            #expect(signIn.credential.tokens.scopes == ["openid", "profile", "email"])
+        }
+    }
+
+    @Test(arguments: Setting.allCases) func saysThatThePersonDenied(_ setting: Setting) async throws {
+        try await withEmulator(setting) { emulator, transport in
+            let error = await #expect(throws: AuthError.self) {
+                try await makeClient(emulator, transport, consent: .deny).signIn()
+            }
+            #expect(error?.code == .accessDenied)
+            #expect(error?.providerError?.errorDescription == "The person did not allow it")
+        }
+    }
+
+    @Test func signsInStepByStep() async throws {
+        try await withEmulator(.inProcess) { emulator, transport in
+            let client = try makeClient(emulator, transport)
+            let pending = try await client.beginSignIn()
+            let answer = try await visit(pending.url, emulator, transport)
+            await #expect(throws: AuthError.self) { try await client.finishSignIn(pending, with: "\(pending.redirectURI)?state=x&code=1") }
+            let signIn = try await client.finishSignIn(pending, with: answer)
+            #expect(signIn.credential.identity.subject == "248289761001")
+            let replay = await #expect(throws: AuthError.self) { try await client.finishSignIn(pending, with: answer) }
+            #expect(replay?.code == .invalidCallback)
+            #expect(emulator.requests.count { $0 == "POST /token" } == 1)
+            #expect(!"\(pending)".contains("state=z"))
+        }
+    }
+
+    @Test func asksForAWholeRedirectURIWhenSigningInByHand() async throws {
+        try await withEmulator(.inProcess) { emulator, transport in
+            let client = try makeClient(emulator, transport, settings: try ClientSettings(clientID: "authflow-demo"))
+            await #expect(throws: AuthError.self) { try await client.beginSignIn() }
+        }
+    }
+
+    private func visit(_ url: String, _ emulator: OIDCEmulator, _ transport: any HTTPTransport) async throws -> String {
+        let agent = HeadlessUserAgent(
+            driver: HTMLFormDriver(
+                userName: "alice",
+                password: Secret("wonderland"),
+                origins: [try Endpoint(emulator.issuer)]
+            ),
+            transport: transport
+        )
+        let options = RedirectOptions(
+            redirectURI: try RedirectURI("http://127.0.0.1:8400/callback"),
+            state: "",
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        return try await agent.withRedirectSession(options) { try await $0.visit(url) }
+    }
+
+    @Test func sendsNewSecretsEveryTime() async throws {
+        // Rows I1 to I3, I6, and checklist points 1 to 4.
+        try await withEmulator(.inProcess) { emulator, transport in
+            let client = try makeClient(emulator, transport)
+            var seen: Set<String> = []
+            for _ in 0..<10 {
+                let url = try await client.beginSignIn().url
+                let query = try #require(FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()))
+                #expect(query.names.allSatisfy { query.values(for: $0).count == 1 })
+                #expect(query["scope"] == "openid profile email")
+                #expect(query["code_challenge_method"] == "S256")
+                for name in ["state", "nonce", "code_challenge"] {
+                    #expect(query[name]?.utf8.count == 43)
+                    #expect(seen.insert(query[name] ?? "").inserted)
+                }
+            }
+        }
+    }
+
+    @Test func sendsMoreParametersAndRefusesProtectedOnes() async throws {
+        try await withEmulator(.inProcess) { emulator, transport in
+            func client(_ parameters: FormParameters) throws -> AuthClient {
+                try makeClient(
+                    emulator,
+                    transport,
+                    settings: ClientSettings(
+                        clientID: "authflow-demo",
+                        redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
+                        parameters: [.authorization: parameters]
+                    )
+                )
+            }
+            let pending = try await client(["prompt": "login", "resource": "a"]).beginSignIn()
+            #expect(pending.url.contains("prompt=login"))
+            for name in ["state", "redirect_uri", "code_challenge", "nonce", "client_id"] {
+                await #expect(throws: AuthError.self) { try await client([name: "x"]).beginSignIn() }
+            }
+        }
+    }
+
+    @Test func returnsTheTokensAndSaysSoWhenTheyCannotBeStored() async throws {
+        try await withEmulator(.inProcess) { emulator, transport in
+            let failed = Mutex(false)
+            let client = try makeClient(emulator, transport, store: BrokenStore()) { event in
+                if event.step == .storing, event.progress == .failed(.storageFailed) { failed.withLock { $0 = true } }
+            }
+            let signIn = try await client.signIn()
+            #expect(signIn.storageError?.code == .storageFailed)
+            #expect(signIn.credential.identity.subject == "248289761001")
+            #expect(failed.withLock { $0 })
+        }
+    }
+
+    @Test func reportsEveryStepWithoutSecrets() async throws {
+        try await withEmulator(.inProcess) { emulator, transport in
+            let events = Mutex<[FlowEvent]>([])
+            let client = try makeClient(emulator, transport) { event in events.withLock { $0.append(event) } }
+            let credential = try await client.signIn().credential
+            let log = events.withLock { $0 }
+            let finished = log.filter { $0.progress == .succeeded }.map(\.step)
+            #expect(finished == [
+                .discovery, .authorizationRequest, .userAgentVisit, .authorizationResponse, .codeExchange,
+                .idTokenValidation, .identity, .storing,
+            ])
+            #expect(Set(log.map(\.flowID)).count == 1)
+            let text = log.map(\.description).joined(separator: "\n")
+            #expect(!text.contains(credential.tokens.accessToken.exposed))
+            #expect(!text.contains("wonderland"))
+        }
+    }
+
+    @Test func neverSendsATokenToAnotherIssuer() async throws {
+        try await withEmulator(.inProcess) { emulator, transport in
+            let store = MemoryTokenStore()
+            _ = try await makeClient(emulator, transport, store: store).signIn()
+            let other = try OIDCEmulator(issuer: "https://other.example.com")
+            let client = try makeClient(other, InProcessTransport(other), store: store)
+            let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
+            #expect(error?.code == .loginRequired)
+            #expect(!other.requests.contains("GET /userinfo"))
+        }
+    }
+
+    @Test func findsTheMetadataOfAnOAuthServer() async throws {
+        // RFC 8414 section 3.1: the well-known part goes between the host and the path.
+        let paths = Mutex<[String]>([])
+        let transport = InProcessTransport(origin: "https://id.example.com") { request, _ in
+            paths.withLock { $0.append(request.path ?? "") }
+            guard request.path == "/.well-known/oauth-authorization-server/tenant" else {
+                return HTTPReply(response: HTTPResponse(status: .notFound))
+            }
+            return HTTPReply(
+                response: HTTPResponse(status: .ok),
+                body: Array(#"{"issuer":"https://id.example.com/tenant","token_endpoint":"https://id.example.com/t"}"#.utf8)
+            )
+        }
+        let client = AuthClient(
+            settings: try ClientSettings(clientID: "c"),
+            provider: OIDCProvider(issuer: "https://id.example.com/tenant"),
+            userAgent: LoopbackUserAgent(launcher: nil),
+            transport: transport
+        )
+        #expect(try await client.metadata().tokenEndpoint?.url == "https://id.example.com/t")
+        #expect(paths.withLock { $0 } == [
+            "/tenant/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/tenant",
+        ])
+    }
+
+    @Test func followsNoRedirectOfTheProvidersServices() async throws {
+        // Row O11.
+        let transport = InProcessTransport(origin: "https://id.example.com") { _, _ in
+            HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: "https://evil.example.com/"]))
+        }
+        let client = AuthClient(
+            settings: try ClientSettings(clientID: "c"),
+            provider: OIDCProvider(issuer: "https://id.example.com"),
+            userAgent: LoopbackUserAgent(launcher: nil),
+            transport: transport
+        )
+        let error = await #expect(throws: AuthError.self) { try await client.metadata() }
+        #expect(error?.code == .invalidReply)
+    }
+
+    @Test func signsInThroughTheLoopbackPort() async throws {
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            // The "browser" goes through the provider's pages and then really requests the redirect URI.
+            let launcher = BrowserLauncher { url in
+                Task {
+                    let redirectURI = try #require(FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["redirect_uri"])
+                    let agent = HeadlessUserAgent(
+                        driver: HTMLFormDriver(
+                            userName: "alice",
+                            password: Secret("wonderland"),
+                            origins: [try Endpoint(emulator.issuer)]
+                        )
+                    )
+                    let options = RedirectOptions(
+                        redirectURI: try RedirectURI(redirectURI),
+                        state: "",
+                        reporter: FlowReporter(),
+                        clock: ContinuousClock()
+                    )
+                    let answer = try await agent.withRedirectSession(options) { try await $0.visit(url) }
+                    _ = try await URLSessionTransport().send(HTTPCall(.get, Endpoint(answer)))
+                }
+                return "test"
+            }
+            let client = AuthClient(
+                settings: try ClientSettings(clientID: "authflow-demo", scopes: ["openid", "profile"]),
+                provider: OIDCProvider(issuer: emulator.issuer),
+                userAgent: LoopbackUserAgent(launcher: launcher)
+            )
+            #expect(try await client.signIn().credential.identity.displayName == "Alice Example")
+        }
+    }
+
+    @Test func conformsToTheProviderSuite() async throws {
+        try await withEmulator(.inProcess) { emulator, transport in
+            try await ProviderConformance(
+                adapter: OIDCProvider(issuer: emulator.issuer),
+                client: try makeClient(emulator, transport)
+            ).run()
+        }
+    }
+}
+
+private struct BrokenStore: TokenStore {
+    func bytes(for key: TokenKey) throws -> [UInt8]? { nil }
+    func set(_ bytes: [UInt8]?, for key: TokenKey) throws { throw AuthError(.storageFailed, "The disk is full.") }
+    func withExclusiveAccess<Return: Sendable>(
+        to key: TokenKey,
+        _ body: () async throws -> Return
+    ) async throws -> Return { try await body() }
+}

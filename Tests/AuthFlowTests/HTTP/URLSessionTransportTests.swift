@@ -1,0 +1,124 @@
+import AuthFlow
+import AuthFlowLoopback
+import HTTPTypes
+import Testing
+
+/// The transport over real sockets: what it must not do by itself.
+@Suite struct URLSessionTransportTests {
+    private func reply(_ status: Int, _ fields: HTTPFields = [:], body: [UInt8] = []) -> HTTPReply {
+        HTTPReply(response: HTTPResponse(status: .init(code: status), headerFields: fields), body: body)
+    }
+
+    private func serve<Return: Sendable>(
+        _ handler: @escaping LoopbackServer.Handler,
+        _ body: (String) async throws -> Return
+    ) async throws -> Return {
+        try await LoopbackServer.run(host: "127.0.0.1", port: nil) { _ in
+            handler
+        } _: { port in
+            try await body("http://127.0.0.1:\(port)")
+        }
+    }
+
+    @Test func sendsAndReceives() async throws {
+        let reply = try await serve { request, body in
+            let seen = "\(request.method) \(request.path ?? "") \(request.headerFields[.accept] ?? "") \(String(decoding: body, as: UTF8.self))"
+            return HTTPReply(response: HTTPResponse(status: .created), body: Array(seen.utf8))
+        } _: { origin in
+            try await URLSessionTransport().send(
+                HTTPCall(.post, Endpoint("\(origin)/a?b=c%20d"), headerFields: [.accept: "x/y"], body: Array("hello".utf8))
+            )
+        }
+        #expect(reply.status == 201)
+        #expect(String(decoding: reply.body, as: UTF8.self) == "POST /a?b=c%20d x/y hello")
+    }
+
+    @Test(arguments: [301, 302, 303, 307, 308]) func followsNoRedirect(_ status: Int) async throws {
+        let reply = try await serve { request, _ in
+            request.path == "/" ? self.reply(status, [.location: "/elsewhere"]) : self.reply(200)
+        } _: { origin in
+            try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+        }
+        #expect(reply.status == status)
+        #expect(reply.response.headerFields[.location] == "/elsewhere")
+    }
+
+    @Test func keepsNoCookies() async throws {
+        let second = try await serve { request, _ in
+            self.reply(200, [.setCookie: "a=1; Path=/"], body: Array((request.headerFields[.cookie] ?? "none").utf8))
+        } _: { origin in
+            let transport = URLSessionTransport()
+            _ = try await transport.send(HTTPCall(.get, Endpoint("\(origin)/")))
+            return try await transport.send(HTTPCall(.get, Endpoint("\(origin)/")))
+        }
+        #expect(String(decoding: second.body, as: UTF8.self) == "none")
+    }
+
+    @Test func tellsFoldedCookiesApart() async throws {
+        let cookies = ["a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Path=/", "b=2; Path=/", "c=x,y"]
+        let reply = try await serve { _, _ in
+            var fields = HTTPFields()
+            for cookie in cookies { fields.append(HTTPField(name: .setCookie, value: cookie)) }
+            return self.reply(200, fields)
+        } _: { origin in
+            try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+        }
+        #expect(Set(reply.response.headerFields[fields: .setCookie].map(\.value)) == Set(cookies))
+    }
+
+    @Test func refusesABodyLargerThanTheCallAllows() async throws {
+        let error = try await #require(throws: AuthError.self) {
+            try await serve { _, _ in
+                self.reply(200, body: [UInt8](repeating: 65, count: 100_000))
+            } _: { origin in
+                try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/"), maximumReplySize: 50_000))
+            }
+        }
+        #expect(error.code == .invalidReply)
+    }
+
+    @Test func saysThatNobodyAnswers() async throws {
+        let port = try await serve { _, _ in self.reply(200) } _: { $0 }
+        let error = try await #require(throws: AuthError.self) {
+            try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(port)/?secret=1")))
+        }
+        #expect(error.code == .networkFailed)
+        #expect(!error.description.contains("secret"))
+    }
+
+    @Test func stopsWhenItsTaskIsCancelled() async throws {
+        let (arrivals, arrived) = AsyncStream<Void>.makeStream()
+        await #expect(throws: CancellationError.self) {
+            try await serve { _, _ in
+                arrived.yield()
+                // Answers only when the server goes down.
+                try? await Task.never()
+                return self.reply(200)
+            } _: { origin in
+                let task = Task { try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/"))) }
+                for await _ in arrivals { break }
+                task.cancel()
+                return try await task.value
+            }
+        }
+    }
+
+    @Test func sendsNothingWhenItsTaskIsAlreadyCancelled() async throws {
+        let origin = try await serve { _, _ in self.reply(200) } _: { $0 }
+        let task = Task {
+            unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+            return try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+        }
+        await #expect(throws: CancellationError.self) { try await task.value }
+    }
+}
+
+extension Task where Success == Never, Failure == Never {
+    /// Waits until the task is cancelled.
+    static func never() async throws {
+        let (stream, _) = AsyncStream<Void>.makeStream()
+        for await _ in stream {}
+        try checkCancellation()
+        fatalError("a stream without a producer ended by itself")
+    }
+}

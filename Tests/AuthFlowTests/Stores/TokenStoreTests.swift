@@ -1,0 +1,95 @@
+import AuthFlow
+import AuthFlowTesting
+import Foundation
+import Testing
+
+@Suite struct TokenStoreTests {
+    private let key = TokenKey(name: "work", provider: "oidc", clientID: "client")
+
+    private func withDirectory<Return>(_ body: (String) async throws -> Return) async throws -> Return {
+        let directory = NSTemporaryDirectory() + "authflow-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        return try await body(directory)
+    }
+
+    private func files(_ directory: String, _ suffix: String) throws -> [String] {
+        try FileManager.default.contentsOfDirectory(atPath: directory).filter { $0.hasSuffix(suffix) }
+    }
+
+    private func mode(_ path: String) throws -> Int {
+        try #require(FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? NSNumber).intValue
+    }
+
+    @Test func memoryConforms() async throws {
+        try await TokenStoreConformance(store: MemoryTokenStore()).run()
+    }
+
+    @Test func fileConforms() async throws {
+        try await withDirectory { try await TokenStoreConformance(store: FileTokenStore(directory: $0)).run() }
+    }
+
+    @Test func fileKeepsOthersOut() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            let file = try #require(try files(directory, ".json").first)
+            #expect(try mode("\(directory)/\(file)") == 0o600)
+            #expect(try mode(directory) == 0o700)
+            #expect(try files(directory, ".tmp").isEmpty)
+        }
+    }
+
+    @Test func fileRefusesLoosePermissionsAndNamesTheCommand() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            let file = try #require(try files(directory, ".json").first)
+            try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: "\(directory)/\(file)")
+            let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key) }
+            #expect(error?.code == .storageFailed)
+            #expect(error?.description.contains("chmod 600") == true)
+            try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: directory)
+            let other = await #expect(throws: AuthError.self) { try await store.set([2], for: key) }
+            #expect(other?.description.contains("chmod 700") == true)
+        }
+    }
+
+    @Test func fileFollowsNoLink() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            let file = "\(directory)/\(try #require(try files(directory, ".json").first))"
+            try FileManager.default.moveItem(atPath: file, toPath: "\(directory)/elsewhere")
+            try FileManager.default.createSymbolicLink(atPath: file, withDestinationPath: "\(directory)/elsewhere")
+            await #expect(throws: AuthError.self) { try await store.bytes(for: key) }
+            // Writing replaces the link and leaves what it pointed to alone.
+            try await store.set([2], for: key)
+            #expect(try await store.bytes(for: key) == [2])
+            #expect(FileManager.default.contents(atPath: "\(directory)/elsewhere") == Data([1]))
+        }
+    }
+
+    @Test func fileKeepsTheOldBytesWhenWritingFails() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            // What a crash leaves behind is in nobody's way.
+            try Data([9]).write(to: URL(fileURLWithPath: "\(directory)/left-over.tmp"))
+            #expect(try await store.bytes(for: key) == [1])
+        }
+    }
+
+    @Test func fileWaitsForAnotherHolderAndThenSaysSo() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory, clock: ImmediateClock(), patience: .milliseconds(500))
+            let error = try await store.withExclusiveAccess(to: key) {
+                await #expect(throws: AuthError.self) {
+                    try await FileTokenStore(directory: directory, clock: ImmediateClock(), patience: .milliseconds(500))
+                        .withExclusiveAccess(to: key) {}
+                }
+            }
+            #expect(error?.description.contains("Another process") == true)
+            try await store.withExclusiveAccess(to: key) {}
+        }
+    }
+}

@@ -1,0 +1,61 @@
+import AuthFlow
+import AuthFlowJSON
+import Foundation
+import Testing
+
+@Suite struct SecretTests {
+    @Test func isNeverPrinted() {
+        let secret = Secret("gho_16C7e42F292c6912E7710c838347Ae178B4a")
+        var dumped = ""
+        dump(secret, to: &dumped)
+        for text in ["\(secret)", String(reflecting: secret), dumped, "\([secret])", "\(Optional(secret) as Any)"] {
+            #expect(!text.contains("gho_"))
+            #expect(text.contains("<redacted>"))
+        }
+    }
+
+    @Test func comparesWhole() {
+        #expect(Secret("abc") == Secret("abc"))
+        #expect(Secret("abc") != Secret("abd"))
+        #expect(Secret("abc") != Secret("ab"))
+    }
+
+    @Test func tokensAreNeverPrinted() throws {
+        let tokens = TokenSet(
+            accessToken: Secret("SECRET-1"),
+            refreshToken: Secret("SECRET-2"),
+            idToken: Secret("SECRET-3"),
+            parameters: RedactedJSON(["access_token": "SECRET-1"])
+        )
+        let credential = Credential(
+            tokens: tokens,
+            identity: Identity(issuer: "https://id.example.com", subject: "1"),
+            signedInAt: Date(timeIntervalSince1970: 0)
+        )
+        var dumped = ""
+        dump(credential, to: &dumped)
+        #expect(!dumped.contains("SECRET"))
+        #expect(!"\(credential)".contains("SECRET"))
+    }
+
+    @Test func credentialsAreReadBackAsTheyWereWritten() throws {
+        let credential = Credential(
+            tokens: TokenSet(
+                accessToken: Secret("a"),
+                expiresAt: Date(timeIntervalSince1970: 1_800_000_000.5),
+                refreshToken: Secret("r"),
+                idToken: Secret("i"),
+                scopes: ["openid"],
+                parameters: RedactedJSON(["x": 1])
+            ),
+            identity: Identity(issuer: "https://id.example.com", subject: "1", claims: ["name": "A"]),
+            signedInAt: Date(timeIntervalSince1970: 1_799_999_999)
+        )
+        #expect(try Credential(serialized: try credential.serialized()) == credential)
+    }
+
+    @Test(arguments: ["", "{}", #"{"version":2}"#, #"{"version":1}"#, "not json"]) func damagedCredentialsSaySo(_ text: String) {
+        let error = #expect(throws: AuthError.self) { try Credential(serialized: Array(text.utf8)) }
+        #expect(error?.code == .storageFailed)
+    }
+}

@@ -1,0 +1,27 @@
+import AuthFlow
+import Testing
+
+@Suite struct RedirectURITests {
+    @Test func leavesThePortOpenWhenThereIsNone() throws {
+        // RFC 8252 section 7.3: the port is not part of what is registered.
+        for uri in ["http://127.0.0.1/callback", "http://127.0.0.1:0/callback"] {
+            let redirect = try RedirectURI(uri)
+            #expect(redirect.kind == .loopback(host: "127.0.0.1", port: nil, path: "/callback"))
+            #expect(redirect.uri(port: 4321) == "http://127.0.0.1:4321/callback")
+        }
+        #expect(try RedirectURI("http://[::1]:8400/cb").uri(port: 1) == "http://[::1]:8400/cb")
+    }
+
+    @Test func knowsThreeKinds() throws {
+        #expect(try RedirectURI("com.example.app:/callback").kind == .privateUse(scheme: "com.example.app"))
+        #expect(try RedirectURI("https://app.example.com/callback").kind == .https)
+        #expect(try RedirectURI("http://localhost:8400/callback").kind == .loopback(host: "localhost", port: 8400, path: "/callback"))
+    }
+
+    @Test(arguments: [
+        "http://example.com/callback", "http://0.0.0.0/callback", "myapp:/callback", "http://127.0.0.1/callback#x",
+        "http://127.0.0.1/callback?x=1", "", "callback", "http://192.168.0.1/",
+    ]) func refuses(_ uri: String) {
+        #expect(throws: AuthError.self) { try RedirectURI(uri) }
+    }
+}

@@ -1,0 +1,237 @@
+import AuthFlow
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+/// The command line tool as a person runs it: the built program, its two streams and its exit status.
+@Suite struct CommandTests {
+    private struct Outcome: Sendable {
+        let status: Int32
+        let output: String
+        let talk: String
+    }
+
+    private static let folder = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
+
+    /// Runs a program that was built beside the tests.
+    /// - Parameter onTalk: Called with what has been said so far; returning true interrupts the program as Ctrl-C does.
+    private func run(
+        _ arguments: [String],
+        program: String = "authflow",
+        environment: [String: String] = [:],
+        interruptWhen onTalk: (@Sendable (String) -> Bool)? = nil
+    ) async throws -> Outcome {
+        let process = Process()
+        process.executableURL = Self.folder.appendingPathComponent(program)
+        process.arguments = arguments
+        process.environment = environment.merging(["PATH": "/usr/bin:/bin", "HOME": NSTemporaryDirectory()]) { own, _ in own }
+        process.standardInput = FileHandle.nullDevice
+        let (output, talk) = (Pipe(), Pipe())
+        process.standardOutput = output
+        process.standardError = talk
+        try process.run()
+        let identifier = process.processIdentifier
+        async let said = Self.read(talk.fileHandleForReading) { text in
+            if onTalk?(text) == true { kill(identifier, SIGINT) }
+        }
+        async let printed = Self.read(output.fileHandleForReading) { _ in }
+        let (outputText, talkText) = await (printed, said)
+        process.waitUntilExit()
+        return Outcome(status: process.terminationStatus, output: outputText, talk: talkText)
+    }
+
+    private static func read(_ handle: FileHandle, _ onChange: @escaping @Sendable (String) -> Void) async -> String {
+        await withCheckedContinuation { continuation in
+            Thread.detachNewThread {
+                var text = ""
+                while let data = try? handle.read(upToCount: 1), !data.isEmpty {
+                    text += String(decoding: data, as: UTF8.self)
+                    if text.hasSuffix("\n") { onChange(text) }
+                }
+                continuation.resume(returning: text)
+            }
+        }
+    }
+
+    /// Writes a configuration into a folder of its own.
+    private func withConfiguration<Return>(
+        _ text: String,
+        _ body: (_ path: String, _ folder: String) async throws -> Return
+    ) async throws -> Return {
+        let folder = NSTemporaryDirectory() + "authflow-command-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let path = "\(folder)/authflow.json"
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+        return try await body(path, folder)
+    }
+
+    private func profile(_ issuer: String, _ changes: [String: String?] = [:]) -> String {
+        var keys: [String: String?] = [
+            "provider": #""oidc""#, "issuer": "\"\(issuer)\"", "client_id": #""authflow-demo""#,
+            "scopes": #"["openid", "profile"]"#, "store": #"{"name": "file", "directory": "store"}"#,
+            "user_agent": """
+            {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(issuer)"]}
+            """,
+        ]
+        for (name, value) in changes { keys[name] = value }
+        let members = keys.sorted { $0.key < $1.key }.compactMap { name, value in value.map { "\"\(name)\": \($0)" } }
+        return "{\"profiles\": {\"work\": {\n\(members.joined(separator: ",\n"))\n}}}"
+    }
+
+    @Test func livesThroughADay() async throws {
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            try await withConfiguration(profile(emulator.issuer)) { path, _ in
+                func command(_ arguments: String...) async throws -> Outcome {
+                    try await run(arguments + ["--config", path], environment: ["PASSWORD": "wonderland"])
+                }
+                #expect(try await command("status").status == 4)
+                #expect(try await command("token").status == 4)
+                let login = try await command("login")
+                #expect(login.status == 0)
+                #expect(login.output.hasPrefix("Signed in as Alice Example\n"))
+                #expect(login.talk.contains("ok  ID Token validation"))
+                #expect(try await command("status", "--json").output.contains(#""subject": "248289761001""#))
+                let token = try await command("token")
+                #expect(token.status == 0)
+                #expect(token.output.count == 33)
+                #expect(token.talk.isEmpty)
+                #expect(try await command("userinfo").output.contains(#""name": "Alice Example""#))
+                #expect(try await command("discover").output.contains(emulator.issuer))
+                #expect(try await command("config", "check").status == 0)
+                #expect(try await command("logout").status == 0)
+                #expect(try await command("userinfo").status == 4)
+            }
+        }
+    }
+
+    static let mistakes: [(name: String, changes: [String: String?], status: Int32, words: String)] = [
+        ("a missing key", ["client_id": nil], 2, #"the key "client_id" is missing"#),
+        ("a misspelt key", ["isuer": #""x""#], 2, #"did you mean "issuer"?"#),
+        ("an unknown provider", ["provider": #""oidcc""#], 2, #"did you mean "oidc"?"#),
+        ("an unreachable issuer", ["issuer": #""http://127.0.0.1:1""#], 7, "Nothing answers at 127.0.0.1:1"),
+        ("a secret in the file", ["client_secret": #""hunter2""#], 2, "never written into the file"),
+        ("a scope that cannot be", ["scopes": #"["a b"]"#], 2, "RFC 6749 section 3.3"),
+    ]
+
+    @Test(arguments: mistakes) func explains(
+        _ mistake: (name: String, changes: [String: String?], status: Int32, words: String)
+    ) async throws {
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            try await withConfiguration(profile(emulator.issuer, mistake.changes)) { path, _ in
+                let outcome = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                #expect(outcome.status == mistake.status, "\(outcome.talk)")
+                #expect(outcome.talk.contains(mistake.words), "\(outcome.talk)")
+                #expect(outcome.output.isEmpty)
+                for secret in ["wonderland", "hunter2", "Fatal error", " at /"] { #expect(!outcome.talk.contains(secret)) }
+            }
+        }
+    }
+
+    @Test func explainsBrokenJSON() async throws {
+        try await withConfiguration("{\n  \"profiles\": {,}\n}") { path, _ in
+            let outcome = try await run(["login", "--config", path])
+            #expect(outcome.status == 2)
+            #expect(outcome.talk.contains("authflow.json:2:"))
+        }
+    }
+
+    @Test func explainsAnIssuerThatDoesNotMatch() async throws {
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            emulator.fault = .wrongMetadataIssuer
+            try await withConfiguration(profile(emulator.issuer)) { path, _ in
+                let outcome = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                #expect(outcome.status == 7)
+                #expect(outcome.talk.contains("identical to the last character"))
+            }
+        }
+    }
+
+    @Test func explainsADenial() async throws {
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            let agent = """
+                {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"], "consent": "deny"}
+                """
+            try await withConfiguration(profile(emulator.issuer, ["user_agent": agent])) { path, _ in
+                let outcome = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                #expect(outcome.status == 5)
+                #expect(outcome.talk.contains("denied"))
+            }
+        }
+    }
+
+    @Test func explainsABusyPort() async throws {
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            let changes = ["user_agent": #""loopback""#, "redirect_uri": "\"\(emulator.issuer)/callback\""]
+            try await withConfiguration(profile(emulator.issuer, changes)) { path, _ in
+                let outcome = try await run(["login", "--config", path])
+                #expect(outcome.status == 1)
+                #expect(outcome.talk.contains("is taken by another program"))
+            }
+        }
+    }
+
+    @Test func stopsOnControlCAndFreesThePort() async throws {
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            let changes = ["user_agent": #"{"name": "loopback", "open_browser": false}"#]
+            try await withConfiguration(profile(emulator.issuer, changes)) { path, _ in
+                let outcome = try await run(["login", "--config", path]) { $0.contains("Ctrl-C stops") }
+                #expect(outcome.status == 130)
+                #expect(outcome.talk.hasSuffix("Cancelled.\n"))
+                let url = try #require(outcome.talk.split(separator: "\n").first { $0.hasPrefix("http") })
+                let redirectURI = try #require(FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["redirect_uri"])
+                let error = await #expect(throws: AuthError.self) {
+                    try await URLSessionTransport().send(HTTPCall(.get, Endpoint(redirectURI)))
+                }
+                #expect(error?.code == .networkFailed)
+            }
+        }
+    }
+
+    @Test func saysThatTheCredentialCannotBeStored() async throws {
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            let store = ["store": #"{"name": "file", "directory": "/proc/nowhere"}"#]
+            try await withConfiguration(profile(emulator.issuer, store)) { path, _ in
+                let outcome = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                #expect(outcome.status == 8)
+                #expect(outcome.output.contains("Signed in as"))
+            }
+        }
+    }
+
+    @Test(arguments: [["--help"], ["login", "--help"], ["config"]]) func helps(_ arguments: [String]) async throws {
+        let outcome = try await run(arguments)
+        #expect(outcome.status == 0)
+        #expect(outcome.output.contains("USAGE"))
+    }
+
+    @Test(arguments: [["--bogus"], ["login", "--bogus"], ["logni"], ["token", "--min-ttl", "x"], ["dev-idp", "--port", "0"]])
+    func refusesMisuse(_ arguments: [String]) async throws {
+        let outcome = try await run(arguments)
+        #expect(outcome.status == 2)
+        #expect(outcome.output.isEmpty)
+    }
+
+    @Test func theSampleShowsTheIDTokenAndItsResources() async throws {
+        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+            try await withConfiguration(profile(emulator.issuer, ["store": #""memory""#])) { path, folder in
+                let resources = """
+                    [{"scope": "profile", "title": "Profile", "url": "\(emulator.issuer)/userinfo"},
+                     {"scope": "calendar", "title": "Calendar", "url": "\(emulator.issuer)/calendar"}]
+                    """
+                try Data(resources.utf8).write(to: URL(fileURLWithPath: "\(folder)/resources.json"))
+                let outcome = try await run(
+                    [path, "\(folder)/resources.json"],
+                    program: "oidc-login",
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                #expect(outcome.status == 0, "\(outcome.talk)")
+                #expect(outcome.output.contains("Hello, Alice Example."))
+                #expect(outcome.output.contains(#""alg": "ES256""#))
+                #expect(outcome.output.contains("Calendar (calendar): not available"))
+                #expect(outcome.output.contains("Profile (profile): {"))
+            }
+        }
+    }
+}

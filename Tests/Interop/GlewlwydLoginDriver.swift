@@ -1,0 +1,66 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import HTTPTypes
+
+/// Signs in at Glewlwyd, whose page is a JavaScript application, through the API that the page itself uses.
+struct GlewlwydLoginDriver: LoginDriver {
+    let userName: String
+    let password: Secret
+    /// The only origin that the password is sent to.
+    let origin: String
+
+    func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
+        let query = FormURLEncoding.decode(page.endpoint.query ?? "")
+        guard page.endpoint.origin == origin, page.endpoint.path.hasSuffix("/login.html"),
+            let callback = query?["callback_url"], let clientID = query?["client_id"], let scope = query?["scope"]
+        else {
+            throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-in page.")
+        }
+        guard !page.hasTypedCredentials else {
+            throw AuthError(.accessDenied, "Glewlwyd did not accept the user name and password.")
+        }
+        try await send(.post, "/api/auth/", ["username": .string(userName), "password": .string(password.exposed)], browser)
+        try await send(.put, "/api/auth/grant/\(clientID)", ["scope": .string(scope)], browser)
+        return .visit(try Endpoint("\(callback)&g_continue", name: "callback_url"))
+    }
+
+    private func send(
+        _ method: HTTPRequest.Method,
+        _ path: String,
+        _ json: JSON,
+        _ browser: HeadlessBrowser
+    ) async throws {
+        let reply = try await browser.send(
+            HTTPCall(
+                method,
+                try Endpoint(origin + path),
+                headerFields: [.contentType: "application/json"],
+                body: try json.serialized()
+            )
+        )
+        guard reply.status == 200 else {
+            throw AuthError(.accessDenied, "Glewlwyd answered \(method) \(path) with status \(reply.status).")
+        }
+    }
+}
+
+extension UserAgentFactory {
+    /// `glewlwyd`: the driver above, chosen by configuration as any other user agent.
+    static var glewlwyd: UserAgentFactory {
+        let keys = [
+            ConfigurationKey("username", .text, required: true, "The user name."),
+            ConfigurationKey("password", .secret, required: true, "The password, by reference."),
+            ConfigurationKey("origin", .url, required: true, "Where both may be sent."),
+        ]
+        return UserAgentFactory("glewlwyd", keys: keys) { options in
+            HeadlessUserAgent(
+                driver: GlewlwydLoginDriver(
+                    userName: options.text("username") ?? "",
+                    password: try options.secret("password") ?? Secret(""),
+                    origin: try options.endpoint("origin")?.origin ?? ""
+                )
+            )
+        }
+    }
+}

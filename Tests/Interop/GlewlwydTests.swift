@@ -1,0 +1,66 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowOIDC
+import Foundation
+import Testing
+
+/// Signing in at a provider that nobody here wrote. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
+@Suite(.enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"] != nil))
+struct GlewlwydTests {
+    private let environment = ProcessInfo.processInfo.environment
+
+    private func client(password: String = "wonderland", scopes: String = #"["openid", "profile", "email"]"#) throws -> AuthClient {
+        let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"])
+        let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
+        let configuration = """
+            {
+              "profiles": {
+                "glewlwyd": {
+                  "provider": "oidc",
+                  "issuer": "\(issuer)",
+                  "client_id": "authflow-interop",
+                  "redirect_uri": "\(redirectURI)",
+                  "scopes": \(scopes),
+                  "user_agent": {
+                    "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
+                  },
+                  "store": "memory"
+                }
+              }
+            }
+            """
+        return try AuthClient(
+            profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
+            providers: [.oidc],
+            userAgents: [.glewlwyd],
+            host: HostServices(environment: ["PASSWORD": password])
+        )
+    }
+
+    @Test func signsInReadsUserInfoAndSignsOut() async throws {
+        let client = try client()
+        let credential = try await client.signIn().credential
+        #expect(credential.identity.displayName == "Alice Example")
+        #expect(credential.identity.claims["email"] == "alice@example.com")
+        #expect(credential.tokens.verifiedIDToken?.header.algorithm == .rs256)
+        #expect(credential.tokens.tokenType == "bearer")
+        let userInfo = try await client.userInfo()
+        #expect(userInfo["sub"]?.string == credential.identity.subject)
+        #expect(try await client.signOutLocally())
+        let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
+        #expect(error?.code == .loginRequired)
+    }
+
+    @Test func saysThatThePasswordIsWrong() async throws {
+        let client = try client(password: "looking-glass")
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.code == .accessDenied)
+        #expect(error.map { "\($0)" }?.contains("looking-glass") == false)
+    }
+
+    @Test func isSentBackWithAnErrorForScopesThatAreNotKnown() async throws {
+        let client = try client(scopes: #"["unknown"]"#)
+        await #expect(throws: AuthError.self) { try await client.signIn() }
+    }
+}
