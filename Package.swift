@@ -61,7 +61,12 @@ let package = Package(
         .target(name: "AuthFlowHeadless", dependencies: ["AuthFlow", "AuthFlowJSON", "CLibXML2", httpTypes]),
 
         // Providers
-        .target(name: "AuthFlowOIDC", dependencies: adapterDependencies, path: "Providers/OIDC", exclude: ["README.md"]),
+        .target(
+            name: "AuthFlowOIDC",
+            dependencies: adapterDependencies,
+            path: "Providers/OIDC",
+            exclude: ["README.md"]
+        ),
 
         // Emulators and conformance suites
         .target(
@@ -80,16 +85,26 @@ let package = Package(
         ),
         .executableTarget(
             name: "oidc-login",
-            dependencies: ["AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", httpTypes],
+            dependencies: [
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", httpTypes,
+            ],
             path: "Samples/oidc-login",
             exclude: ["README.md", "authflow.json", "cloudentity.json", "resources.json"]
+        ),
+        // The example of the README, word for word.
+        .executableTarget(
+            name: "ten-lines",
+            dependencies: ["AuthFlow", "AuthFlowOIDC", "AuthFlowLoopback"],
+            path: "Samples/ten-lines"
         ),
 
         // Tests
         .testTarget(name: "AuthFlowJSONTests", dependencies: ["AuthFlowJSON"]),
         .testTarget(
             name: "AuthFlowTests",
-            dependencies: ["AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowTesting", httpTypes, crypto, cryptoExtras]
+            dependencies: [
+                "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowTesting", httpTypes, crypto, cryptoExtras,
+            ]
         ),
         .testTarget(
             name: "AuthFlowLoopbackTests",
@@ -114,7 +129,7 @@ let package = Package(
             name: "InteropTests",
             dependencies: ["AuthFlowOIDC", "AuthFlowHeadless", "AuthFlow", "AuthFlowJSON", httpTypes],
             path: "Tests/Interop",
-            exclude: ["README.md", "glewlwyd.sh", "glewlwyd_seed.py", "browser_login.py"]
+            exclude: ["README.md", "browser.sh", "browser_login.py", "glewlwyd.sh", "glewlwyd_seed.py"]
         ),
     ],
     swiftLanguageModes: [.v6]

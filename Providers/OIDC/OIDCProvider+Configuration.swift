@@ -10,14 +10,28 @@ extension ProviderFactory {
         let endpoints = ConfigurationShape.object([
             ConfigurationKey("authorization", .url, required: true, "The authorization endpoint."),
             ConfigurationKey("token", .url, required: true, "The token endpoint."),
-            ConfigurationKey("jwks", .url, required: true, "The provider's keys (jwks_uri), which ID Tokens are verified with."),
+            ConfigurationKey(
+                "jwks",
+                .url,
+                required: true,
+                "The provider's keys (jwks_uri), which ID Tokens are verified with."
+            ),
             ConfigurationKey("userinfo", .url, "The userinfo endpoint."),
             ConfigurationKey("end_session", .url, "The end session endpoint."),
             ConfigurationKey("revocation", .url, "The revocation endpoint."),
         ])
         let keys = [
-            ConfigurationKey("issuer", .url, required: true, "The provider's issuer, exactly as the provider writes it."),
-            ConfigurationKey("endpoints", endpoints, "The endpoints by hand, for a provider without a metadata document."),
+            ConfigurationKey(
+                "issuer",
+                .url,
+                required: true,
+                "The provider's issuer, exactly as the provider writes it."
+            ),
+            ConfigurationKey(
+                "endpoints",
+                endpoints,
+                "The endpoints by hand, for a provider without a metadata document."
+            ),
         ]
         return ProviderFactory("oidc", keys: keys) { profile in
             let issuer = profile.text("issuer") ?? ""

@@ -21,7 +21,9 @@ struct DevIDPCommand: AsyncParsableCommand {
             try OIDCEmulator(issuer: issuer)
         } _: { emulator in
             Terminal.result(emulator.issuer)
-            Terminal.talk("The test provider runs. Sign in as alice / wonderland; client_id authflow-demo. Ctrl-C ends it.")
+            Terminal.talk(
+                "The test provider runs. Sign in as alice / wonderland; client_id authflow-demo. Ctrl-C ends it."
+            )
             while true { try await Task.sleep(for: .seconds(3600)) }
         }
     }

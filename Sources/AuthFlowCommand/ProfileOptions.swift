@@ -15,7 +15,8 @@ enum Known {
 struct ProfileOptions: ParsableArguments {
     @Option(
         name: [.short, .long],
-        help: "The configuration file. Otherwise $AUTHFLOW_CONFIG, ./authflow.json, or authflow/config.json where this system keeps configurations."
+        help:
+            "The configuration file. Otherwise $AUTHFLOW_CONFIG, ./authflow.json, or authflow/config.json where this system keeps configurations."
     )
     var config: String?
 

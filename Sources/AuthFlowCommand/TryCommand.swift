@@ -9,7 +9,8 @@ struct TryCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "try",
         abstract: "Sign in against the bundled test provider, over real sockets, and show each step.",
-        discussion: "Nothing is configured and nothing is kept. With --user-agent loopback, you sign in with your browser."
+        discussion:
+            "Nothing is configured and nothing is kept. With --user-agent loopback, you sign in with your browser."
     )
 
     /// The user agents that can be tried.
@@ -29,7 +30,9 @@ struct TryCommand: AsyncParsableCommand {
         let signIn = try await EmulatorServer.run { issuer in
             try OIDCEmulator(issuer: issuer)
         } _: { emulator in
-            Terminal.talk("The test provider runs at \(emulator.issuer). Its user is alice, with the password wonderland.")
+            Terminal.talk(
+                "The test provider runs at \(emulator.issuer). Its user is alice, with the password wonderland."
+            )
             let client = AuthClient(
                 settings: try ClientSettings(
                     clientID: OIDCEmulator.Client.demo.id,

@@ -26,7 +26,8 @@ extension Cookie {
         let parts = field.split(separator: ";", omittingEmptySubsequences: false)
         guard let pair = parts.first, let equals = pair.firstIndex(of: "=") else { return nil }
         let name = Self.trimmed(pair[..<equals])
-        guard !name.isEmpty, !field.unicodeScalars.contains(where: { $0.value < 0x20 && $0.value != 9 || $0.value == 0x7F })
+        guard !name.isEmpty,
+            !field.unicodeScalars.contains(where: { $0.value < 0x20 && $0.value != 9 || $0.value == 0x7F })
         else { return nil }
 
         var domain: String?
@@ -76,7 +77,8 @@ extension Cookie {
         let requestPath = endpoint.path.isEmpty ? "/" : endpoint.path
         // Section 5.1.4: /am covers /am and /am/x, not /amx.
         let pathFits =
-            requestPath == path || requestPath.hasPrefix(path) && (path.hasSuffix("/") || requestPath.dropFirst(path.count).first == "/")
+            requestPath == path
+            || requestPath.hasPrefix(path) && (path.hasSuffix("/") || requestPath.dropFirst(path.count).first == "/")
         return hostFits && pathFits && (!isSecure || endpoint.scheme == "https")
     }
 

@@ -38,13 +38,20 @@ extension HTMLFormDriver: LoginDriver {
             throw refusal(page, "answered with status \(page.reply.status)")
         }
         let html = HTMLPage(page.reply.body)
-        guard let form = html.forms.first(where: { $0.passwordField != nil }) ?? html.forms.first(where: Self.isUsable) else {
+        guard let form = html.forms.first(where: { $0.passwordField != nil }) ?? html.forms.first(where: Self.isUsable)
+        else {
             if html.hasScripts {
-                throw refusal(page, "needs JavaScript, which this user agent does not have. Use a user agent with a browser, such as \"loopback\"")
+                throw refusal(
+                    page,
+                    "needs JavaScript, which this user agent does not have. Use a user agent with a browser, such as \"loopback\""
+                )
             }
             throw refusal(page, "has no form that could be filled in")
         }
-        let action = try HeadlessBrowser.resolve(form.action.isEmpty ? page.endpoint.url : form.action, against: page.endpoint)
+        let action = try HeadlessBrowser.resolve(
+            form.action.isEmpty ? page.endpoint.url : form.action,
+            against: page.endpoint
+        )
         let target = try Endpoint(String(action.prefix { $0 != "#" }), name: "form action")
 
         if let passwordField = form.passwordField {
@@ -59,7 +66,13 @@ extension HTMLFormDriver: LoginDriver {
         if let field = form.userNameField {
             // A page that asks for the name first, and for the password on the next.
             try requireTrust(page, target)
-            return try submit(form, [field.name: userName], to: target, pressing: form.buttons.first, typesCredentials: false)
+            return try submit(
+                form,
+                [field.name: userName],
+                to: target,
+                pressing: form.buttons.first,
+                typesCredentials: false
+            )
         }
         guard let button = consentButton(of: form) else {
             throw refusal(page, "asks something that is neither a sign-in nor a consent")

@@ -70,7 +70,10 @@ public actor HeadlessBrowser {
             }
             endpoint = target
         }
-        throw AuthError(.userAgentFailed, "The sign-in was redirected more than \(Self.maximumRedirects) times in a row.")
+        throw AuthError(
+            .userAgentFailed,
+            "The sign-in was redirected more than \(Self.maximumRedirects) times in a row."
+        )
     }
 
     private func call(_ endpoint: Endpoint, _ form: FormParameters?) -> HTTPCall {

@@ -48,7 +48,8 @@ public struct HeadlessNavigation: Sendable {
     ///   - form: The answers.
     ///   - endpoint: The form's action.
     ///   - typesCredentials: Whether the answers hold a password or the like.
-    public static func post(_ form: FormParameters, to endpoint: Endpoint, typesCredentials: Bool) -> HeadlessNavigation {
+    public static func post(_ form: FormParameters, to endpoint: Endpoint, typesCredentials: Bool) -> HeadlessNavigation
+    {
         HeadlessNavigation(endpoint: endpoint, form: form, typesCredentials: typesCredentials)
     }
 }

@@ -16,7 +16,9 @@ extension JSON {
         var scanner = JSONScanner(bytes, limits: limits)
         try scanner.scan { _, _ in }
         do {
-            self = try JSONDecoder().decode(FoundationValue.self, from: Data(bytes)).json
+            let decoder = JSONDecoder()
+            if let fractionsKey { decoder.userInfo[fractionsKey] = scanner.fractions }
+            self = try decoder.decode(FoundationValue.self, from: Data(bytes)).json
         } catch {
             throw JSONError(.invalidSyntax)
         }
@@ -37,6 +39,9 @@ extension JSON {
     }
 }
 
+/// The paths of the numbers that are written with a fraction, for the decoder. The initialiser fails by its type alone.
+private let fractionsKey = CodingUserInfoKey(rawValue: "fractions")
+
 /// Carries a ``JSON`` through Foundation's coders without making ``JSON`` itself `Codable`.
 private struct FoundationValue: Codable {
     let json: JSON
@@ -51,7 +56,7 @@ private struct FoundationValue: Codable {
             self.json = .null
         } else if let value = try? container.decode(Bool.self) {
             self.json = .bool(value)
-        } else if let value = try? container.decode(Int64.self) {
+        } else if !Self.isFraction(decoder), let value = try? container.decode(Int64.self) {
             self.json = .integer(value)
         } else if let value = try? container.decode(Double.self) {
             self.json = .double(value)
@@ -62,6 +67,15 @@ private struct FoundationValue: Codable {
         } else {
             self.json = .object(try container.decode([String: FoundationValue].self).mapValues(\.json))
         }
+    }
+
+    private static func isFraction(_ decoder: any Decoder) -> Bool {
+        guard let fractionsKey, let fractions = decoder.userInfo[fractionsKey] as? Set<JSONPath>, !fractions.isEmpty
+        else { return false }
+        let steps = decoder.codingPath.map { key in
+            key.intValue.map(JSONPath.Step.element) ?? .member(key.stringValue)
+        }
+        return fractions.contains(JSONPath(steps))
     }
 
     func encode(to encoder: any Encoder) throws {

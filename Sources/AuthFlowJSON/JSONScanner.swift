@@ -7,6 +7,9 @@ struct JSONScanner {
     private let limits: JSONLimits
     private var offset = 0
 
+    /// The numbers that are written with a fraction or an exponent. Foundation reads 1.0 as the integer 1.
+    private(set) var fractions: Set<JSONPath> = []
+
     init(_ text: [UInt8], limits: JSONLimits) {
         self.text = text
         self.limits = limits
@@ -61,7 +64,7 @@ struct JSONScanner {
         case UInt8(ascii: "t"): try expect("true")
         case UInt8(ascii: "f"): try expect("false")
         case UInt8(ascii: "n"): try expect("null")
-        default: try scanNumber()
+        default: try scanNumber(at: path)
         }
     }
 
@@ -179,7 +182,7 @@ struct JSONScanner {
         }
     }
 
-    private mutating func scanNumber() throws(JSONError) {
+    private mutating func scanNumber(at path: JSONPath) throws(JSONError) {
         let start = offset
         var isInteger = true
         if try peek() == UInt8(ascii: "-") { offset += 1 }
@@ -195,6 +198,7 @@ struct JSONScanner {
             if [UInt8(ascii: "+"), UInt8(ascii: "-")].contains(try peek()) { offset += 1 }
             try scanDigits()
         }
+        if !isInteger { fractions.insert(path) }
         let literal = String(decoding: text[start..<offset], as: UTF8.self)
         let fits = isInteger ? Int64(literal) != nil : Double(literal)?.isFinite == true
         guard fits else { throw JSONError(.numberOutOfRange, in: text, at: start) }

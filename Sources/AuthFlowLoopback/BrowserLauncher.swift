@@ -59,25 +59,7 @@ public struct BrowserLauncher: Sendable {
     }
 
     private static func launch(_ command: [String], _ url: String, _ environment: [String: String]) throws -> String {
-        #if os(Linux)
-        // In a session of its own the browser survives this program, and Ctrl-C in the terminal does not reach it.
-        let detacher = find("setsid", environment).map { [$0, "--fork"] } ?? []
-        #else
-        let detacher: [String] = []
-        #endif
-        let line = detacher + command + [url]
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: line[0])
-        process.arguments = Array(line.dropFirst())
-        process.environment = environment.filter { isNeeded($0.key) }
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = FileHandle.nullDevice
-        process.standardError = FileHandle.nullDevice
-        do {
-            try process.run()
-        } catch {
-            throw AuthError(.userAgentFailed, "\(command[0]) could not be started", underlyingError: error)
-        }
+        try DetachedProcess.start(command + [url], environment: environment.filter { isNeeded($0.key) })
         return command[0]
     }
 
@@ -86,7 +68,8 @@ public struct BrowserLauncher: Sendable {
     private static func isNeeded(_ name: String) -> Bool {
         let names: Set<String> = [
             "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "DISPLAY", "XAUTHORITY",
-            "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "BROWSER", "WSL_DISTRO_NAME", "WSL_INTEROP",
+            "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "DESKTOP_SESSION", "BROWSER", "WSL_DISTRO_NAME",
+            "WSL_INTEROP",
             "WSLENV", "VSCODE_IPC_HOOK_CLI",
         ]
         return names.contains(name) || name.hasPrefix("XDG_") || name.hasPrefix("LC_") || name.hasPrefix("KDE_")

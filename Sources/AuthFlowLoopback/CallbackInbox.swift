@@ -56,16 +56,24 @@ final class CallbackInbox: Sendable {
         let requestPath = target.prefix { $0 != "?" }
         // A page that made its own host name point here (DNS rebinding) sends that name.
         guard request.authority?.lowercased() == authority else {
-            return ResultPage(status: .badRequest, title: "Not here", message: "This address is not for that host.").reply
+            return ResultPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
+                .reply
         }
         guard requestPath == path else {
-            return ResultPage(status: .notFound, title: "Nothing here", message: "A sign-in is waiting at another address.").reply
+            return ResultPage(
+                status: .notFound,
+                title: "Nothing here",
+                message: "A sign-in is waiting at another address."
+            ).reply
         }
         guard request.method == .get else {
-            return ResultPage(status: .methodNotAllowed, title: "Not like this", message: "Only GET is answered here.").reply
+            return ResultPage(status: .methodNotAllowed, title: "Not like this", message: "Only GET is answered here.")
+                .reply
         }
         // A browser that fetches ahead has not been sent here yet.
-        if request.headerFields.contains(where: { $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch") }) {
+        if request.headerFields.contains(where: {
+            $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch")
+        }) {
             return HTTPReply(response: HTTPResponse(status: .serviceUnavailable))
         }
         let query = target.dropFirst(requestPath.count + 1)
@@ -75,7 +83,8 @@ final class CallbackInbox: Sendable {
             return ResultPage(
                 status: .badRequest,
                 title: "Not this sign-in",
-                message: "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
+                message:
+                    "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
             ).reply
         }
         let isFirst = isSettled.withLock { settled in

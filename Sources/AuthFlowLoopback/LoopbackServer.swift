@@ -152,7 +152,8 @@ package struct LoopbackServer {
     }
 
     private static var hasIPv6: Bool {
-        guard let socket = try? Socket(domain: AF_INET6), let address = try? sockaddr_in6.inet6(ip6: "::1", port: 0) else {
+        guard let socket = try? Socket(domain: AF_INET6), let address = try? sockaddr_in6.inet6(ip6: "::1", port: 0)
+        else {
             return false
         }
         defer { try? socket.close() }
@@ -172,7 +173,9 @@ package struct LoopbackServer {
     }
 
     /// Turns FlyingFox's requests into the engine's types and back.
-    fileprivate static func answer(_ request: FlyingFox.HTTPRequest, with handler: Handler) async throws -> FlyingFox.HTTPResponse {
+    fileprivate static func answer(_ request: FlyingFox.HTTPRequest, with handler: Handler) async throws
+        -> FlyingFox.HTTPResponse
+    {
         var body: [UInt8] = []
         for try await chunk in request.bodySequence {
             body += chunk

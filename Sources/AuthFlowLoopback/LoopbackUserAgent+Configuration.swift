@@ -8,8 +8,16 @@ extension UserAgentFactory {
     /// - `open_browser` (boolean, optional): Whether to open a browser at all; true unless given.
     public static var loopback: UserAgentFactory {
         let keys = [
-            ConfigurationKey("browser", .list(.text), "The program to open, with its arguments, instead of the system's browser."),
-            ConfigurationKey("open_browser", .flag, "Whether to open a browser at all; otherwise only the address is shown."),
+            ConfigurationKey(
+                "browser",
+                .list(.text),
+                "The program to open, with its arguments, instead of the system's browser."
+            ),
+            ConfigurationKey(
+                "open_browser",
+                .flag,
+                "Whether to open a browser at all; otherwise only the address is shown."
+            ),
         ]
         return UserAgentFactory("loopback", keys: keys) { options in
             guard options.flag("open_browser") != false else { return LoopbackUserAgent(launcher: nil) }

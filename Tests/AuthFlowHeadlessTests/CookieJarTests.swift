@@ -8,7 +8,8 @@ import Testing
 @Suite struct CookieJarTests {
     private let now = Date(timeIntervalSince1970: 1_800_000_000)
 
-    private func field(_ setCookie: String, from: String, to: String, after seconds: TimeInterval = 0) throws -> String? {
+    private func field(_ setCookie: String, from: String, to: String, after seconds: TimeInterval = 0) throws -> String?
+    {
         var jar = CookieJar()
         jar.store(setCookie, from: try Endpoint(from), now: now)
         return jar.field(for: try Endpoint(to), now: now + seconds)
@@ -22,7 +23,10 @@ import Testing
         ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/am"),
         ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/am/x"),
         ("a=1; Secure; HttpOnly; SameSite=none", "https://id.example.com/", "https://id.example.com/"),
-        ("a=1; Max-Age=3600; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "https://id.example.com/", "https://id.example.com/"),
+        (
+            "a=1; Max-Age=3600; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "https://id.example.com/",
+            "https://id.example.com/"
+        ),
         ("a=1; Expires=Fri, 15-Jan-2100 08:00:00 GMT", "https://id.example.com/", "https://id.example.com/"),
         ("__Host-a=1; Secure; Path=/", "https://id.example.com/", "https://id.example.com/"),
         ("  a  =  1  ;Path=/", "https://id.example.com/", "https://id.example.com/"),
@@ -89,10 +93,12 @@ import Testing
         #expect(jar.cookies.count == 300)
     }
 
-    @Test(arguments: [
-        ("Wed, 21 Oct 2026 07:28:00 GMT", 1_792_567_680), ("Wednesday, 21-Oct-26 07:28:00 GMT", 1_792_567_680),
-        ("Wed Oct 21 07:28:00 2026", 1_792_567_680), ("Thu, 01-Jan-1970 00:00:00 GMT", 0),
-    ] as [(String, Double)]) func readsDatesOfEveryKind(_ text: String, _ seconds: Double) {
+    @Test(
+        arguments: [
+            ("Wed, 21 Oct 2026 07:28:00 GMT", 1_792_567_680), ("Wednesday, 21-Oct-26 07:28:00 GMT", 1_792_567_680),
+            ("Wed Oct 21 07:28:00 2026", 1_792_567_680), ("Thu, 01-Jan-1970 00:00:00 GMT", 0),
+        ] as [(String, Double)]
+    ) func readsDatesOfEveryKind(_ text: String, _ seconds: Double) {
         #expect(CookieDate.parse(text)?.timeIntervalSince1970 == seconds)
     }
 

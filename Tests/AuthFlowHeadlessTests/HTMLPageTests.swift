@@ -27,10 +27,12 @@ import Testing
         #expect(form.buttons.first?.label == "Sign in")
     }
 
-    @Test(arguments: [
-        [], Array("<form".utf8), [0, 1, 2, 255], Array(String(repeating: "<div>", count: 5000).utf8),
-        Array(String(repeating: "<form><input>", count: 2000).utf8), Array("<a/><b></a></b><input name=x>".utf8),
-    ] as [[UInt8]]) func survivesAnything(_ bytes: [UInt8]) {
+    @Test(
+        arguments: [
+            [], Array("<form".utf8), [0, 1, 2, 255], Array(String(repeating: "<div>", count: 5000).utf8),
+            Array(String(repeating: "<form><input>", count: 2000).utf8), Array("<a/><b></a></b><input name=x>".utf8),
+        ] as [[UInt8]]
+    ) func survivesAnything(_ bytes: [UInt8]) {
         _ = HTMLPage(bytes)
     }
 }

@@ -36,7 +36,10 @@ import Testing
     }
 
     private static func html(_ body: String, status: HTTPResponse.Status = .ok) -> HTTPReply {
-        HTTPReply(response: HTTPResponse(status: status, headerFields: [.contentType: "text/html"]), body: Array(body.utf8))
+        HTTPReply(
+            response: HTTPResponse(status: status, headerFields: [.contentType: "text/html"]),
+            body: Array(body.utf8)
+        )
     }
 
     private static func redirect(_ location: String, _ status: HTTPResponse.Status = .found) -> HTTPReply {
@@ -73,7 +76,9 @@ import Testing
     @Test func typesNothingIntoFormsThatGoElsewhere() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit { _, _ in
-                Self.html("<form method=post action='https://evil.example.com/'><input name=u><input type=password name=p></form>")
+                Self.html(
+                    "<form method=post action='https://evil.example.com/'><input name=u><input type=password name=p></form>"
+                )
             }
         }
         #expect(error.description.contains("evil.example.com"))
@@ -97,7 +102,9 @@ import Testing
     }
 
     @Test func saysThatThePasswordIsWrong() async throws {
-        let error = try await #require(throws: AuthError.self) { try await visit { _, _ in Self.html(Self.signInForm) } }
+        let error = try await #require(throws: AuthError.self) {
+            try await visit { _, _ in Self.html(Self.signInForm) }
+        }
         #expect(error.code == .accessDenied)
         #expect(!error.description.contains("wonderland"))
     }
@@ -131,7 +138,9 @@ import Testing
         let answer = try await visit(consent: consent) { request, body in
             request.method == .post
                 ? Self.redirect("com.example.app:/callback?\(body)")
-                : Self.html("<form method=post><button name=d value=no>Cancel</button><button name=d value=yes>Allow</button></form>")
+                : Self.html(
+                    "<form method=post><button name=d value=no>Cancel</button><button name=d value=yes>Allow</button></form>"
+                )
         }
         #expect(answer == "com.example.app:/callback?\(expected)")
     }

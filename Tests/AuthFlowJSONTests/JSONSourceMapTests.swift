@@ -28,8 +28,10 @@ import Testing
     }
 
     @Test func writesPathsAsAPersonWould() {
-        #expect(JSONPath().member("profiles").member("work").member("scopes").element(1).description
-            == "profiles.work.scopes[1]")
+        #expect(
+            JSONPath().member("profiles").member("work").member("scopes").element(1).description
+                == "profiles.work.scopes[1]"
+        )
     }
 
     @Test(arguments: JSONParsingTests.faults) func refusesWhatTheParserRefuses(

@@ -30,7 +30,9 @@ import Testing
         )
     }
 
-    private func get(_ url: String, method: HTTPRequest.Method = .get, fields: HTTPFields = [:]) async throws -> HTTPReply {
+    private func get(_ url: String, method: HTTPRequest.Method = .get, fields: HTTPFields = [:]) async throws
+        -> HTTPReply
+    {
         try await transport.send(HTTPCall(method, Endpoint(url), headerFields: fields))
     }
 
@@ -170,7 +172,9 @@ import Testing
 
     @Test func refusesAPortThatIsTakenBeforeTheBrowserOpens() async throws {
         let opened = Mutex(false)
-        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
             let agent = agent { _ in opened.withLock { $0 = true } }
             let error = await #expect(throws: AuthError.self) {
                 try await agent.withRedirectSession(try options("\(emulator.issuer)/callback")) {
@@ -207,7 +211,8 @@ import Testing
         }
     }
 
-    @Test(arguments: ["file:///etc/passwd", "javascript:alert(1)", "-x", ""]) func opensOnlyWebAddresses(_ url: String) {
+    @Test(arguments: ["file:///etc/passwd", "javascript:alert(1)", "-x", ""]) func opensOnlyWebAddresses(_ url: String)
+    {
         #expect(throws: AuthError.self) { try BrowserLauncher { _ in "x" }.open(url) }
     }
 

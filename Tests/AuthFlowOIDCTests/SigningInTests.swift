@@ -91,8 +91,14 @@ func makeClient(
 
     static let authentications: [(OIDCEmulator.Client, ClientAuthentication)] = [
         (.init(id: "public"), .none),
-        (.init(id: "a:b %+", secret: "p:s%+ &=é", authenticationMethod: "client_secret_basic"), .clientSecretBasic(Secret("p:s%+ &=é"))),
-        (.init(id: "a:b", secret: "p:s%+ &=é", authenticationMethod: "client_secret_post"), .clientSecretPost(Secret("p:s%+ &=é"))),
+        (
+            .init(id: "a:b %+", secret: "p:s%+ &=é", authenticationMethod: "client_secret_basic"),
+            .clientSecretBasic(Secret("p:s%+ &=é"))
+        ),
+        (
+            .init(id: "a:b", secret: "p:s%+ &=é", authenticationMethod: "client_secret_post"),
+            .clientSecretPost(Secret("p:s%+ &=é"))
+        ),
     ]
 
     @Test(arguments: authentications) func authenticatesTheClient(
@@ -145,11 +151,23 @@ func makeClient(
         ("no access_token", .tokenReply { $0["access_token"] = nil }, .invalidReply, "POST /token"),
         ("token_type mac", .tokenReply { $0["token_type"] = "mac" }, .unsupported, "POST /token"),
         ("error with status 200", .tokenReply { $0["error"] = "bad" }, .providerRejected, "POST /token"),
-        ("PKCE plain only", .metadata { $0["code_challenge_methods_supported"] = ["plain"] }, .unsupported, "GET /.well-known/openid-configuration"),
-        ("http endpoint", .metadata { $0["token_endpoint"] = "http://id.example.com/token" }, .discoveryFailed, "GET /.well-known/openid-configuration"),
-        ("no token endpoint", .metadata { $0["token_endpoint"] = nil }, .unsupported, "GET /.well-known/openid-configuration"),
+        (
+            "PKCE plain only", .metadata { $0["code_challenge_methods_supported"] = ["plain"] }, .unsupported,
+            "GET /.well-known/openid-configuration"
+        ),
+        (
+            "http endpoint", .metadata { $0["token_endpoint"] = "http://id.example.com/token" }, .discoveryFailed,
+            "GET /.well-known/openid-configuration"
+        ),
+        (
+            "no token endpoint", .metadata { $0["token_endpoint"] = nil }, .unsupported,
+            "GET /.well-known/openid-configuration"
+        ),
         ("no keys", .metadata { $0["jwks_uri"] = nil }, .unsupported, "POST /token"),
-        ("only other algorithms", .metadata { $0["id_token_signing_alg_values_supported"] = ["PS512"] }, .invalidIDToken, "POST /token"),
+        (
+            "only other algorithms", .metadata { $0["id_token_signing_alg_values_supported"] = ["PS512"] },
+            .invalidIDToken, "POST /token"
+        ),
     ]
 
     @Test(arguments: faults) func refuses(
@@ -199,7 +217,9 @@ func makeClient(
             let client = try makeClient(emulator, transport)
             let pending = try await client.beginSignIn()
             let answer = try await visit(pending.url, emulator, transport)
-            await #expect(throws: AuthError.self) { try await client.finishSignIn(pending, with: "\(pending.redirectURI)?state=x&code=1") }
+            await #expect(throws: AuthError.self) {
+                try await client.finishSignIn(pending, with: "\(pending.redirectURI)?state=x&code=1")
+            }
             let signIn = try await client.finishSignIn(pending, with: answer)
             #expect(signIn.credential.identity.subject == "248289761001")
             let replay = await #expect(throws: AuthError.self) { try await client.finishSignIn(pending, with: answer) }
@@ -294,10 +314,12 @@ func makeClient(
             let credential = try await client.signIn().credential
             let log = events.withLock { $0 }
             let finished = log.filter { $0.progress == .succeeded }.map(\.step)
-            #expect(finished == [
-                .discovery, .authorizationRequest, .userAgentVisit, .authorizationResponse, .codeExchange,
-                .idTokenValidation, .identity, .storing,
-            ])
+            #expect(
+                finished == [
+                    .discovery, .authorizationRequest, .userAgentVisit, .authorizationResponse, .codeExchange,
+                    .idTokenValidation, .identity, .storing,
+                ]
+            )
             #expect(Set(log.map(\.flowID)).count == 1)
             let text = log.map(\.description).joined(separator: "\n")
             #expect(!text.contains(credential.tokens.accessToken.exposed))
@@ -327,7 +349,9 @@ func makeClient(
             }
             return HTTPReply(
                 response: HTTPResponse(status: .ok),
-                body: Array(#"{"issuer":"https://id.example.com/tenant","token_endpoint":"https://id.example.com/t"}"#.utf8)
+                body: Array(
+                    #"{"issuer":"https://id.example.com/tenant","token_endpoint":"https://id.example.com/t"}"#.utf8
+                )
             )
         }
         let client = AuthClient(
@@ -337,9 +361,11 @@ func makeClient(
             transport: transport
         )
         #expect(try await client.metadata().tokenEndpoint?.url == "https://id.example.com/t")
-        #expect(paths.withLock { $0 } == [
-            "/tenant/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/tenant",
-        ])
+        #expect(
+            paths.withLock { $0 } == [
+                "/tenant/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/tenant",
+            ]
+        )
     }
 
     @Test func followsNoRedirectOfTheProvidersServices() async throws {
@@ -358,11 +384,15 @@ func makeClient(
     }
 
     @Test func signsInThroughTheLoopbackPort() async throws {
-        try await EmulatorServer.run { try OIDCEmulator(issuer: $0) } _: { emulator in
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
             // The "browser" goes through the provider's pages and then really requests the redirect URI.
             let launcher = BrowserLauncher { url in
                 Task {
-                    let redirectURI = try #require(FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["redirect_uri"])
+                    let redirectURI = try #require(
+                        FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["redirect_uri"]
+                    )
                     let agent = HeadlessUserAgent(
                         driver: HTMLFormDriver(
                             userName: "alice",

@@ -20,7 +20,12 @@ struct GlewlwydLoginDriver: LoginDriver {
         guard !page.hasTypedCredentials else {
             throw AuthError(.accessDenied, "Glewlwyd did not accept the user name and password.")
         }
-        try await send(.post, "/api/auth/", ["username": .string(userName), "password": .string(password.exposed)], browser)
+        try await send(
+            .post,
+            "/api/auth/",
+            ["username": .string(userName), "password": .string(password.exposed)],
+            browser
+        )
         try await send(.put, "/api/auth/grant/\(clientID)", ["scope": .string(scope)], browser)
         return .visit(try Endpoint("\(callback)&g_continue", name: "callback_url"))
     }

@@ -10,7 +10,9 @@ import Testing
 struct GlewlwydTests {
     private let environment = ProcessInfo.processInfo.environment
 
-    private func client(password: String = "wonderland", scopes: String = #"["openid", "profile", "email"]"#) throws -> AuthClient {
+    private func client(password: String = "wonderland", scopes: String = #"["openid", "profile", "email"]"#) throws
+        -> AuthClient
+    {
         let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"])
         let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
         let configuration = """

@@ -5,8 +5,9 @@ Usage: browser_login.py URL      (the address to sign in at, as a user agent ope
 
 Environment:
   BROWSER_LOGIN_PROVIDER    emulator (default) or glewlwyd: which pages to expect
+  BROWSER_LOGIN_DECISION    allow (default) or deny: what to answer the emulator
   BROWSER_LOGIN_SCREENSHOT  where to save a picture of the last page (PNG)
-  BROWSER_LOGIN_TITLE       where to save the title and text of the last page
+  BROWSER_LOGIN_TEXT        where to save the text of the last page
 """
 
 import base64
@@ -49,7 +50,11 @@ class Browser:
                 self.call("DELETE", f"/session/{self.session}")
         finally:
             self.driver.terminate()
-            self.driver.wait()
+            try:
+                self.driver.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.driver.kill()
+                self.driver.wait()
             self.home.cleanup()
 
     def call(self, method, path, body=None):
@@ -120,9 +125,9 @@ def main():
             sign_in_at_emulator(browser)
         browser.wait(lambda: "/callback" in browser.url())
         text = browser.command("POST", "/execute/sync", {
-            "script": "return document.title + '\\n' + document.body.innerText", "args": []})
-        if "BROWSER_LOGIN_TITLE" in os.environ:
-            with open(os.environ["BROWSER_LOGIN_TITLE"], "w") as file:
+            "script": "return document.body.innerText", "args": []})
+        if "BROWSER_LOGIN_TEXT" in os.environ:
+            with open(os.environ["BROWSER_LOGIN_TEXT"], "w") as file:
                 file.write(text)
         if "BROWSER_LOGIN_SCREENSHOT" in os.environ:
             with open(os.environ["BROWSER_LOGIN_SCREENSHOT"], "wb") as file:

@@ -57,7 +57,10 @@ public final class AuthClient: Sendable {
         let flow = AuthorizationCodeFlow(engine: engine, reporter: reporter())
         let timeout = engine.settings.timeout
         return try await withDeadline(timeout, clock: engine.host.clock) {
-            AuthError(.timedOut, "Nobody finished signing in within \(Int(timeout.seconds)) seconds. Start again when ready.")
+            AuthError(
+                .timedOut,
+                "Nobody finished signing in within \(Int(timeout.seconds)) seconds. Start again when ready."
+            )
         } _: {
             try await flow.signIn(with: self.userAgent) { credential in
                 await self.keep(credential, reporter: flow.reporter)
@@ -129,7 +132,10 @@ public final class AuthClient: Sendable {
             throw AuthError(.loginRequired, "Nobody is signed in.")
         }
         if let end = credential.tokens.expiresAt, end.timeIntervalSince(engine.host.now()) <= margin.seconds {
-            throw AuthError(.loginRequired, "The access token of \(credential.identity.displayName) has ended. Sign in again.")
+            throw AuthError(
+                .loginRequired,
+                "The access token of \(credential.identity.displayName) has ended. Sign in again."
+            )
         }
         return credential
     }

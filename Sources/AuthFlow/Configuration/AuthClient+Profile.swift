@@ -44,7 +44,11 @@ extension AuthClient {
         _ host: HostServices
     ) throws -> any UserAgent {
         var choices = configuration.choices("user_agent")
-        if choices.isEmpty { choices = factories.filter { !$0.keys.contains(where: \.isRequired) }.map { ($0.name, configuration.object("user_agent")) } }
+        if choices.isEmpty {
+            choices = factories.filter { !$0.keys.contains(where: \.isRequired) }.map {
+                ($0.name, configuration.object("user_agent"))
+            }
+        }
         var reasons: [String] = []
         for choice in choices {
             guard let factory = factories.first(where: { $0.name == choice.name }) else { continue }
@@ -98,7 +102,10 @@ extension ClientSettings {
         let authentication: ClientAuthentication
         switch (configuration.text("client_authentication"), secret) {
         case ("none", _?):
-            throw configuration.error("\"none\" sends no secret, but there is a \"client_secret\"", at: "client_authentication")
+            throw configuration.error(
+                "\"none\" sends no secret, but there is a \"client_secret\"",
+                at: "client_authentication"
+            )
         case (nil, nil), ("none", nil): authentication = .none
         case ("client_secret_post", let secret?): authentication = .clientSecretPost(secret)
         case (_, let secret?): authentication = .clientSecretBasic(secret)
@@ -110,7 +117,8 @@ extension ClientSettings {
         }
         let parameters = configuration.object("parameters")
         for purpose in [ProviderRequest.Purpose.authorization, .token] {
-            for name in parameters.parameters(purpose.rawValue).names where ProviderRequest.reservedNames.contains(name) {
+            for name in parameters.parameters(purpose.rawValue).names where ProviderRequest.reservedNames.contains(name)
+            {
                 throw parameters.object(purpose.rawValue).error(
                     "this parameter is set by AuthFlow and cannot be given",
                     at: name

@@ -34,7 +34,9 @@ struct ConfigurationChecker {
             for (index, value) in elements.enumerated() { check(value, element, at: path.element(index)) }
         case .map(let value):
             guard let members = json.object else { return expected("an object", json, at: path) }
-            for (name, member) in members.sorted(by: { $0.key < $1.key }) { check(member, value, at: path.member(name)) }
+            for (name, member) in members.sorted(by: { $0.key < $1.key }) {
+                check(member, value, at: path.member(name))
+            }
         case .object(let keys):
             checkObject(json, keys, at: path)
         case .named(let variants):
@@ -67,7 +69,10 @@ struct ConfigurationChecker {
                 return unknown("name", name, among: names, at: path)
             }
             for key in variant.keys where key.isRequired {
-                report("\"\(name)\" needs options: write {\"name\": \"\(name)\", \"\(key.name)\": ...}. \(key.summary)", at: path)
+                report(
+                    "\"\(name)\" needs options: write {\"name\": \"\(name)\", \"\(key.name)\": ...}. \(key.summary)",
+                    at: path
+                )
             }
         } else if json.object != nil {
             guard let name = json["name"]?.string else {

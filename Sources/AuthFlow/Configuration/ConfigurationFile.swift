@@ -49,10 +49,16 @@ public struct ConfigurationFile: Sendable {
             ])
         }
         var checker = ConfigurationChecker(source: source)
-        checker.check(json, .object(Self.keys(profile: .map(.map(.text))).filter { $0.name != "profiles" } + [
-            // Only that they are there: their content is checked with the program's lists at hand.
-            ConfigurationKey("profiles", .object([]), required: true, "Name at least one profile.")
-        ]), at: JSONPath())
+        checker.check(
+            json,
+            .object(
+                Self.keys(profile: .map(.map(.text))).filter { $0.name != "profiles" } + [
+                    // Only that they are there: their content is checked with the program's lists at hand.
+                    ConfigurationKey("profiles", .object([]), required: true, "Name at least one profile.")
+                ]
+            ),
+            at: JSONPath()
+        )
         let issues = checker.issues.filter { !$0.keyPath.hasPrefix("profiles.") }
         guard issues.isEmpty else { throw ConfigurationError(issues: issues) }
         self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()

@@ -94,7 +94,10 @@ public struct ConfigurationObject: Sendable {
     /// The named things at a key, in order: one, or a list.
     func choices(_ key: String) -> [(name: String, options: ConfigurationObject)] {
         guard let value = json[key] else { return [] }
-        let elements = value.array.map { $0.enumerated().map { ($1, path.member(key).element($0)) } } ?? [(value, path.member(key))]
+        let elements =
+            value.array.map { $0.enumerated().map { ($1, path.member(key).element($0)) } } ?? [
+                (value, path.member(key))
+            ]
         return elements.compactMap { element, place in
             guard let name = element.string ?? element["name"]?.string else { return nil }
             let options = element.object == nil ? JSON.object([:]) : element

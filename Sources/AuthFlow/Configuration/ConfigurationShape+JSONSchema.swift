@@ -31,7 +31,10 @@ extension ConfigurationShape {
         case .text: ["type": "string", "minLength": 1]
         case .url: ["type": "string", "format": "uri"]
         case .number(let range):
-            ["type": "integer", "minimum": .integer(Int64(range.lowerBound)), "maximum": .integer(Int64(range.upperBound))]
+            [
+                "type": "integer", "minimum": .integer(Int64(range.lowerBound)),
+                "maximum": .integer(Int64(range.upperBound)),
+            ]
         case .flag: ["type": "boolean"]
         case .choice(let names): ["enum": .array(names.map(JSON.string))]
         case .secret:
@@ -46,17 +49,25 @@ extension ConfigurationShape {
                 "type": "object", "additionalProperties": false,
                 "required": .array(keys.filter(\.isRequired).map { .string($0.name) }),
                 "properties": .object(
-                    Dictionary(uniqueKeysWithValues: keys.map { key in
-                        var schema = key.shape.jsonSchema.object ?? [:]
-                        schema["description"] = .string(key.summary)
-                        return (key.name, .object(schema))
-                    })
+                    Dictionary(
+                        uniqueKeysWithValues: keys.map { key in
+                            var schema = key.shape.jsonSchema.object ?? [:]
+                            schema["description"] = .string(key.summary)
+                            return (key.name, .object(schema))
+                        }
+                    )
                 ),
             ]
         case .named(let variants):
             [
                 "anyOf": .array(
-                    [["enum": .array(variants.filter { !$0.keys.contains(where: \.isRequired) }.map { .string($0.name) })]]
+                    [
+                        [
+                            "enum": .array(
+                                variants.filter { !$0.keys.contains(where: \.isRequired) }.map { .string($0.name) }
+                            )
+                        ]
+                    ]
                         + variants.map { ConfigurationShape.object($0.allKeys).jsonSchema }
                 )
             ]

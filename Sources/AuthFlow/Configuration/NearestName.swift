@@ -13,7 +13,11 @@ enum NearestName {
         for (i, leftCharacter) in left.enumerated() {
             var current = [i + 1]
             for (j, rightCharacter) in right.enumerated() {
-                var best = min(previous[j + 1] + 1, current[j] + 1, previous[j] + (leftCharacter == rightCharacter ? 0 : 1))
+                var best = min(
+                    previous[j + 1] + 1,
+                    current[j] + 1,
+                    previous[j] + (leftCharacter == rightCharacter ? 0 : 1)
+                )
                 if i > 0, j > 0, leftCharacter == right[j - 1], left[i - 1] == rightCharacter {
                     best = min(best, beforePrevious[j - 1] + 1)
                 }

@@ -55,7 +55,12 @@ public struct Profile: Sendable {
         }
         return [
             ConfigurationKey("provider", .choice(providers.map(\.name)), required: true, "The provider adapter."),
-            ConfigurationKey("client_id", .text, required: true, "The client's identifier, as registered with the provider."),
+            ConfigurationKey(
+                "client_id",
+                .text,
+                required: true,
+                "The client's identifier, as registered with the provider."
+            ),
             ConfigurationKey(
                 "client_secret",
                 .secret,
@@ -72,10 +77,18 @@ public struct Profile: Sendable {
                 .text,
                 "Where the provider sends the person back to, as registered; http://127.0.0.1/callback on a free port unless given."
             ),
-            ConfigurationKey("user_agent", .either(agent, .list(agent)), "How the person is shown the provider's page: one, or a list of which the first that can work is taken."),
+            ConfigurationKey(
+                "user_agent",
+                .either(agent, .list(agent)),
+                "How the person is shown the provider's page: one, or a list of which the first that can work is taken."
+            ),
             ConfigurationKey("store", store, "Where the credential is kept; file unless given."),
             ConfigurationKey("parameters", .object(purposes), "More parameters, for requests of each purpose."),
-            ConfigurationKey("timeout", .number(5...3600), "How long a sign-in may take, in seconds; 300 unless given."),
+            ConfigurationKey(
+                "timeout",
+                .number(5...3600),
+                "How long a sign-in may take, in seconds; 300 unless given."
+            ),
         ] + (provider?.keys ?? [])
     }
 }

@@ -34,7 +34,10 @@ struct AuthorizationResponse: Sendable {
         // response when they differ, and when it is missing although the provider announced it; on errors too.
         let issuer = parameters["iss"]
         if issuer == nil, pending.metadata.namesIssuerInResponses {
-            throw AuthError(.issuerMismatch, "The redirect does not name its issuer (iss), as this provider always must (RFC 9207).")
+            throw AuthError(
+                .issuerMismatch,
+                "The redirect does not name its issuer (iss), as this provider always must (RFC 9207)."
+            )
         }
         if let issuer, issuer != pending.metadata.issuer {
             throw AuthError(
@@ -53,7 +56,10 @@ struct AuthorizationResponse: Sendable {
             )
         }
         guard let code = parameters["code"], !code.isEmpty else {
-            throw AuthError(.invalidCallback, "The redirect carries neither a code nor an error (RFC 6749 section 4.1.2).")
+            throw AuthError(
+                .invalidCallback,
+                "The redirect carries neither a code nor an error (RFC 6749 section 4.1.2)."
+            )
         }
         self.code = Secret(code)
     }
@@ -70,10 +76,16 @@ struct AuthorizationResponse: Sendable {
             )
         }
         guard parts.count < 2 || parts[1].isEmpty else {
-            throw AuthError(.invalidCallback, "The redirect carries a fragment (#...), which the code flow does not use.")
+            throw AuthError(
+                .invalidCallback,
+                "The redirect carries a fragment (#...), which the code flow does not use."
+            )
         }
         guard let parameters = FormURLEncoding.decode(address.dropFirst(redirectURI.count + 1)) else {
-            throw AuthError(.invalidCallback, "The query of the redirect is not form-encoded UTF-8 (RFC 6749 Appendix B).")
+            throw AuthError(
+                .invalidCallback,
+                "The query of the redirect is not form-encoded UTF-8 (RFC 6749 Appendix B)."
+            )
         }
         return parameters
     }
@@ -83,7 +95,11 @@ struct AuthorizationResponse: Sendable {
         case "access_denied":
             AuthError(.accessDenied, "The sign-in was denied. Nobody is signed in.", providerError: error)
         case "invalid_scope":
-            AuthError(.providerRejected, "The provider does not grant these scopes. Check \"scopes\".", providerError: error)
+            AuthError(
+                .providerRejected,
+                "The provider does not grant these scopes. Check \"scopes\".",
+                providerError: error
+            )
         case "unauthorized_client", "invalid_client":
             AuthError(
                 .providerRejected,

@@ -10,7 +10,10 @@ extension ProviderContext {
     public func userInfo(for tokens: TokenSet) async throws -> JSON {
         let endpoint = try (try await metadata()).required(\.userInfoEndpoint, "userinfo endpoint")
         guard let idToken = tokens.verifiedIDToken else {
-            throw AuthError(.unsupported, "Userinfo needs an ID Token to be compared with. Ask for the scope \"openid\".")
+            throw AuthError(
+                .unsupported,
+                "Userinfo needs an ID Token to be compared with. Ask for the scope \"openid\"."
+            )
         }
         // OAuth 2.1 section 5.1.1: in the header, never in the query.
         let call = HTTPCall(

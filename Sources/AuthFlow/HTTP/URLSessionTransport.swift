@@ -129,12 +129,18 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         case .timedOut:
             return AuthError(.timedOut, "\(place) did not answer within \(call.timeout.seconds) seconds.")
         case .cannotFindHost, .dnsLookupFailed:
-            return AuthError(.networkFailed, "The name \(place) is not known here. Is it spelt right, and is there a network?")
+            return AuthError(
+                .networkFailed,
+                "The name \(place) is not known here. Is it spelt right, and is there a network?"
+            )
         case .cannotConnectToHost:
             return AuthError(.networkFailed, "Nothing answers at \(place). Is the address right, and is the server up?")
         case .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
             .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
-            return AuthError(.networkFailed, "No trusted TLS connection to \(place) could be made: its certificate was refused.")
+            return AuthError(
+                .networkFailed,
+                "No trusted TLS connection to \(place) could be made: its certificate was refused."
+            )
         default:
             let number = code.map { " (URL loading error \($0.rawValue))" } ?? ""
             return AuthError(.networkFailed, "The exchange with \(place) broke off\(number). Try again.")

@@ -34,7 +34,9 @@ struct IDTokenValidation: Sendable {
 
         // RFC 7515 section 4.1.11: "If any of the listed extension Header Parameters are not understood and supported
         // by the recipient, then the JWS is invalid." None is supported.
-        guard jws.header.json["crit"] == nil else { throw invalid("its header has \"crit\", which nothing here understands") }
+        guard jws.header.json["crit"] == nil else {
+            throw invalid("its header has \"crit\", which nothing here understands")
+        }
 
         // "7. The alg value SHOULD be the default of RS256 or the algorithm sent by the Client in the
         // id_token_signed_response_alg parameter during Registration."
@@ -72,16 +74,22 @@ struct IDTokenValidation: Sendable {
         // "9. The current time MUST be before the time represented by the exp Claim."
         guard let expiry = claims["exp"]?.number else { throw missing("exp") }
         guard now.timeIntervalSince1970 - Self.leeway < expiry else {
-            throw invalid("it expired \(seconds(now.timeIntervalSince1970 - expiry)) ago (exp); is this machine's clock right?")
+            throw invalid(
+                "it expired \(seconds(now.timeIntervalSince1970 - expiry)) ago (exp); is this machine's clock right?"
+            )
         }
 
         // "10. The iat Claim can be used to reject tokens that were issued too far away from the current time."
         guard let issued = claims["iat"]?.number else { throw missing("iat") }
         guard issued <= now.timeIntervalSince1970 + Self.leeway else {
-            throw invalid("it was issued \(seconds(issued - now.timeIntervalSince1970)) in the future (iat); is this machine's clock right?")
+            throw invalid(
+                "it was issued \(seconds(issued - now.timeIntervalSince1970)) in the future (iat); is this machine's clock right?"
+            )
         }
         guard issued >= now.timeIntervalSince1970 - Self.leeway - Self.maximumAge else {
-            throw invalid("it was issued \(seconds(now.timeIntervalSince1970 - issued)) ago (iat); is this machine's clock right?")
+            throw invalid(
+                "it was issued \(seconds(now.timeIntervalSince1970 - issued)) ago (iat); is this machine's clock right?"
+            )
         }
 
         // RFC 7519 section 4.1.5: nbf "identifies the time before which the JWT MUST NOT be accepted for processing".

@@ -8,7 +8,10 @@ extension ProviderAdapter {
     public func discoveredMetadata(issuer: String, in context: ProviderContext) async throws -> ProviderMetadata {
         let issuerURL = try Endpoint(issuer, name: "issuer")
         guard issuerURL.query == nil else {
-            throw AuthError(.invalidConfiguration, "The issuer \"\(issuerURL)\" has a query, which RFC 8414 section 2 forbids.")
+            throw AuthError(
+                .invalidConfiguration,
+                "The issuer \"\(issuerURL)\" has a query, which RFC 8414 section 2 forbids."
+            )
         }
         for address in Self.wellKnownAddresses(of: issuerURL) {
             let call = HTTPCall(

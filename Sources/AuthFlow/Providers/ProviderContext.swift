@@ -35,7 +35,10 @@ public struct ProviderContext: Sendable {
         let reply = try await transport.send(call)
         // A redirect would carry the code, the secret or the token to an address nobody configured.
         guard !(300..<400).contains(reply.status) else {
-            throw AuthError(.invalidReply, "\(call) answered with a redirect (\(reply.status)), which is never followed here.")
+            throw AuthError(
+                .invalidReply,
+                "\(call) answered with a redirect (\(reply.status)), which is never followed here."
+            )
         }
         return reply
     }
@@ -45,7 +48,10 @@ public struct ProviderContext: Sendable {
     public func document(at endpoint: Endpoint) async throws -> JSON {
         let reply = try await send(HTTPCall(.get, endpoint, headerFields: [.accept: "application/json"]))
         guard reply.status == 200 else {
-            throw AuthError(.invalidReply, "\(endpoint) answered with status \(reply.status) where a document was expected.")
+            throw AuthError(
+                .invalidReply,
+                "\(endpoint) answered with status \(reply.status) where a document was expected."
+            )
         }
         return try reply.json(from: "\(endpoint)")
     }

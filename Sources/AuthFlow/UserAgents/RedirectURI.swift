@@ -60,7 +60,9 @@ public struct RedirectURI: Sendable, Hashable {
             // RFC 8252 section 7.1: "apps MUST use a URI scheme based on a domain name under their control, expressed
             // in reverse order". Any other app may register "myapp".
             guard scheme.contains(".") else {
-                throw refuse("the scheme \"\(scheme)\" is not a reversed domain name such as com.example.app (RFC 8252 section 7.1)")
+                throw refuse(
+                    "the scheme \"\(scheme)\" is not a reversed domain name such as com.example.app (RFC 8252 section 7.1)"
+                )
             }
             self.init(uri: uri, kind: .privateUse(scheme: scheme))
         }

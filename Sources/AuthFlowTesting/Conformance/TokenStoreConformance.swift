@@ -42,7 +42,9 @@ public struct TokenStoreConformance: Sendable {
     }
 
     private func keepsKeysApart() async throws {
-        let keys = [key("ab", "c"), key("a", "bc"), key("A", "bc"), key("../a", "bc"), key("ä/\u{0}", "bc"), key("", "")]
+        let keys = [
+            key("ab", "c"), key("a", "bc"), key("A", "bc"), key("../a", "bc"), key("ä/\u{0}", "bc"), key("", ""),
+        ]
         for (index, key) in keys.enumerated() { try await store.set([UInt8(index)], for: key) }
         for (index, key) in keys.enumerated() {
             try ConformanceFailure.require(

@@ -96,5 +96,7 @@ public struct EmulatorFault: Sendable {
     public static let wrongUserInfoSubject = userInfo { $0["sub"] = .string(($0["sub"]?.string ?? "") + "invalid") }
 
     /// A metadata document that names another issuer.
-    public static let wrongMetadataIssuer = metadata { $0["issuer"] = .string(($0["issuer"]?.string ?? "") + "INVALID") }
+    public static let wrongMetadataIssuer = metadata {
+        $0["issuer"] = .string(($0["issuer"]?.string ?? "") + "INVALID")
+    }
 }

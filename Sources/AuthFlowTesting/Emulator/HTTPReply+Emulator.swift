@@ -11,7 +11,9 @@ extension HTTPReply {
     }
 
     static func redirect(to location: String) -> HTTPReply {
-        HTTPReply(response: HTTPResponse(status: .seeOther, headerFields: [.location: location, .cacheControl: "no-store"]))
+        HTTPReply(
+            response: HTTPResponse(status: .seeOther, headerFields: [.location: location, .cacheControl: "no-store"])
+        )
     }
 
     static func page(_ title: String, _ body: String, status: HTTPResponse.Status = .ok) -> HTTPReply {

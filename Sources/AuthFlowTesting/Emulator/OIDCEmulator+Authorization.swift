@@ -21,7 +21,10 @@ extension OIDCEmulator {
             return answer(authorization, ["error": "unsupported_response_type"])
         }
         guard query["code_challenge_method"] == "S256", query["code_challenge"]?.utf8.count == 43 else {
-            return answer(authorization, ["error": "invalid_request", "error_description": "PKCE with S256 is required"])
+            return answer(
+                authorization,
+                ["error": "invalid_request", "error_description": "PKCE with S256 is required"]
+            )
         }
         guard (query["state"] ?? "").utf8.count >= 16 else {
             return answer(authorization, ["error": "invalid_request", "error_description": "state is too short"])

@@ -32,7 +32,9 @@ extension OIDCEmulator {
             state.withLock { $0.accessTokens[used] = nil }
             return refuse("invalid_grant", "the code was used before")
         }
-        guard grant.authorization.client.id == client.id else { return refuse("invalid_grant", "another client's code") }
+        guard grant.authorization.client.id == client.id else {
+            return refuse("invalid_grant", "another client's code")
+        }
         guard form["redirect_uri"] == grant.authorization.redirectURI else {
             return refuse("invalid_grant", "another redirect_uri than in the authorization request")
         }
@@ -98,7 +100,9 @@ extension OIDCEmulator {
                 let secret = FormURLEncoding.decode("x=\(pair[pair.index(after: colon)...])")?["x"],
                 form["client_secret"] == nil
             else { return nil }
-            return clients.first { $0.id == id && $0.secret == secret && $0.authenticationMethod == "client_secret_basic" }
+            return clients.first {
+                $0.id == id && $0.secret == secret && $0.authenticationMethod == "client_secret_basic"
+            }
         }
         return clients.first { client in
             guard client.id == form["client_id"] else { return false }

@@ -156,7 +156,8 @@ public final class OIDCEmulator: Sendable {
         case (.post, "/token"): return token(body.form, request)
         case (.get, "/userinfo"), (.post, "/userinfo"): return userInfo(request)
         case (.get, "/end_session"): return endSession(query, request)
-        case (.get, "/"): return .page("AuthFlow test provider", "<p>This provider is for tests. Its issuer is \(issuer).</p>")
+        case (.get, "/"):
+            return .page("AuthFlow test provider", "<p>This provider is for tests. Its issuer is \(issuer).</p>")
         default: return .page("Nothing here", "<p>There is nothing at this address.</p>", status: .notFound)
         }
     }

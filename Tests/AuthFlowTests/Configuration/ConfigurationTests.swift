@@ -7,7 +7,9 @@ import Testing
 /// A provider and a user agent that only a configuration needs.
 private struct FakeProvider: ProviderAdapter {
     let id: ProviderID = "fake"
-    func metadata(in context: ProviderContext) -> ProviderMetadata { ProviderMetadata(issuer: "https://id.example.com") }
+    func metadata(in context: ProviderContext) -> ProviderMetadata {
+        ProviderMetadata(issuer: "https://id.example.com")
+    }
 }
 
 private struct FakeUserAgent: UserAgent {
@@ -27,13 +29,20 @@ extension ProviderFactory {
 }
 
 extension UserAgentFactory {
-    fileprivate static let fake = UserAgentFactory("window", keys: [ConfigurationKey("width", .number(1...100), "Its width.")]) {
+    fileprivate static let fake = UserAgentFactory(
+        "window",
+        keys: [ConfigurationKey("width", .number(1...100), "Its width.")]
+    ) {
         _ in FakeUserAgent()
     }
-    fileprivate static let absent = UserAgentFactory("absent", availability: { _ in .unavailable(reason: "no screen") }) {
+    fileprivate static let absent = UserAgentFactory("absent", availability: { _ in .unavailable(reason: "no screen") })
+    {
         _ in FakeUserAgent()
     }
-    fileprivate static let needy = UserAgentFactory("needy", keys: [ConfigurationKey("who", .text, required: true, "Who.")]) {
+    fileprivate static let needy = UserAgentFactory(
+        "needy",
+        keys: [ConfigurationKey("who", .text, required: true, "Who.")]
+    ) {
         _ in FakeUserAgent()
     }
 }
@@ -82,14 +91,23 @@ extension UserAgentFactory {
         (#", "client_secret": {"envv": "X"}"#, "3:106", "profiles.work.client_secret.envv", #"did you mean "env"?"#),
         (#", "client_secret": {"env": "NOPE"}"#, "3:88", "profiles.work.client_secret", "NOPE is not set"),
         (#", "client_secret": {"file": "/no/such"}"#, "3:88", "profiles.work.client_secret", "cannot be read"),
-        (#", "client_authentication": "client_secret_basic""#, "3:88", "profiles.work.client_authentication", "needs a"),
+        (
+            #", "client_authentication": "client_secret_basic""#, "3:88", "profiles.work.client_authentication",
+            "needs a"
+        ),
         (#", "redirect_uri": "http://example.com/cb""#, "3:88", "profiles.work.redirect_uri", "plain http"),
         (#", "user_agent": "windov""#, "3:88", "profiles.work.user_agent", #"did you mean "window"?"#),
-        (#", "user_agent": {"name": "window", "widht": 5}"#, "3:121", "profiles.work.user_agent.widht", #"did you mean "width"?"#),
+        (
+            #", "user_agent": {"name": "window", "widht": 5}"#, "3:121", "profiles.work.user_agent.widht",
+            #"did you mean "width"?"#
+        ),
         (#", "user_agent": "needy""#, "3:88", "profiles.work.user_agent", "needs options"),
         (#", "user_agent": []"#, "3:88", "profiles.work.user_agent", "at least one"),
         (#", "store": "keyring""#, "3:88", "profiles.work.store", "Known: memory, file"),
-        (#", "parameters": {"authorization": {"nonce": "x"}}"#, "3:121", "profiles.work.parameters.authorization.nonce", "set by AuthFlow"),
+        (
+            #", "parameters": {"authorization": {"nonce": "x"}}"#, "3:121",
+            "profiles.work.parameters.authorization.nonce", "set by AuthFlow"
+        ),
     ]
 
     @Test(arguments: faults) func saysWhatIsWrongAndWhere(
@@ -104,7 +122,9 @@ extension UserAgentFactory {
     }
 
     @Test func namesEveryFaultAtOnce() throws {
-        let error = try #require(throws: ConfigurationError.self) { try client(#"{"provider": "fake", "timeout": "x"}"#) }
+        let error = try #require(throws: ConfigurationError.self) {
+            try client(#"{"provider": "fake", "timeout": "x"}"#)
+        }
         #expect(error.issues.map(\.keyPath).sorted() == ["profiles.work", "profiles.work", "profiles.work.timeout"])
     }
 

@@ -1,11 +1,14 @@
-@testable import AuthFlow
 import Testing
+
+@testable import AuthFlow
 
 /// What comes back through the browser (RFC 6749 section 4.1.2, RFC 9207, RFC 9700 section 4).
 @Suite struct AuthorizationResponseTests {
     private static let issuer = "https://id.example.com"
 
-    private func pending(_ redirectURI: String = "http://127.0.0.1:8400/callback", announces: Bool = false) -> PendingAuthorization {
+    private func pending(_ redirectURI: String = "http://127.0.0.1:8400/callback", announces: Bool = false)
+        -> PendingAuthorization
+    {
         PendingAuthorization(
             url: "\(Self.issuer)/authorize",
             redirectURI: redirectURI,
@@ -46,7 +49,10 @@ import Testing
         ("error with wrong state", "?state=other&error=access_denied", false, .invalidCallback),
         ("O4 code twice", "?state=z634l182&code=1&code=2", false, .invalidCallback),
         ("O4 state twice", "?state=z634l182&state=z634l182&code=1", false, .invalidCallback),
-        ("O4 iss twice", "?state=z634l182&code=1&iss=https://id.example.com&iss=https://id.example.com", false, .invalidCallback),
+        (
+            "O4 iss twice", "?state=z634l182&code=1&iss=https://id.example.com&iss=https://id.example.com", false,
+            .invalidCallback
+        ),
         ("101 wrong iss", "?state=z634l182&code=1&iss=https%3A%2F%2Fevil.example.com", false, .issuerMismatch),
         ("iss with a slash more", "?state=z634l182&code=1&iss=https%3A%2F%2Fid.example.com%2F", false, .issuerMismatch),
         ("102 no iss although announced", "?state=z634l182&code=1", true, .issuerMismatch),
@@ -88,7 +94,9 @@ import Testing
 
     @Test func isUsedUpByAnAnswerAndNotByStrangers() throws {
         let pending = pending()
-        #expect(throws: AuthError.self) { try AuthorizationResponse("http://127.0.0.1:8400/callback?state=x&code=1", to: pending) }
+        #expect(throws: AuthError.self) {
+            try AuthorizationResponse("http://127.0.0.1:8400/callback?state=x&code=1", to: pending)
+        }
         _ = try AuthorizationResponse("http://127.0.0.1:8400/callback?state=z634l182&code=1", to: pending)
         let replay = #expect(throws: AuthError.self) {
             try AuthorizationResponse("http://127.0.0.1:8400/callback?state=z634l182&code=1", to: pending)

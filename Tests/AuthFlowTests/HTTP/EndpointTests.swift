@@ -11,7 +11,8 @@ import Testing
 
     @Test(arguments: [
         "http://id.example.com", "http://127.0.0.1.example.com/", "http://127.0.0.2/", "ftp://id.example.com", "/path",
-        "https://", "", "https://user@id.example.com/", "https://id.example.com/#fragment", "https://id.example.com\\@evil",
+        "https://", "", "https://user@id.example.com/", "https://id.example.com/#fragment",
+        "https://id.example.com\\@evil",
         "https://id.example.com/ ", "https://id.exämple.com/", "javascript:alert(1)", "https://id.example.com:99999/",
         "http://localhost.example.com/", "https://id.example.com/\n",
     ]) func refuses(_ url: String) {

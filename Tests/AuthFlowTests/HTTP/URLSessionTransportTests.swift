@@ -22,11 +22,17 @@ import Testing
 
     @Test func sendsAndReceives() async throws {
         let reply = try await serve { request, body in
-            let seen = "\(request.method) \(request.path ?? "") \(request.headerFields[.accept] ?? "") \(String(decoding: body, as: UTF8.self))"
+            let seen =
+                "\(request.method) \(request.path ?? "") \(request.headerFields[.accept] ?? "") \(String(decoding: body, as: UTF8.self))"
             return HTTPReply(response: HTTPResponse(status: .created), body: Array(seen.utf8))
         } _: { origin in
             try await URLSessionTransport().send(
-                HTTPCall(.post, Endpoint("\(origin)/a?b=c%20d"), headerFields: [.accept: "x/y"], body: Array("hello".utf8))
+                HTTPCall(
+                    .post,
+                    Endpoint("\(origin)/a?b=c%20d"),
+                    headerFields: [.accept: "x/y"],
+                    body: Array("hello".utf8)
+                )
             )
         }
         #expect(reply.status == 201)
@@ -78,7 +84,11 @@ import Testing
     }
 
     @Test func saysThatNobodyAnswers() async throws {
-        let port = try await serve { _, _ in self.reply(200) } _: { $0 }
+        let port = try await serve { _, _ in
+            self.reply(200)
+        } _: {
+            $0
+        }
         let error = try await #require(throws: AuthError.self) {
             try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(port)/?secret=1")))
         }
@@ -104,7 +114,11 @@ import Testing
     }
 
     @Test func sendsNothingWhenItsTaskIsAlreadyCancelled() async throws {
-        let origin = try await serve { _, _ in self.reply(200) } _: { $0 }
+        let origin = try await serve { _, _ in
+            self.reply(200)
+        } _: {
+            $0
+        }
         let task = Task {
             unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
             return try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))

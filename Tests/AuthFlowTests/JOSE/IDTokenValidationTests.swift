@@ -1,8 +1,9 @@
-@testable import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
 import Testing
+
+@testable import AuthFlow
 
 /// The claims of an ID Token, one rule at a time (OIDC Core section 3.1.3.7).
 @Suite struct IDTokenValidationTests {
@@ -92,7 +93,9 @@ import Testing
         #expect(error.description.contains(test.word), "\(error)")
     }
 
-    @Test(arguments: ["none", "HS256", "RS256", "", "es256"]) func refusesAlgorithmsThatWereNotAgreed(_ name: String) throws {
+    @Test(arguments: ["none", "HS256", "RS256", "", "es256"]) func refusesAlgorithmsThatWereNotAgreed(_ name: String)
+        throws
+    {
         // Rows 9, 92, 93 and O15.
         let error = try #require(throws: AuthError.self) { try validate(Self.good, header: ["alg": .string(name)]) }
         #expect(error.description.contains("signed with"))

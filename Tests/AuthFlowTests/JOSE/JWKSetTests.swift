@@ -1,9 +1,10 @@
-@testable import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
 import Synchronization
 import Testing
+
+@testable import AuthFlow
 
 @Suite struct JWKSetTests {
     private let keys: EmulatorKeys
@@ -63,7 +64,9 @@ import Testing
         #expect(throws: AuthError.self) { try JWKSet(json) }
     }
 
-    @Test(arguments: SignatureAlgorithm.supported) func verifiesAndRefusesSignatures(_ algorithm: SignatureAlgorithm) throws {
+    @Test(arguments: SignatureAlgorithm.supported) func verifiesAndRefusesSignatures(_ algorithm: SignatureAlgorithm)
+        throws
+    {
         let token = try keys.sign(["sub": "x"], header: ["alg": .string(algorithm.rawValue)], with: algorithm)
         let jws = try JWS(Secret(token))
         let set = try JWKSet(["keys": .array(published)])
@@ -72,7 +75,12 @@ import Testing
         if algorithm == .es256 {
             #expect(!IDTokenValidation.hasValidSignature(jws, by: stranger.candidates(for: jws.header)))
         }
-        let forged = try JWS(Secret(token.split(separator: ".")[0] + "." + Base64URL.encode(#"{"sub":"y"}"#.utf8) + "." + token.split(separator: ".")[2]))
+        let forged = try JWS(
+            Secret(
+                token.split(separator: ".")[0] + "." + Base64URL.encode(#"{"sub":"y"}"#.utf8) + "."
+                    + token.split(separator: ".")[2]
+            )
+        )
         #expect(!IDTokenValidation.hasValidSignature(forged, by: set.candidates(for: forged.header)))
     }
 

@@ -84,8 +84,12 @@ import Testing
             let store = FileTokenStore(directory: directory, clock: ImmediateClock(), patience: .milliseconds(500))
             let error = try await store.withExclusiveAccess(to: key) {
                 await #expect(throws: AuthError.self) {
-                    try await FileTokenStore(directory: directory, clock: ImmediateClock(), patience: .milliseconds(500))
-                        .withExclusiveAccess(to: key) {}
+                    try await FileTokenStore(
+                        directory: directory,
+                        clock: ImmediateClock(),
+                        patience: .milliseconds(500)
+                    )
+                    .withExclusiveAccess(to: key) {}
                 }
             }
             #expect(error?.description.contains("Another process") == true)

@@ -54,7 +54,9 @@ import Testing
         #expect(try Credential(serialized: try credential.serialized()) == credential)
     }
 
-    @Test(arguments: ["", "{}", #"{"version":2}"#, #"{"version":1}"#, "not json"]) func damagedCredentialsSaySo(_ text: String) {
+    @Test(arguments: ["", "{}", #"{"version":2}"#, #"{"version":1}"#, "not json"]) func damagedCredentialsSaySo(
+        _ text: String
+    ) {
         let error = #expect(throws: AuthError.self) { try Credential(serialized: Array(text.utf8)) }
         #expect(error?.code == .storageFailed)
     }

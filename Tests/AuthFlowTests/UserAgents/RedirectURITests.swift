@@ -15,7 +15,10 @@ import Testing
     @Test func knowsThreeKinds() throws {
         #expect(try RedirectURI("com.example.app:/callback").kind == .privateUse(scheme: "com.example.app"))
         #expect(try RedirectURI("https://app.example.com/callback").kind == .https)
-        #expect(try RedirectURI("http://localhost:8400/callback").kind == .loopback(host: "localhost", port: 8400, path: "/callback"))
+        #expect(
+            try RedirectURI("http://localhost:8400/callback").kind
+                == .loopback(host: "localhost", port: 8400, path: "/callback")
+        )
     }
 
     @Test(arguments: [

@@ -1,0 +1,62 @@
+# AuthFlow. Everything a person needs to type; CI calls the same.
+
+.DEFAULT_GOAL := help
+.PHONY: help install install-test demo test interop lint format docs release consumer sanitize no-traits
+
+APT := libjansson-dev libxml2-dev pkg-config
+APT_TEST := chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3
+SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+# Only what is missing is installed, so that a machine that has it all needs neither root nor a network.
+define install_missing
+	@missing=""; for package in $(1); do \
+	  dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$package"; done; \
+	if [ -n "$$missing" ]; then echo "Installing:$$missing" >&2; \
+	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
+endef
+
+install: ## Install the system libraries that are missing
+ifeq ($(shell uname -s),Darwin)
+	@brew list jansson libxml2 pkg-config >/dev/null 2>&1 || brew install jansson libxml2 pkg-config
+else
+	$(call install_missing,$(APT))
+endif
+
+install-test: install ## Install what the interop tests need: a browser and a provider
+	$(call install_missing,$(APT_TEST))
+
+demo: install ## From nothing: build, start the bundled provider, sign in, print who it is
+	swift build --product authflow
+	$$(swift build --product authflow --show-bin-path)/authflow try
+
+test: install ## Run all tests
+	swift build --build-tests
+	swift test --skip-build --disable-xctest
+
+interop: install-test ## Sign in at Glewlwyd, and with a real Chromium
+	swift build --build-tests
+	Tests/Interop/glewlwyd.sh swift test --skip-build --disable-xctest --filter InteropTests
+	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow
+
+lint: install ## Check the formatting and what the documentation claims
+	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests
+	swift build --product authflow
+	.ci/check-docs $$(swift build --product authflow --show-bin-path)/authflow
+
+format: ## Format the sources
+	swift format --in-place --recursive Package.swift Sources Providers Samples Tests
+
+release: install ## Build the command line tool for use
+	swift build --configuration release --product authflow --scratch-path .build-release
+
+consumer: install ## Build an app that depends on the OIDC product alone, and see what that builds
+	.ci/check-consumer
+
+sanitize: install ## Run the tests of the C boundaries under the address and leak sanitizers
+	swift test --disable-xctest --sanitize=address --scratch-path .build-sanitize --filter 'AuthFlowJSONTests|AuthFlowHeadlessTests'
+
+no-traits: install ## Build and test without libjansson
+	swift test --disable-xctest --disable-default-traits --scratch-path .build-no-traits --skip InteropTests

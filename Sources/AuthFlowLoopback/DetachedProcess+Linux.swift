@@ -1,0 +1,56 @@
+#if os(Linux)
+import AuthFlow
+import Foundation
+
+extension DetachedProcess {
+    /// `POSIX_SPAWN_SETSID` of glibc's and musl's spawn.h, which Swift does not see because GNU extensions are off.
+    private static let newSession: Int32 = 0x80
+
+    /// Starts a program in a session of its own.
+    ///
+    /// Foundation's `Process` can do neither of two things that matter here: give the browser its own session, so that
+    /// Ctrl-C in the terminal does not end it, and undo the signals that a command line tool ignores, which a child would
+    /// ignore as well, for good.
+    static func spawn(_ command: [String], environment: [String: String]) throws(AuthError) -> pid_t {
+        var attributes = posix_spawnattr_t()
+        var actions = unsafe posix_spawn_file_actions_t()
+        var signals = sigset_t()
+        var none = sigset_t()
+        unsafe posix_spawnattr_init(&attributes)
+        unsafe posix_spawn_file_actions_init(&actions)
+        defer {
+            unsafe posix_spawnattr_destroy(&attributes)
+            unsafe posix_spawn_file_actions_destroy(&actions)
+        }
+        unsafe sigfillset(&signals)
+        unsafe sigemptyset(&none)
+        unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
+        unsafe posix_spawnattr_setsigmask(&attributes, &none)
+        let flags = Int32(POSIX_SPAWN_SETSIGDEF) | Int32(POSIX_SPAWN_SETSIGMASK) | newSession
+        unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
+        for (descriptor, mode) in [(0, O_RDONLY), (1, O_WRONLY), (2, O_WRONLY)] as [(Int32, Int32)] {
+            unsafe posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", mode, 0)
+        }
+        // What this program has open, the loopback port among it, is not the browser's.
+        for descriptor in openDescriptors where descriptor > 2 {
+            unsafe posix_spawn_file_actions_addclose(&actions, descriptor)
+        }
+
+        var arguments = unsafe command.map { unsafe strdup($0) } + [nil]
+        var variables = unsafe environment.map { unsafe strdup("\($0.key)=\($0.value)") } + [nil]
+        let strings = unsafe arguments + variables
+        defer { for index in unsafe strings.indices { unsafe free(strings[index]) } }
+        var identifier: pid_t = 0
+        let status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
+        guard status == 0 else {
+            let reason = unsafe String(cString: strerror(status))
+            throw AuthError(.userAgentFailed, "\(command[0]) could not be started: \(reason)")
+        }
+        return identifier
+    }
+
+    private static var openDescriptors: [Int32] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []).compactMap { Int32($0) }
+    }
+}
+#endif

@@ -1,0 +1,14 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+// An app of somebody else's, which depends on the OIDC product alone.
+let package = Package(
+    name: "Consumer",
+    platforms: [.macOS(.v15)],
+    dependencies: [.package(name: "AuthFlow", path: "../..")],
+    targets: [
+        .executableTarget(name: "Consumer", dependencies: [.product(name: "AuthFlowOIDC", package: "AuthFlow")])
+    ],
+    swiftLanguageModes: [.v6]
+)

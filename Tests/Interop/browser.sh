@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Signs in with a real Chromium, as a person would, with the command line tool that is given:
+#
+#   Tests/Interop/browser.sh PATH/TO/authflow
+#
+# once against the bundled provider and once against Glewlwyd; then reads userinfo and signs out. What the person sees at
+# the end is saved as a picture under .build-browser/.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+if [ "${2:-}" != with-glewlwyd ]; then
+  exec "$here/glewlwyd.sh" "$0" "$1" with-glewlwyd
+fi
+authflow=$1
+pictures=$here/../../.build-browser
+mkdir -p "$pictures"
+work=$(mktemp -d)
+provider=
+cleanup() {
+  [ -z "$provider" ] || { kill "$provider" 2>/dev/null && wait "$provider" 2>/dev/null; } || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+"$authflow" dev-idp >"$work/issuer" 2>/dev/null &
+provider=$!
+for _ in $(seq 100); do [ -s "$work/issuer" ] && break; sleep 0.1; done
+
+# The browser gets no more of the environment than it needs: what the driver is to know stands in its command line.
+profile() { # issuer client redirect-uri driver-settings...
+  local issuer=$1 client=$2 redirect=$3
+  shift 3
+  local browser='"env"'
+  for setting in "$@"; do browser="$browser, \"$setting\""; done
+  cat <<JSON
+{ "provider": "oidc", "issuer": "$issuer", "client_id": "$client", "redirect_uri": "$redirect",
+  "scopes": ["openid", "profile", "email"], "timeout": 90,
+  "store": { "name": "file", "directory": "$work/store" },
+  "user_agent": { "name": "loopback", "browser": [$browser, "$here/browser_login.py"] } }
+JSON
+}
+issuer=$(cat "$work/issuer")
+cat >"$work/authflow.json" <<JSON
+{ "profiles": {
+"emulator": $(profile "$issuer" authflow-demo http://127.0.0.1/callback \
+  "BROWSER_LOGIN_SCREENSHOT=$pictures/signed-in.png" "BROWSER_LOGIN_TEXT=$work/signed-in"),
+"denied": $(profile "$issuer" authflow-demo http://localhost/callback BROWSER_LOGIN_DECISION=deny \
+  "BROWSER_LOGIN_SCREENSHOT=$pictures/denied.png" "BROWSER_LOGIN_TEXT=$work/denied"),
+"glewlwyd": $(profile "$AUTHFLOW_GLEWLWYD_ISSUER" authflow-interop "$AUTHFLOW_GLEWLWYD_REDIRECT" \
+  BROWSER_LOGIN_PROVIDER=glewlwyd "BROWSER_LOGIN_SCREENSHOT=$pictures/glewlwyd.png" "BROWSER_LOGIN_TEXT=$work/glewlwyd")
+} }
+JSON
+export AUTHFLOW_CONFIG=$work/authflow.json
+
+expect() { # file text
+  for _ in $(seq 100); do [ -s "$1" ] && break; sleep 0.1; done
+  grep -q "$2" "$1" || { echo "browser: expected \"$2\" in:" >&2; cat "$1" >&2; exit 1; }
+}
+
+for name in emulator glewlwyd; do
+  "$authflow" login --profile $name 2>"$work/talk" || { cat "$work/talk" >&2; exit 1; }
+  "$authflow" userinfo --profile $name >"$work/userinfo"
+  expect "$work/userinfo" '"name": "Alice Example"'
+  "$authflow" logout --profile $name
+  status=0; "$authflow" status --profile $name 2>/dev/null || status=$?
+  [ "$status" -eq 4 ] || { echo "browser: still signed in after logout" >&2; exit 1; }
+done
+expect "$work/signed-in" 'You are signed in'
+expect "$work/glewlwyd" 'You are signed in'
+
+status=0; "$authflow" login --profile denied >/dev/null 2>&1 || status=$?
+[ "$status" -eq 5 ] || { echo "browser: a denial exits with $status, not 5" >&2; exit 1; }
+expect "$work/denied" 'You are not signed in'
+echo "browser: 3 sign-ins with Chromium went as they should; pictures are in .build-browser/"
