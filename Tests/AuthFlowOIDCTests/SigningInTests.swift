@@ -222,6 +222,7 @@ func makeClient(
             }
             let signIn = try await client.finishSignIn(pending, with: answer)
             #expect(signIn.credential.identity.subject == "248289761001")
+            #expect(signIn.authorizationParameters["iss"] == emulator.issuer)
             let replay = await #expect(throws: AuthError.self) { try await client.finishSignIn(pending, with: answer) }
             #expect(replay?.code == .invalidCallback)
             #expect(emulator.requests.count { $0 == "POST /token" } == 1)

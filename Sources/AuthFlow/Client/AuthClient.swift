@@ -62,8 +62,8 @@ public final class AuthClient: Sendable {
                 "Nobody finished signing in within \(Int(timeout.seconds)) seconds. Start again when ready."
             )
         } _: {
-            try await flow.signIn(with: self.userAgent) { credential in
-                await self.keep(credential, reporter: flow.reporter)
+            try await flow.signIn(with: self.userAgent) { outcome in
+                await self.keep(outcome, reporter: flow.reporter)
             }
         }
     }
@@ -96,23 +96,26 @@ public final class AuthClient: Sendable {
     /// - Throws: ``AuthError``. When the URL is not the answer, `pending` is still good and the answer may yet come.
     public func finishSignIn(_ pending: PendingAuthorization, with redirectURL: String) async throws -> SignIn {
         let flow = AuthorizationCodeFlow(engine: engine, reporter: reporter())
-        let credential = try await flow.finish(pending, with: redirectURL)
-        return await keep(credential, reporter: flow.reporter)
+        return await keep(try await flow.finish(pending, with: redirectURL), reporter: flow.reporter)
     }
 
-    private func keep(_ credential: Credential, reporter: FlowReporter) async -> SignIn {
+    private func keep(_ outcome: AuthorizationCodeFlow.Outcome, reporter: FlowReporter) async -> SignIn {
+        var storageError: AuthError?
         do {
             try await reporter.step(.storing) {
-                let bytes = try credential.serialized()
+                let bytes = try outcome.credential.serialized()
                 try await store.withExclusiveAccess(to: tokenKey) { try await store.set(bytes, for: tokenKey) }
             }
-            return SignIn(credential: credential, storageError: nil)
         } catch {
-            let failure =
+            storageError =
                 error as? AuthError
                 ?? AuthError(.storageFailed, "The credential could not be stored.", underlyingError: error)
-            return SignIn(credential: credential, storageError: failure)
         }
+        return SignIn(
+            credential: outcome.credential,
+            authorizationParameters: outcome.authorizationParameters,
+            storageError: storageError
+        )
     }
 
     // MARK: Being signed in
@@ -182,6 +185,9 @@ public final class AuthClient: Sendable {
 public struct SignIn: Sendable {
     /// The credential, every check passed.
     public let credential: Credential
+
+    /// Every parameter of the redirect, for what a provider adds (`session_state` and the like). The code is used up.
+    public let authorizationParameters: FormParameters
 
     /// Why it could not be stored, when it could not. The sign-in is good; only this process knows of it.
     public let storageError: AuthError?

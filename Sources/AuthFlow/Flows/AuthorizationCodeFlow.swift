@@ -14,13 +14,19 @@ struct AuthorizationCodeFlow: Sendable {
     let engine: Engine
     let reporter: FlowReporter
 
+    /// What a login brings, every check passed.
+    struct Outcome: Sendable {
+        let credential: Credential
+        let authorizationParameters: FormParameters
+    }
+
     /// Runs the whole flow.
     /// - Parameters:
     ///   - userAgent: Shows the pages.
     ///   - store: Keeps the credential. Called while the user agent still waits, so that it can tell the person the truth.
     func signIn<Return: Sendable>(
         with userAgent: any UserAgent,
-        store: @Sendable (Credential) async throws -> Return
+        store: @Sendable (Outcome) async throws -> Return
     ) async throws -> Return {
         let metadata = try await discover()
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the answer from other visits.
@@ -34,8 +40,7 @@ struct AuthorizationCodeFlow: Sendable {
         return try await userAgent.withRedirectSession(options) { session in
             let pending = try await begin(at: metadata, redirectURI: session.redirectURI, state: state)
             let callback = try await reporter.step(.userAgentVisit) { try await session.visit(pending.url) }
-            let credential = try await finish(pending, with: callback)
-            return try await store(credential)
+            return try await store(try await finish(pending, with: callback))
         }
     }
 
@@ -52,12 +57,12 @@ struct AuthorizationCodeFlow: Sendable {
     }
 
     /// Steps 4 to 6.
-    func finish(_ pending: PendingAuthorization, with callback: String) async throws -> Credential {
-        let code = try await reporter.step(.authorizationResponse) {
-            try AuthorizationResponse(callback, to: pending).code
+    func finish(_ pending: PendingAuthorization, with callback: String) async throws -> Outcome {
+        let response = try await reporter.step(.authorizationResponse) {
+            try AuthorizationResponse(callback, to: pending)
         }
         let reply = try await reporter.step(.codeExchange) {
-            try await engine.exchange(code, for: pending)
+            try await engine.exchange(response.code, for: pending)
         }
         let tokens = try await reporter.step(.idTokenValidation) {
             try await engine.validated(reply, for: pending)
@@ -65,6 +70,9 @@ struct AuthorizationCodeFlow: Sendable {
         let identity = try await reporter.step(.identity) {
             try await engine.provider.identity(for: tokens, in: engine.context)
         }
-        return Credential(tokens: tokens, identity: identity, signedInAt: engine.host.wholeSecond)
+        return Outcome(
+            credential: Credential(tokens: tokens, identity: identity, signedInAt: engine.host.wholeSecond),
+            authorizationParameters: response.parameters
+        )
     }
 }

@@ -3,6 +3,9 @@ struct AuthorizationResponse: Sendable {
     /// The authorization code.
     let code: Secret
 
+    /// Every parameter of the answer, the code among them.
+    let parameters: FormParameters
+
     /// Checks a redirect and takes the code out of it.
     /// - Parameters:
     ///   - callback: The URL that the person was sent back to, whole.
@@ -62,6 +65,7 @@ struct AuthorizationResponse: Sendable {
             )
         }
         self.code = Secret(code)
+        self.parameters = parameters
     }
 
     private static func parameters(of callback: String, redirectURI: String) throws(AuthError) -> FormParameters {

@@ -32,7 +32,13 @@ public struct ProviderContext: Sendable {
     /// Sends a call, bounded in time and size, following no redirect.
     /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ call: HTTPCall) async throws -> HTTPReply {
-        let reply = try await transport.send(call)
+        let transport = self.transport
+        // The time is that of the whole exchange: a server that sends a byte now and then does not stretch it.
+        let reply = try await withDeadline(call.timeout, clock: host.clock) {
+            AuthError(.timedOut, "\(call) took longer than \(Int(call.timeout.seconds)) seconds.")
+        } _: {
+            try await transport.send(call)
+        }
         // A redirect would carry the code, the secret or the token to an address nobody configured.
         guard !(300..<400).contains(reply.status) else {
             throw AuthError(

@@ -38,7 +38,7 @@ public struct FileTokenStore: TokenStore {
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: TokenKey) async throws -> [UInt8]? {
-        try PrivateFile(path(for: key, "json")).read(maximumSize: Self.maximumSize)
+        try PrivateFile(path(for: key, "json")).contents(maximumSize: Self.maximumSize)
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation

@@ -1,13 +1,5 @@
 import Foundation
 
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
-
 /// A file that only its owner may read, and that is replaced whole or not at all.
 ///
 /// The calls are POSIX's own because Foundation can neither refuse a symbolic link, nor make a file durable, nor lock.
@@ -40,7 +32,7 @@ struct PrivateFile {
     }
 
     /// Reads the file; nil when there is none.
-    func read(maximumSize: Int) throws(AuthError) -> [UInt8]? {
+    func contents(maximumSize: Int) throws(AuthError) -> [UInt8]? {
         // O_NOFOLLOW: a link that somebody put here could make this read, or later overwrite, another file.
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
@@ -65,7 +57,7 @@ struct PrivateFile {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
         while bytes.count <= maximumSize {
-            let count = unsafe buffer.withUnsafeMutableBytes { unsafe Self.read(descriptor, $0) }
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
             if count < 0 {
                 if errno == EINTR { continue }
                 throw failure("cannot be read")
@@ -82,7 +74,7 @@ struct PrivateFile {
         let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw failure("cannot be written") }
         do throws(AuthError) {
-            try write(bytes, to: descriptor)
+            try writeAll(bytes, to: descriptor)
             guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }
         } catch {
             close(descriptor)
@@ -113,28 +105,10 @@ struct PrivateFile {
         return FileLock(descriptor: descriptor, path: path)
     }
 
-    private static func read(_ descriptor: Int32, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
-        #if canImport(Glibc)
-        unsafe Glibc.read(descriptor, buffer.baseAddress, buffer.count)
-        #elseif canImport(Musl)
-        unsafe Musl.read(descriptor, buffer.baseAddress, buffer.count)
-        #else
-        unsafe Darwin.read(descriptor, buffer.baseAddress, buffer.count)
-        #endif
-    }
-
-    private func write(_ bytes: [UInt8], to descriptor: Int32) throws(AuthError) {
+    private func writeAll(_ bytes: [UInt8], to descriptor: Int32) throws(AuthError) {
         var rest = bytes[...]
         while !rest.isEmpty {
-            let count = unsafe rest.withUnsafeBytes { buffer in
-                #if canImport(Glibc)
-                unsafe Glibc.write(descriptor, buffer.baseAddress, buffer.count)
-                #elseif canImport(Musl)
-                unsafe Musl.write(descriptor, buffer.baseAddress, buffer.count)
-                #else
-                unsafe Darwin.write(descriptor, buffer.baseAddress, buffer.count)
-                #endif
-            }
+            let count = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
             if count < 0 {
                 if errno == EINTR { continue }
                 throw failure("cannot be written")

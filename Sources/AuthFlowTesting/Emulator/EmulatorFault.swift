@@ -23,50 +23,42 @@ public struct EmulatorFault: Sendable {
 
     /// Changes the claims of the ID Token, which is then properly signed.
     public static func idToken(_ change: @escaping Change) -> EmulatorFault {
-        var fault = EmulatorFault()
-        fault.idTokenClaims = change
-        return fault
+        changing(\.idTokenClaims, change)
     }
 
     /// Changes the header of the ID Token, which is then properly signed.
     public static func idTokenHeader(_ change: @escaping Change) -> EmulatorFault {
-        var fault = EmulatorFault()
-        fault.idTokenHeader = change
-        return fault
+        changing(\.idTokenHeader, change)
     }
 
     /// Changes the ID Token after it was signed.
     public static func idTokenText(_ change: @escaping @Sendable (String) -> String) -> EmulatorFault {
-        var fault = EmulatorFault()
-        fault.idTokenText = change
-        return fault
+        changing(\.idTokenText, change)
     }
 
     /// Changes the metadata document.
     public static func metadata(_ change: @escaping Change) -> EmulatorFault {
-        var fault = EmulatorFault()
-        fault.metadata = change
-        return fault
+        changing(\.metadata, change)
     }
 
     /// Changes the reply of the token endpoint.
     public static func tokenReply(_ change: @escaping Change) -> EmulatorFault {
-        var fault = EmulatorFault()
-        fault.tokenReply = change
-        return fault
+        changing(\.tokenReply, change)
     }
 
     /// Changes the userinfo reply.
     public static func userInfo(_ change: @escaping Change) -> EmulatorFault {
-        var fault = EmulatorFault()
-        fault.userInfo = change
-        return fault
+        changing(\.userInfo, change)
     }
 
     /// Changes the parameters of the redirect back to the client.
     public static func callback(_ change: @escaping @Sendable (inout FormParameters) -> Void) -> EmulatorFault {
+        changing(\.callback, change)
+    }
+
+    private static func changing<Part>(_ part: WritableKeyPath<EmulatorFault, Part>, _ change: Part) -> EmulatorFault {
         var fault = EmulatorFault()
-        fault.callback = change
+        fault[keyPath: part] = change
         return fault
     }
 
