@@ -41,7 +41,13 @@ final class CallbackInbox: Sendable {
     /// Waits for the answer.
     func callback() async throws -> String {
         for await callback in callbacks { return callback }
-        throw CancellationError()
+        try Task.checkCancellation()
+        throw AuthError(.userAgentFailed, "The loopback server stopped before the answer came. Sign in again.")
+    }
+
+    /// Ends the wait: nothing can arrive any more.
+    func close() {
+        callbackContinuation.finish()
     }
 
     /// Says how the sign-in ended.

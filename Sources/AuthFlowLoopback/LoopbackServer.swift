@@ -24,18 +24,20 @@ package struct LoopbackServer {
     ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
     ///   - port: The port; nil for any free one.
     ///   - makeHandler: Makes what answers, when the port is known.
+    ///   - onFailure: Called when the server fails while `body` runs, and after it.
     ///   - body: What to do meanwhile.
     /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when it cannot be opened; what `body` throws.
     package static func run<Return: Sendable>(
         host: String,
         port: Int?,
         makeHandler: (_ port: Int) -> Handler,
+        onFailure: @escaping @Sendable () -> Void = {},
         _ body: (_ port: Int) async throws -> Return
     ) async throws -> Return {
         // A free port of one family may be taken in the other, so a few are tried.
         var lastError: any Error = AuthError(.portBusy, "No free port was found on this machine.")
         for _ in 0..<(port == nil ? 5 : 1) {
-            let slot = HandlerSlot()
+            let slot = HandlerSlot(onFailure: onFailure)
             let first = host == "[::1]" ? try ipv6(port: port ?? 0, slot) : try ipv4(port: port ?? 0, slot)
             do {
                 return try await withRunning(first, port: port, slot) { boundPort in
@@ -77,6 +79,7 @@ package struct LoopbackServer {
                 } catch {
                     failing.finish(throwing: error)
                 }
+                slot.onFailure()
             }
             do {
                 try await listening(server, or: failures)
@@ -217,6 +220,11 @@ private final class HandlerSlot: HTTPHandler, Sendable {
     }
 
     private let state = Mutex(State())
+    let onFailure: @Sendable () -> Void
+
+    init(onFailure: @escaping @Sendable () -> Void) {
+        self.onFailure = onFailure
+    }
 
     var handler: LoopbackServer.Handler? {
         get { state.withLock { $0.handler } }

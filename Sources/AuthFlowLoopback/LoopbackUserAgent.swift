@@ -1,4 +1,5 @@
 public import AuthFlow
+import Synchronization
 
 /// Opens the person's browser and receives the redirect on a port of this machine (RFC 8252 section 7.3).
 ///
@@ -35,13 +36,17 @@ extension LoopbackUserAgent: UserAgent {
                 clock: options.clock
             )
         }
-        var opened: CallbackInbox?
+        let opened = Mutex<CallbackInbox?>(nil)
         return try await LoopbackServer.run(host: host, port: port) { port in
             let inbox = inbox(port)
-            opened = inbox
+            opened.withLock { $0 = inbox }
             return { request, _ in await inbox.handle(request) }
+        } onFailure: {
+            opened.withLock { $0 }?.close()
         } _: { port in
-            guard let inbox = opened else { throw AuthError(.userAgentFailed, "The loopback server did not start.") }
+            guard let inbox = opened.withLock({ $0 }) else {
+                throw AuthError(.userAgentFailed, "The loopback server did not start.")
+            }
             let launcher = self.launcher
             let session = RedirectSession(redirectURI: options.redirectURI.uri(port: port)) { url in
                 options.reporter.report(.userAgentVisit, details: ["agent": "loopback", "port": "\(port)"], url: url)

@@ -41,6 +41,8 @@ final class Engine: Sendable {
         request.headerFields[.accept] = "application/json"
         settings.authentication.authenticate(&request, clientID: settings.clientID)
         try await provider.prepare(&request, in: context)
+        // The adapter may read how the client proves who it is, and not change it.
+        settings.authentication.authenticate(&request, clientID: settings.clientID)
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"
         let body = FormURLEncoding.encodeForm(try request.allParameters())
         let call = HTTPCall(
