@@ -30,7 +30,7 @@ install-test: install ## Install what the interop tests need: a browser and a pr
 
 demo: install ## From nothing: build, start the bundled provider, sign in, print who it is
 	swift build --product authflow
-	$$(swift build --product authflow --show-bin-path)/authflow try
+	@$$(swift build --product authflow --show-bin-path)/authflow try
 
 test: install ## Run all tests
 	swift build --build-tests
