@@ -12,10 +12,13 @@ public protocol TokenStore: Sendable {
     func set(_ bytes: [UInt8]?, for key: TokenKey) async throws
 
     /// Runs `body` while no other holder, in this process or another, has access to the same key.
+    ///
+    /// The method and `body` run where their caller runs. A module without the upcoming feature
+    /// `NonisolatedNonsendingByDefault` writes `nonisolated(nonsending)` before both.
     /// - Throws: ``AuthError`` with `storage_failed` when access is not had in time, and whatever `body` throws.
     func withExclusiveAccess<Return: Sendable>(
         to key: TokenKey,
-        _ body: () async throws -> Return
+        _ body: nonisolated(nonsending) () async throws -> Return
     ) async throws -> Return
 }
 

@@ -4,13 +4,16 @@
 /// the cookie jar. `body` is the rest of the sign-in: when it returns, the sign-in has succeeded, when it throws, it has
 /// failed, and an agent that has a person in front of it can then say which.
 ///
+/// `nonisolated(nonsending)` says that the method and `body` run where their caller runs; a module with the upcoming
+/// feature `NonisolatedNonsendingByDefault` can leave the words out.
+///
 /// A sign-in that waits for neither a person nor a redirect (the device grant) is another seam, not a user agent.
 ///
 /// ```swift
 /// struct PasteUserAgent: UserAgent {
-///     func withRedirectSession<Return: Sendable>(
+///     nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
 ///         _ options: RedirectOptions,
-///         _ body: (RedirectSession) async throws -> Return
+///         _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
 ///     ) async throws -> Return {
 ///         try await body(RedirectSession(redirectURI: options.redirectURI.uri) { url in
 ///             print("Open this page, sign in, and paste the address you end at:\n\(url)")
@@ -28,7 +31,7 @@ public protocol UserAgent: Sendable {
     ///   is shown; and whatever `body` throws.
     func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
-        _ body: (RedirectSession) async throws -> Return
+        _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
     ) async throws -> Return
 }
 

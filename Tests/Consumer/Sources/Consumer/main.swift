@@ -1,7 +1,8 @@
 import AuthFlow
 import AuthFlowOIDC
 
-/// A provider adapter and a user agent from outside the package: public API is all they have.
+// One of each plug-in from outside the package, in a module without upcoming features: public API is all they have.
+
 struct TenantProvider: ProviderAdapter {
     let id: ProviderID = "tenant"
 
@@ -9,15 +10,23 @@ struct TenantProvider: ProviderAdapter {
         try await discoveredMetadata(issuer: "https://id.example.com", in: context)
     }
 
-    func prepare(_ request: inout ProviderRequest, in context: ProviderContext) {
+    func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         if request.purpose == .authorization { request.parameters["tenant"] = "blue" }
+    }
+
+    func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
+        try standardTokens(from: reply, in: context)
+    }
+
+    func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity {
+        try await standardIdentity(for: tokens, in: context)
     }
 }
 
 struct PasteUserAgent: UserAgent {
-    func withRedirectSession<Return: Sendable>(
+    nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
-        _ body: (RedirectSession) async throws -> Return
+        _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
     ) async throws -> Return {
         try await body(
             RedirectSession(redirectURI: options.redirectURI.uri) { url in
@@ -28,9 +37,31 @@ struct PasteUserAgent: UserAgent {
     }
 }
 
+actor VaultTokenStore: TokenStore {
+    private var entries: [TokenKey: [UInt8]] = [:]
+
+    func bytes(for key: TokenKey) async throws -> [UInt8]? { entries[key] }
+    func set(_ bytes: [UInt8]?, for key: TokenKey) async throws { entries[key] = bytes }
+
+    nonisolated(nonsending) func withExclusiveAccess<Return: Sendable>(
+        to key: TokenKey,
+        _ body: nonisolated(nonsending) () async throws -> Return
+    ) async throws -> Return { try await body() }
+}
+
+struct OfflineTransport: HTTPTransport {
+    func send(_ call: HTTPCall) async throws -> HTTPReply { throw AuthError(.networkFailed, "There is no network.") }
+}
+
 let client = AuthClient(
     settings: try ClientSettings(clientID: "app", redirectURI: RedirectURI("com.example.app:/callback")),
     provider: TenantProvider(),
-    userAgent: PasteUserAgent()
+    userAgent: PasteUserAgent(),
+    store: VaultTokenStore(),
+    transport: OfflineTransport()
 )
-print(try await client.credential() == nil ? "Nobody is signed in." : "Signed in.")
+do {
+    _ = try await client.signIn()
+} catch {
+    print("Not signed in: \(error)")
+}
