@@ -1,7 +1,7 @@
 # AuthFlow. Everything a person needs to type; CI calls the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo test interop lint format docs release consumer sanitize no-traits
+.PHONY: help install install-test demo test interop lint format release consumer sanitize no-traits
 
 APT := libjansson-dev libxml2-dev pkg-config
 APT_TEST := chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3

@@ -69,13 +69,30 @@ import Testing
         }
     }
 
-    @Test func fileKeepsTheOldBytesWhenWritingFails() async throws {
+    @Test func fileCleansUpWhenItCannotBeReplaced() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
-            // What a crash leaves behind is in nobody's way.
-            try Data([9]).write(to: URL(fileURLWithPath: "\(directory)/left-over.tmp"))
+            let file = "\(directory)/\(try #require(try files(directory, ".json").first))"
+            // A directory in its place makes the rename fail, after everything was written; even root cannot do it.
+            try FileManager.default.removeItem(atPath: file)
+            try FileManager.default.createDirectory(atPath: "\(file)/full", withIntermediateDirectories: true)
+            let error = await #expect(throws: AuthError.self) { try await store.set([2], for: key) }
+            #expect(error?.code == .storageFailed)
+            #expect(try files(directory, ".tmp").isEmpty)
+        }
+    }
+
+    @Test func fileIsNotDisturbedByWhatACrashLeftBehind() async throws {
+        try await withDirectory { directory in
+            let store = FileTokenStore(directory: directory)
+            try await store.set([1], for: key)
+            // A process that died between writing and renaming leaves half a file beside the whole one.
+            let file = try #require(try files(directory, ".json").first)
+            try Data([9]).write(to: URL(fileURLWithPath: "\(directory)/\(file).1.AAAA.tmp"))
             #expect(try await store.bytes(for: key) == [1])
+            try await store.set([2], for: key)
+            #expect(try await store.bytes(for: key) == [2])
         }
     }
 
