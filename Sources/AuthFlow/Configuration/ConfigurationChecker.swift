@@ -11,6 +11,8 @@ struct ConfigurationChecker {
 
     mutating func check(_ json: JSON, _ shape: ConfigurationShape, at path: JSONPath) {
         switch shape {
+        case .any:
+            break
         case .text:
             if json.string?.isEmpty != false { expected("a string that is not empty", json, at: path) }
         case .url:

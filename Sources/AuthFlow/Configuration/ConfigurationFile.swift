@@ -49,18 +49,9 @@ public struct ConfigurationFile: Sendable {
             ])
         }
         var checker = ConfigurationChecker(source: source)
-        checker.check(
-            json,
-            .object(
-                Self.keys(profile: .map(.map(.text))).filter { $0.name != "profiles" } + [
-                    // Only that they are there: their content is checked with the program's lists at hand.
-                    ConfigurationKey("profiles", .object([]), required: true, "Name at least one profile.")
-                ]
-            ),
-            at: JSONPath()
-        )
-        let issues = checker.issues.filter { !$0.keyPath.hasPrefix("profiles.") }
-        guard issues.isEmpty else { throw ConfigurationError(issues: issues) }
+        // A profile depends on the program's lists, and is checked with them at hand.
+        checker.check(json, .object(Self.keys(profile: .any)), at: JSONPath())
+        guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
         self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()
         self.defaultProfile = json["default_profile"]?.string
         guard !profileNames.isEmpty else {

@@ -12,7 +12,7 @@ extension ConfigurationFile {
             let keys = Profile.keys(provider: provider, providers: [provider], userAgents: userAgents, stores: stores)
             return ConfigurationShape.object(keys).jsonSchema
         }
-        var schema = ConfigurationShape.object(keys(profile: .text)).jsonSchema.object ?? [:]
+        var schema = ConfigurationShape.object(keys(profile: .any)).jsonSchema.object ?? [:]
         schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
         schema["title"] = "AuthFlow configuration"
         var properties = schema["properties"]?.object ?? [:]
@@ -28,6 +28,7 @@ extension ConfigurationFile {
 extension ConfigurationShape {
     fileprivate var jsonSchema: JSON {
         switch self {
+        case .any: [:]
         case .text: ["type": "string", "minLength": 1]
         case .url: ["type": "string", "format": "uri"]
         case .number(let range):

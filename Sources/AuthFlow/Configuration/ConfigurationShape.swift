@@ -3,6 +3,8 @@
 /// The shapes are the one source for three things: checking a file (`ConfigurationChecker.swift`), the JSON Schema that
 /// editors use (`ConfigurationShape+JSONSchema.swift`), and the reading of values, which can then no longer fail.
 public indirect enum ConfigurationShape: Sendable {
+    /// Any value: what it may be is checked elsewhere.
+    case any
     /// A string with at least one character.
     case text
     /// An absolute URL: `https`, or `http` on this machine.
