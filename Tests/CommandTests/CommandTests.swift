@@ -149,7 +149,7 @@ import Testing
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
-            emulator.fault = .wrongMetadataIssuer
+            emulator.fault = .metadata(.wrongIssuer)
             try await withConfiguration(profile(emulator.issuer)) { path, _ in
                 let outcome = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
                 #expect(outcome.status == 7)

@@ -158,6 +158,33 @@ public final class AuthClient: Sendable {
         return try await engine.context.userInfo(for: credential.tokens)
     }
 
+    /// Verifies an ID Token of this provider for this client, one that came by another way than ``signIn()``: signature and
+    /// every claim (OIDC Core section 3.1.3.7).
+    /// - Parameters:
+    ///   - idToken: The token.
+    ///   - nonce: The nonce that was sent for it; nil when none was, and then it must have none.
+    ///   - accessToken: The access token that came with it, for `at_hash`.
+    /// - Throws: ``AuthError`` with `invalid_id_token`, or what fetching the provider's keys throws.
+    public func verify(_ idToken: Secret, nonce: Secret? = nil, accessToken: Secret? = nil) async throws -> IDToken {
+        let metadata = try await engine.metadata()
+        var expectation = engine.expectation(of: metadata, occasion: .signIn(nonce: nonce))
+        expectation.accessToken = accessToken
+        return try await engine.verify(idToken, expectation, metadata: metadata)
+    }
+
+    /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
+    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token.
+    public func refresh() async throws -> Credential {
+        try await store.withExclusiveAccess(to: tokenKey) {
+            guard let credential = try await credential() else {
+                throw AuthError(.loginRequired, "Nobody is signed in.")
+            }
+            let refreshed = try await reporter().step(.refresh) { try await engine.refreshed(credential) }
+            try await store.set(try refreshed.serialized(), for: tokenKey)
+            return refreshed
+        }
+    }
+
     /// Forgets the credential on this machine. The session at the provider goes on.
     /// - Returns: Whether there was one.
     /// - Throws: ``AuthError`` with `storage_failed`.

@@ -18,6 +18,16 @@ public struct ClientSettings: Sendable {
     /// How long a whole sign-in may take, the person's part included.
     public var timeout: Duration
 
+    /// How the provider hands the answer to the person's browser.
+    public var responseMode: ResponseMode
+
+    /// `id_token_signed_response_alg`: the algorithms that ID Tokens may be signed with; nil for those that the provider
+    /// announces and that use a public key.
+    public var idTokenSigningAlgorithms: [SignatureAlgorithm]?
+
+    /// How far this machine's clock and the provider's may be apart.
+    public var clockLeeway: Duration
+
     /// Creates settings.
     /// - Parameters:
     ///   - clientID: `client_id`, as registered.
@@ -27,14 +37,22 @@ public struct ClientSettings: Sendable {
     ///   - scopes: What is asked for.
     ///   - parameters: More parameters, for requests of each purpose.
     ///   - timeout: How long a whole sign-in may take. Five minutes unless given.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent.
+    ///   - responseMode: How the provider hands the answer to the person's browser: in the query unless given.
+    ///   - idTokenSigningAlgorithms: The algorithms that ID Tokens may be signed with, as registered
+    ///     (`id_token_signed_response_alg`). Those with a shared secret must be named here, and need a client that keeps
+    ///     one.
+    ///   - clockLeeway: How far the two clocks may be apart: from zero to five minutes, one minute unless given.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe.
     public init(
         clientID: String,
         authentication: ClientAuthentication = .none,
         redirectURI: RedirectURI = .loopback,
         scopes: [String] = ["openid"],
         parameters: [ProviderRequest.Purpose: FormParameters] = [:],
-        timeout: Duration = .seconds(300)
+        timeout: Duration = .seconds(300),
+        responseMode: ResponseMode = .query,
+        idTokenSigningAlgorithms: [SignatureAlgorithm]? = nil,
+        clockLeeway: Duration = .seconds(60)
     ) throws(AuthError) {
         guard !clientID.isEmpty else { throw AuthError(.invalidConfiguration, "The client_id is empty.") }
         // RFC 6749 section 3.3: scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
@@ -47,11 +65,54 @@ public struct ClientSettings: Sendable {
                 )
             }
         }
+        // FAPI 2.0 section 5.3.2.1 has tokens refused that expired six minutes ago.
+        guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
+            throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")
+        }
+        try Self.check(idTokenSigningAlgorithms, authentication)
         self.clientID = clientID
         self.authentication = authentication
         self.redirectURI = redirectURI
         self.scopes = scopes
         self.parameters = parameters
         self.timeout = timeout
+        self.responseMode = responseMode
+        self.idTokenSigningAlgorithms = idTokenSigningAlgorithms
+        self.clockLeeway = clockLeeway
+    }
+
+    /// Checks that a client with this authentication can verify signatures by these algorithms, and may.
+    static func check(
+        _ algorithms: [SignatureAlgorithm]?,
+        _ authentication: ClientAuthentication
+    ) throws(AuthError) {
+        guard let algorithms else { return }
+        guard !algorithms.isEmpty else {
+            throw AuthError(.invalidConfiguration, "The list of ID Token signing algorithms is empty.")
+        }
+        for algorithm in algorithms {
+            guard let definition = algorithm.definition else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "ID Tokens signed with \"\(DisplayText.sanitized(algorithm.rawValue, limit: 20))\" cannot be verified."
+                )
+            }
+            guard definition.scheme == .hmac else { continue }
+            // OIDC Core section 10.1: "Symmetric signatures MUST NOT be used by public (non-confidential) Clients because
+            // of their inability to keep secrets."
+            guard let secret = authentication.secret else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "\(algorithm.rawValue) needs a client secret, which a public client does not have (OpenID Connect Core section 10.1)."
+                )
+            }
+            // RFC 7518 section 3.2: "A key of the same size as the hash output ... or larger MUST be used".
+            guard secret.exposed.utf8.count >= definition.hash.byteCount else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "\(algorithm.rawValue) needs a client secret of at least \(definition.hash.byteCount) bytes (RFC 7518 section 3.2)."
+                )
+            }
+        }
     }
 }

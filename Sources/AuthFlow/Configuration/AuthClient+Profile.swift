@@ -116,7 +116,7 @@ extension ClientSettings {
             try configuration.located("redirect_uri") { () throws(AuthError) in try RedirectURI(uri) }
         }
         let parameters = configuration.object("parameters")
-        for purpose in [ProviderRequest.Purpose.authorization, .token] {
+        for purpose in ProviderRequest.Purpose.configurable {
             for name in parameters.parameters(purpose.rawValue).names where ProviderRequest.reservedNames.contains(name)
             {
                 throw parameters.object(purpose.rawValue).error(
@@ -125,17 +125,25 @@ extension ClientSettings {
                 )
             }
         }
+        let algorithms = configuration.texts("id_token_signing_algorithms")?.map(SignatureAlgorithm.init(rawValue:))
+        try configuration.located("id_token_signing_algorithms") { () throws(AuthError) in
+            try Self.check(algorithms, authentication)
+        }
         self = try configuration.located("scopes") { () throws(AuthError) in
             try ClientSettings(
                 clientID: configuration.text("client_id") ?? "",
                 authentication: authentication,
                 redirectURI: redirectURI ?? .loopback,
                 scopes: configuration.texts("scopes") ?? ["openid"],
-                parameters: [
-                    .authorization: parameters.parameters("authorization"),
-                    .token: parameters.parameters("token"),
-                ],
-                timeout: .seconds(configuration.number("timeout") ?? 300)
+                parameters: Dictionary(
+                    uniqueKeysWithValues: ProviderRequest.Purpose.configurable.map {
+                        ($0, parameters.parameters($0.rawValue))
+                    }
+                ),
+                timeout: .seconds(configuration.number("timeout") ?? 300),
+                responseMode: configuration.text("response_mode").flatMap(ResponseMode.init(rawValue:)) ?? .query,
+                idTokenSigningAlgorithms: algorithms,
+                clockLeeway: .seconds(configuration.number("clock_leeway") ?? 60)
             )
         }
     }

@@ -50,7 +50,7 @@ public struct Profile: Sendable {
     ) -> [ConfigurationKey] {
         let agent = ConfigurationShape.named(userAgents.map { ConfigurationVariant($0.name, keys: $0.keys) })
         let store = ConfigurationShape.named(stores.map { ConfigurationVariant($0.name, keys: $0.keys) })
-        let purposes = [ProviderRequest.Purpose.authorization, .token].map {
+        let purposes = ProviderRequest.Purpose.configurable.map {
             ConfigurationKey($0.rawValue, .map(.text), "More parameters of \($0) requests.")
         }
         return [
@@ -84,6 +84,21 @@ public struct Profile: Sendable {
             ),
             ConfigurationKey("store", store, "Where the credential is kept; file unless given."),
             ConfigurationKey("parameters", .object(purposes), "More parameters, for requests of each purpose."),
+            ConfigurationKey(
+                "response_mode",
+                .choice(ResponseMode.allCases.map(\.rawValue)),
+                "How the provider hands the answer to the browser; query unless given."
+            ),
+            ConfigurationKey(
+                "id_token_signing_algorithms",
+                .list(.choice((SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric).map(\.rawValue))),
+                "The algorithms that ID Tokens may be signed with; those the provider announces, but for HS256 and its kin, unless given."
+            ),
+            ConfigurationKey(
+                "clock_leeway",
+                .number(0...300),
+                "How far this machine's clock and the provider's may be apart, in seconds; 60 unless given."
+            ),
             ConfigurationKey(
                 "timeout",
                 .number(5...3600),

@@ -8,7 +8,7 @@
 /// 3. build the authorization request (`AuthorizationRequest.swift`) and let the user agent visit it;
 /// 4. check the redirect that comes back (`AuthorizationResponse.swift`);
 /// 5. exchange the code for tokens (`CodeExchange.swift`);
-/// 6. check the ID Token (`JOSE/IDTokenValidation.swift`) and find out who it is (`UserInfo.swift`);
+/// 6. check the ID Token (`IDTokenVerification.swift`, `JOSE/IDTokenValidation.swift`) and find out who it is (`UserInfo.swift`);
 /// 7. keep the credential (`Stores/`).
 struct AuthorizationCodeFlow: Sendable {
     let engine: Engine
@@ -34,6 +34,7 @@ struct AuthorizationCodeFlow: Sendable {
         let options = RedirectOptions(
             redirectURI: engine.settings.redirectURI,
             state: state,
+            responseMode: engine.settings.responseMode,
             reporter: reporter,
             clock: engine.host.clock
         )
@@ -61,11 +62,11 @@ struct AuthorizationCodeFlow: Sendable {
         let response = try await reporter.step(.authorizationResponse) {
             try AuthorizationResponse(callback, to: pending)
         }
-        let reply = try await reporter.step(.codeExchange) {
+        let received = try await reporter.step(.codeExchange) {
             try await engine.exchange(response.code, for: pending)
         }
         let tokens = try await reporter.step(.idTokenValidation) {
-            try await engine.validated(reply, for: pending)
+            try await engine.validated(received, for: pending, code: response.code)
         }
         let identity = try await reporter.step(.identity) {
             try await engine.provider.identity(for: tokens, in: engine.context)

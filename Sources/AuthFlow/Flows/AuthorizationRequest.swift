@@ -15,6 +15,8 @@ public final class PendingAuthorization: Sendable {
     let nonce: Secret?
     let codeVerifier: Secret
     let metadata: ProviderMetadata
+    let responseMode: ResponseMode
+    let demand: AuthenticationDemand
     private let isAnswered = Mutex(false)
 
     init(
@@ -23,7 +25,9 @@ public final class PendingAuthorization: Sendable {
         state: Secret,
         nonce: Secret?,
         codeVerifier: Secret,
-        metadata: ProviderMetadata
+        metadata: ProviderMetadata,
+        responseMode: ResponseMode = .query,
+        demand: AuthenticationDemand = AuthenticationDemand()
     ) {
         self.url = url
         self.redirectURI = redirectURI
@@ -31,6 +35,8 @@ public final class PendingAuthorization: Sendable {
         self.nonce = nonce
         self.codeVerifier = codeVerifier
         self.metadata = metadata
+        self.responseMode = responseMode
+        self.demand = demand
     }
 
     /// Uses the request up. RFC 9700 section 4.2.4: "The state value SHOULD be invalidated by the client after its first
@@ -90,15 +96,22 @@ extension Engine {
         )
         if !settings.scopes.isEmpty { request.parameters["scope"] = settings.scopes.joined(separator: " ") }
         if let nonce { request.protectedParameters["nonce"] = nonce }
+        // OAuth 2.0 Multiple Response Type Encoding Practices section 2.1: query is the default for a code.
+        if settings.responseMode != .query {
+            request.protectedParameters["response_mode"] = settings.responseMode.rawValue
+        }
         try await provider.prepare(&request, in: context)
 
+        let parameters = try request.allParameters()
         return PendingAuthorization(
-            url: endpoint.url(adding: try request.allParameters()),
+            url: endpoint.url(adding: parameters),
             redirectURI: redirectURI,
             state: Secret(state),
             nonce: nonce.map(Secret.init),
             codeVerifier: pkce.codeVerifier,
-            metadata: metadata
+            metadata: metadata,
+            responseMode: settings.responseMode,
+            demand: try AuthenticationDemand(parameters)
         )
     }
 }

@@ -13,7 +13,7 @@ struct AuthorizationResponse: Sendable {
     /// - Throws: ``AuthError`` with `invalid_callback` when it is not the answer, `issuer_mismatch` when another provider
     ///   gave it, `access_denied` or `provider_rejected` when the answer is an error.
     init(_ callback: String, to pending: PendingAuthorization) throws(AuthError) {
-        let parameters = try Self.parameters(of: callback, redirectURI: pending.redirectURI)
+        let parameters = try Self.parameters(of: callback, to: pending)
 
         // RFC 6749 section 3.1: "Request and response parameters MUST NOT be included more than once."
         if let repeated = parameters.names.first(where: { parameters.values(for: $0).count > 1 }) {
@@ -68,30 +68,46 @@ struct AuthorizationResponse: Sendable {
         self.parameters = parameters
     }
 
-    private static func parameters(of callback: String, redirectURI: String) throws(AuthError) -> FormParameters {
+    private static func parameters(of callback: String, to pending: PendingAuthorization) throws(AuthError)
+        -> FormParameters
+    {
+        let redirectURI = pending.redirectURI
         let parts = callback.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
         let address = parts.first ?? ""
-        // RFC 9700 section 4.1.3: exact string matching. What follows the redirect URI can only be its query.
-        let separator: Character = redirectURI.contains("?") ? "&" : "?"
-        guard address.hasPrefix(redirectURI), address.dropFirst(redirectURI.count).first == separator else {
-            throw AuthError(
-                .invalidCallback,
-                "The redirect went to \(Redaction.url(callback)), not to \(redirectURI) with an answer."
-            )
+        let fragment = parts.count < 2 ? "" : parts[1]
+        let answer: Substring
+        switch pending.responseMode {
+        case .query, .formPost:
+            // RFC 9700 section 4.1.3: exact string matching. What follows the redirect URI can only be its query.
+            let separator: Character = redirectURI.contains("?") ? "&" : "?"
+            guard address.hasPrefix(redirectURI), address.dropFirst(redirectURI.count).first == separator else {
+                throw elsewhere(callback, redirectURI)
+            }
+            guard fragment.isEmpty else {
+                throw AuthError(
+                    .invalidCallback,
+                    "The redirect carries a fragment (#...), which was not asked for (response_mode)."
+                )
+            }
+            answer = address.dropFirst(redirectURI.count + 1)
+        case .fragment:
+            guard address == redirectURI else { throw elsewhere(callback, redirectURI) }
+            answer = fragment
         }
-        guard parts.count < 2 || parts[1].isEmpty else {
+        guard let parameters = FormURLEncoding.decode(answer) else {
             throw AuthError(
                 .invalidCallback,
-                "The redirect carries a fragment (#...), which the code flow does not use."
-            )
-        }
-        guard let parameters = FormURLEncoding.decode(address.dropFirst(redirectURI.count + 1)) else {
-            throw AuthError(
-                .invalidCallback,
-                "The query of the redirect is not form-encoded UTF-8 (RFC 6749 Appendix B)."
+                "The answer in the redirect is not form-encoded UTF-8 (RFC 6749 Appendix B)."
             )
         }
         return parameters
+    }
+
+    private static func elsewhere(_ callback: String, _ redirectURI: String) -> AuthError {
+        AuthError(
+            .invalidCallback,
+            "The redirect went to \(Redaction.url(callback)), not to \(redirectURI) with an answer."
+        )
     }
 
     private static func refusal(_ error: ProviderError) -> AuthError {

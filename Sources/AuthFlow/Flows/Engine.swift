@@ -6,7 +6,7 @@ final class Engine: Sendable {
     let provider: any ProviderAdapter
     let settings: ClientSettings
     let host: HostServices
-    let keys = KeySource()
+    private let keys: KeySource
     private let transport: any HTTPTransport
     private let knownMetadata = Mutex<ProviderMetadata?>(nil)
 
@@ -20,11 +20,12 @@ final class Engine: Sendable {
         self.settings = settings
         self.transport = transport
         self.host = host
+        self.keys = KeySource(now: host.now)
     }
 
     /// What adapters are lent.
     var context: ProviderContext {
-        ProviderContext(settings: settings, host: host, transport: transport) { try await self.metadata() }
+        ProviderContext(settings: settings, host: host, transport: transport, keys: keys) { try await self.metadata() }
     }
 
     /// The provider's metadata, found once in the life of the client.
@@ -36,7 +37,8 @@ final class Engine: Sendable {
     }
 
     /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
-    func send(_ request: ProviderRequest) async throws -> ProviderReply {
+    /// - Parameter scopes: Those that are granted when the reply names none.
+    func send(_ request: ProviderRequest, scopes: [String]) async throws -> ProviderReply {
         var request = request
         request.headerFields[.accept] = "application/json"
         settings.authentication.authenticate(&request, clientID: settings.clientID)
@@ -54,7 +56,8 @@ final class Engine: Sendable {
         return ProviderReply(
             purpose: request.purpose,
             endpoint: request.endpoint,
-            http: try await context.send(call)
+            http: try await context.send(call),
+            scopes: scopes
         )
     }
 }

@@ -31,6 +31,8 @@ public struct FlowEvent: Sendable {
         public static let idTokenValidation = Self(rawValue: "ID Token validation")
         /// Finding out who signed in.
         public static let identity = Self(rawValue: "identity")
+        /// Exchanging the refresh token for new tokens.
+        public static let refresh = Self(rawValue: "refresh")
         /// Writing the credential to the store.
         public static let storing = Self(rawValue: "storing")
     }

@@ -1,4 +1,5 @@
 public import AuthFlowJSON
+import Foundation
 import HTTPTypes
 
 extension ProviderContext {
@@ -8,7 +9,8 @@ extension ProviderContext {
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
     ///   `login_required` when the access token is not accepted; `invalid_user_info` when the reply is about somebody else.
     public func userInfo(for tokens: TokenSet) async throws -> JSON {
-        let endpoint = try (try await metadata()).required(\.userInfoEndpoint, "userinfo endpoint")
+        let metadata = try await metadata()
+        let endpoint = try metadata.required(\.userInfoEndpoint, "userinfo endpoint")
         guard let idToken = tokens.verifiedIDToken else {
             throw AuthError(
                 .unsupported,
@@ -19,7 +21,10 @@ extension ProviderContext {
         let call = HTTPCall(
             .get,
             endpoint,
-            headerFields: [.authorization: "Bearer \(tokens.accessToken.exposed)", .accept: "application/json"]
+            headerFields: [
+                .authorization: "Bearer \(tokens.accessToken.exposed)",
+                .accept: "application/json, application/jwt",
+            ]
         )
         let reply = try await send(call)
         if reply.status == 401 {
@@ -28,7 +33,11 @@ extension ProviderContext {
         guard reply.status == 200 else {
             throw AuthError(.invalidReply, "\(endpoint) answered with status \(reply.status).")
         }
-        let claims = try reply.json(from: "\(endpoint)")
+        // OIDC Core section 5.3.2: a signed response has the content type application/jwt.
+        let claims =
+            reply.mediaType == "application/jwt"
+            ? try await signedClaims(reply, metadata)
+            : try reply.json(from: "\(endpoint)")
         // OIDC Core section 5.3.2: "The sub Claim in the UserInfo Response MUST be verified to exactly match the sub
         // Claim in the ID Token; if they do not match, the UserInfo Response values MUST NOT be used."
         guard claims["sub"]?.string == idToken.subject else {
@@ -38,5 +47,37 @@ extension ProviderContext {
             )
         }
         return claims
+    }
+
+    /// The claims of a signed reply, once it is verified that the provider signed it for this client.
+    private func signedClaims(_ reply: HTTPReply, _ metadata: ProviderMetadata) async throws -> JSON {
+        @Sendable func refused(_ reason: String) -> AuthError {
+            AuthError(.invalidUserInfo, "The signed userinfo was refused: \(reason).")
+        }
+        guard let token = String(validating: reply.body, as: UTF8.self) else { throw refused("it is not text") }
+        let jws: JWS
+        do throws(AuthError) {
+            jws = try JWS(Secret(token.trimmingCharacters(in: .whitespacesAndNewlines)))
+        } catch {
+            throw AuthError(error.code == .unsupported ? .unsupported : .invalidUserInfo, error.message)
+        }
+        guard jws.header.json["crit"] == nil else { throw refused("its header has \"crit\"") }
+        let announced = metadata.json["userinfo_signing_alg_values_supported"]?.strings
+        let acceptable =
+            settings.idTokenSigningAlgorithms
+            ?? SignatureAlgorithm.asymmetric.filter { announced?.contains($0.rawValue) ?? true }
+        guard acceptable.contains(jws.header.algorithm) else { throw refused("its algorithm was not agreed") }
+        // OIDC Core section 5.3.2: "If signed, the UserInfo Response MUST contain the Claims iss (issuer) and aud
+        // (audience) as members. The iss value MUST be the OP's Issuer Identifier URL. The aud value MUST be or include
+        // the RP's Client ID value."
+        guard jws.payload["iss"]?.string == metadata.issuer else { throw refused("it names another issuer (iss)") }
+        let audience = jws.payload["aud"]?.string.map { [$0] } ?? jws.payload["aud"]?.strings ?? []
+        guard audience.contains(settings.clientID) else { throw refused("it is meant for another client (aud)") }
+        let now = host.now().timeIntervalSince1970
+        guard jws.payload["exp"] == nil || now - settings.clockLeeway.seconds < jws.payload["exp"]?.number ?? 0 else {
+            throw refused("it has expired (exp)")
+        }
+        try await checkSignature(of: jws, metadata: metadata, refusal: refused)
+        return jws.payload
     }
 }

@@ -1,3 +1,4 @@
+public import Foundation
 public import HTTPTypes
 
 /// A type that performs one HTTP exchange.
@@ -91,6 +92,16 @@ public struct HTTPReply: Sendable {
     public var mediaType: String {
         let value = response.headerFields[.contentType] ?? ""
         return value.prefix { $0 != ";" }.trimmingSpaces().lowercased()
+    }
+
+    /// When the server sent it, by its own clock (RFC 9110 section 6.6.1); nil when it does not say.
+    public var date: Date? {
+        guard let value = response.headerFields[.date] else { return nil }
+        let format = DateFormatter()
+        format.locale = Locale(identifier: "en_US_POSIX")
+        format.timeZone = TimeZone(identifier: "GMT")
+        format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss zzz"
+        return format.date(from: value)
     }
 }
 

@@ -10,16 +10,31 @@ struct IDTokenValidation: Sendable {
     struct Expectation: Sendable {
         let issuer: String
         let clientID: String
-        /// The nonce of the authorization request; nil when none was sent.
-        let nonce: String?
-        /// The access token that came with the ID Token.
-        let accessToken: Secret?
         /// The algorithms agreed with the provider.
-        let algorithms: [SignatureAlgorithm]
+        var algorithms: [SignatureAlgorithm]
+        /// What it was issued for.
+        let occasion: Occasion
+        /// The access token that came with the ID Token.
+        var accessToken: Secret?
+        /// The code that it was issued for.
+        var code: Secret?
+        /// The longest time since the person last signed in, in seconds; nil when it was not asked for.
+        var maximumAuthenticationAge: TimeInterval?
+        /// The authentication contexts of which one was asked for as essential: empty when any will do, nil when none was.
+        var essentialACRValues: [String]?
+        /// How far the two clocks may be apart, in seconds.
+        var leeway: TimeInterval = 60
+        /// How far this machine's clock is ahead of the provider's, in seconds, when the provider said its time.
+        var clockOffset: TimeInterval?
     }
 
-    /// How far this machine's clock may be off, in seconds. FAPI has a token that expired six minutes ago refused.
-    static let leeway: TimeInterval = 60
+    /// What an ID Token can be issued for.
+    enum Occasion: Sendable {
+        /// A sign-in, with the nonce of the authorization request; nil when none was sent.
+        case signIn(nonce: Secret?)
+        /// A refresh of the tokens that came with this one.
+        case refresh(of: IDToken)
+    }
 
     /// The oldest token accepted, in seconds since it was issued.
     static let maximumAge: TimeInterval = 10 * 60
@@ -31,11 +46,18 @@ struct IDTokenValidation: Sendable {
     /// that is wrong anyway costs no request.
     func validateClaims(of jws: JWS) throws(AuthError) -> IDToken {
         let claims = jws.payload
+        let time = now.timeIntervalSince1970
+        let leeway = expectation.leeway
 
         // RFC 7515 section 4.1.11: "If any of the listed extension Header Parameters are not understood and supported
         // by the recipient, then the JWS is invalid." None is supported.
         guard jws.header.json["crit"] == nil else {
             throw invalid("its header has \"crit\", which nothing here understands")
+        }
+        // RFC 7515 section 4.1.4: "The structure of the kid value is unspecified. Its value MUST be a case-sensitive
+        // string."
+        guard jws.header.json["kid"] == nil || jws.header.keyID != nil else {
+            throw invalid("its header has a \"kid\" that is not a string")
         }
 
         // "7. The alg value SHOULD be the default of RS256 or the algorithm sent by the Client in the
@@ -53,7 +75,8 @@ struct IDTokenValidation: Sendable {
         }
 
         // Section 2: sub is REQUIRED, and "MUST NOT exceed 255 ASCII characters in length".
-        guard let subject = claims["sub"]?.string, !subject.isEmpty else { throw missing("sub") }
+        guard let subject = claims["sub"]?.string else { throw missing("sub") }
+        guard !subject.isEmpty else { throw missing("sub") }
         guard subject.utf8.count <= 255 else { throw invalid("its sub is longer than 255 characters") }
 
         // "3. The Client MUST validate that the aud (audience) Claim contains its client_id value ... The ID Token MUST
@@ -67,50 +90,76 @@ struct IDTokenValidation: Sendable {
 
         // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
         // Value."
-        if let party = claims["azp"] {
-            guard party.string == expectation.clientID else { throw invalid("it was issued to another client (azp)") }
+        guard claims["azp"] == nil || claims["azp"]?.string == expectation.clientID else {
+            throw invalid("it was issued to another client (azp)")
         }
 
         // "9. The current time MUST be before the time represented by the exp Claim."
         guard let expiry = claims["exp"]?.number else { throw missing("exp") }
-        guard now.timeIntervalSince1970 - Self.leeway < expiry else {
-            throw invalid(
-                "it expired \(seconds(now.timeIntervalSince1970 - expiry)) ago (exp); is this machine's clock right?"
-            )
+        guard time - leeway < expiry else {
+            throw invalid("it expired \(seconds(time - expiry)) ago (exp)\(clockHint)")
         }
 
         // "10. The iat Claim can be used to reject tokens that were issued too far away from the current time."
         guard let issued = claims["iat"]?.number else { throw missing("iat") }
-        guard issued <= now.timeIntervalSince1970 + Self.leeway else {
-            throw invalid(
-                "it was issued \(seconds(issued - now.timeIntervalSince1970)) in the future (iat); is this machine's clock right?"
-            )
+        guard issued <= time + leeway else {
+            throw invalid("it was issued \(seconds(issued - time)) in the future (iat)\(clockHint)")
         }
-        guard issued >= now.timeIntervalSince1970 - Self.leeway - Self.maximumAge else {
-            throw invalid(
-                "it was issued \(seconds(now.timeIntervalSince1970 - issued)) ago (iat); is this machine's clock right?"
-            )
+        guard issued >= time - leeway - Self.maximumAge else {
+            throw invalid("it was issued \(seconds(time - issued)) ago (iat)\(clockHint)")
         }
 
         // RFC 7519 section 4.1.5: nbf "identifies the time before which the JWT MUST NOT be accepted for processing".
         if let notBefore = claims["nbf"] {
-            guard let time = notBefore.number, time <= now.timeIntervalSince1970 + Self.leeway else {
-                throw invalid("it is not valid yet (nbf)")
+            guard let start = notBefore.number, start <= time + leeway else {
+                throw invalid("it is not valid yet (nbf)\(clockHint)")
             }
         }
 
-        // "11. If a nonce value was sent in the Authentication Request, a nonce Claim MUST be present and its value
-        // checked to verify that it is the same value as the one that was sent in the Authentication Request."
-        // One that was never sent belongs to somebody else's sign-in.
-        guard claims["nonce"] == expectation.nonce.map(JSON.string) else {
-            throw invalid("its nonce is not the one of this sign-in, so it may have been injected")
+        switch expectation.occasion {
+        case .signIn(let nonce):
+            // "11. If a nonce value was sent in the Authentication Request, a nonce Claim MUST be present and its value
+            // checked to verify that it is the same value as the one that was sent in the Authentication Request."
+            // One that was never sent belongs to somebody else's sign-in.
+            guard claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
+                throw invalid("its nonce is not the one of this sign-in, so it may have been injected")
+            }
+        case .refresh(let original):
+            try compare(claims, issued: issued, audience: audience, with: original)
         }
 
-        // Section 3.1.3.8: at_hash ties the access token to the ID Token. Optional here, but never wrong.
-        if let hash = claims["at_hash"] {
-            guard let accessToken = expectation.accessToken, hash.string == Self.halfHash(of: accessToken) else {
-                throw invalid("its at_hash does not fit the access token that came with it")
+        // "12. If the acr Claim was requested, the Client SHOULD check that the asserted Claim Value is appropriate."
+        // Section 5.5.1.1: when it "is requested as an Essential Claim", any other value is a failed authentication.
+        if let wanted = expectation.essentialACRValues {
+            guard let given = claims["acr"]?.string, wanted.isEmpty || wanted.contains(given) else {
+                throw invalid("the person did not sign in as strongly as was asked for (acr)")
             }
+        }
+
+        // "13. If the auth_time Claim was requested, either through a specific request for this Claim or by using the
+        // max_age parameter, the Client SHOULD check the auth_time Claim value and request re-authentication if it
+        // determines too much time has elapsed since the last End-User authentication." Section 2: with max_age it is
+        // REQUIRED.
+        if let maximum = expectation.maximumAuthenticationAge {
+            guard let authenticated = claims["auth_time"]?.number else { throw missing("auth_time") }
+            guard authenticated >= time - leeway - maximum else {
+                throw invalid("the person signed in longer ago than was asked for (auth_time, max_age)")
+            }
+        }
+        if let authenticated = claims["auth_time"] {
+            guard let authenticated = authenticated.number, authenticated <= time + leeway else {
+                throw invalid("its auth_time is not a time in the past\(clockHint)")
+            }
+        }
+
+        // Sections 3.1.3.8 and 3.3.2.11: at_hash ties the access token to the ID Token, and c_hash the code. Optional
+        // here, but never wrong.
+        let hash = jws.header.algorithm.definition?.hash
+        guard claims["at_hash"] == nil || fits(claims["at_hash"], expectation.accessToken, hash) else {
+            throw invalid("its at_hash does not fit the access token that came with it")
+        }
+        guard claims["c_hash"] == nil || fits(claims["c_hash"], expectation.code, hash) else {
+            throw invalid("its c_hash does not fit the code it came for")
         }
 
         return IDToken(
@@ -124,17 +173,43 @@ struct IDTokenValidation: Sendable {
         )
     }
 
-    /// "6. ... The Client MUST validate the signature of all other ID Tokens according to JWS". Ours: of all of them,
-    /// those from the token endpoint too.
-    static func hasValidSignature(_ jws: JWS, by keys: [JWK]) -> Bool {
-        keys.contains { $0.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) }
+    /// Section 12.2, "Successful Refresh Response". That iss is the same follows from the check above, which compares it
+    /// with the issuer of the stored tokens.
+    private func compare(_ claims: JSON, issued: Double, audience: [String], with original: IDToken)
+        throws(AuthError)
+    {
+        // "its iss Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
+        guard claims["iss"]?.string == original.issuer else { throw invalid("it comes from another issuer (iss)") }
+        // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
+        guard claims["sub"]?.string == original.subject else { throw invalid("it is about somebody else (sub)") }
+        // "its iat Claim MUST represent the time that the new ID Token is issued"
+        guard issued >= original.issuedAt.timeIntervalSince1970 else {
+            throw invalid("it is older than the one it replaces (iat)")
+        }
+        // "its aud Claim Value MUST include the value that was in the ID Token issued when the original authentication
+        // occurred"
+        guard Set(audience).isSuperset(of: original.audience) else { throw invalid("its audience has changed (aud)") }
+        // "if the ID Token contains an auth_time Claim, its value MUST represent the time of the original
+        // authentication - not the time that the new ID token is issued"
+        guard
+            claims["auth_time"] == nil || original.claims["auth_time"] == nil
+                || claims["auth_time"]?.number == original.claims["auth_time"]?.number
+        else { throw invalid("its auth_time is not that of the sign-in") }
+        // "it SHOULD NOT have a nonce Claim ...; however, if it is present, its value MUST be the same as in the ID Token
+        // issued at the time of the original authentication"
+        guard claims["nonce"] == nil || claims["nonce"] == original.claims["nonce"] else {
+            throw invalid("its nonce is not that of the sign-in")
+        }
+        // "its azp Claim Value MUST be the same as in the ID Token issued when the original authentication occurred; if no
+        // azp Claim was present in the original ID Token, one MUST NOT be present in the new ID Token"
+        guard claims["azp"] == original.claims["azp"] else { throw invalid("its azp is not that of the sign-in") }
     }
 
     /// "the base64url encoding of the left-most half of the hash of the octets of the ASCII representation of the
     /// access_token value, where the hash algorithm used is the hash algorithm used in the alg Header Parameter".
-    /// Both supported algorithms hash with SHA-256.
-    private static func halfHash(of token: Secret) -> String {
-        Base64URL.encode(Array(SHA256.hash(data: Array(token.exposed.utf8))).prefix(16))
+    private func fits(_ claim: JSON?, _ secret: Secret?, _ hash: SignatureAlgorithm.Hash?) -> Bool {
+        guard let secret, let hash else { return false }
+        return claim?.string == Base64URL.encode(hash.digest(of: Array(secret.exposed.utf8)).prefix(hash.byteCount / 2))
     }
 
     private func invalid(_ reason: String) -> AuthError {
@@ -143,6 +218,12 @@ struct IDTokenValidation: Sendable {
 
     private func missing(_ claim: String) -> AuthError {
         invalid("it has no usable \"\(claim)\" claim, which OpenID Connect Core section 2 requires")
+    }
+
+    /// What to say about the clocks when a time is wrong: most often it is this machine's.
+    private var clockHint: String {
+        guard let offset = expectation.clockOffset, abs(offset) >= 5 else { return "; is this machine's clock right?" }
+        return "; this machine's clock is \(seconds(abs(offset))) \(offset > 0 ? "ahead of" : "behind") the provider's"
     }
 
     private func seconds(_ interval: TimeInterval) -> String {

@@ -1,22 +1,27 @@
 import AuthFlowJSON
 import Crypto
 import CryptoExtras
-import Foundation
 
 /// A public key from a JWK set (RFC 7517) that can verify signatures.
-public struct JWK: Sendable {
+struct JWK: Sendable {
     /// The key's name within its set, when it has one.
-    public let keyID: String?
+    let keyID: String?
 
     /// The only algorithm the key may be used with, when it names one.
-    let algorithm: String?
+    private let algorithm: String?
 
     private let material: Material
 
     private enum Material: Sendable {
         case rsa(_RSA.Signing.PublicKey)
         case p256(P256.Signing.PublicKey)
+        case p384(P384.Signing.PublicKey)
+        case p521(P521.Signing.PublicKey)
+        case ed25519(Curve25519.Signing.PublicKey)
     }
+
+    /// The longest RSA key that is read, in bits: verifying with a longer one would cost more than it is worth.
+    private static let maximumRSASize = 8192
 
     /// Reads a key.
     /// - Returns: nil when the key is of a kind that is not known here, is not for verifying signatures, or is malformed:
@@ -24,23 +29,41 @@ public struct JWK: Sendable {
     ///   use "kty" ... values that are not understood").
     init?(_ json: JSON) {
         // RFC 7517 sections 4.2 and 4.3: a key marked for encryption never verifies a signature.
-        if let use = json["use"], use.string != "sig" { return nil }
-        if let operations = json["key_ops"], operations.strings?.contains("verify") != true { return nil }
-        switch json["kty"]?.string {
-        case "RSA":
+        guard json["use"] == nil || json["use"]?.string == "sig" else { return nil }
+        guard json["key_ops"] == nil || json["key_ops"]?.strings?.contains("verify") == true else { return nil }
+        // A key whose private half is published proves nothing about who signed.
+        guard json["d"] == nil else { return nil }
+        switch (json["kty"]?.string, json["crv"]?.string) {
+        case ("RSA", _):
             guard let modulus = Self.bytes(json["n"]), let exponent = Self.bytes(json["e"]),
-                let key = try? _RSA.Signing.PublicKey(n: modulus, e: exponent),
-                // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used".
-                key.keySizeInBits >= 2048
+                modulus.count <= Self.maximumRSASize / 8 + 1,
+                let key = try? _RSA.Signing.PublicKey(n: modulus, e: exponent)
             else { return nil }
+            // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
+            guard key.keySizeInBits >= 2048 else { return nil }
             self.material = .rsa(key)
-        case "EC":
-            guard json["crv"]?.string == "P-256", let x = Self.bytes(json["x"]), let y = Self.bytes(json["y"]),
-                // RFC 7518 section 6.2.1.2: coordinates have the full length of the curve.
-                x.count == 32, y.count == 32,
-                let key = try? P256.Signing.PublicKey(rawRepresentation: x + y)
+        // RFC 7518 section 6.2.1.2: the length of a coordinate "MUST be the full size of a coordinate for the curve".
+        case ("EC", "P-256"):
+            guard let point = Self.point(json, size: 32),
+                let key = try? P256.Signing.PublicKey(rawRepresentation: point)
             else { return nil }
             self.material = .p256(key)
+        case ("EC", "P-384"):
+            guard let point = Self.point(json, size: 48),
+                let key = try? P384.Signing.PublicKey(rawRepresentation: point)
+            else { return nil }
+            self.material = .p384(key)
+        case ("EC", "P-521"):
+            guard let point = Self.point(json, size: 66),
+                let key = try? P521.Signing.PublicKey(rawRepresentation: point)
+            else { return nil }
+            self.material = .p521(key)
+        case ("OKP", "Ed25519"):
+            // RFC 8037 section 2.
+            guard let bytes = Self.bytes(json["x"]), bytes.count == 32,
+                let key = try? Curve25519.Signing.PublicKey(rawRepresentation: bytes)
+            else { return nil }
+            self.material = .ed25519(key)
         default:
             return nil
         }
@@ -52,30 +75,47 @@ public struct JWK: Sendable {
         json?.string.flatMap { Base64URL.decode($0) }
     }
 
+    private static func point(_ json: JSON, size: Int) -> [UInt8]? {
+        guard let x = bytes(json["x"]), let y = bytes(json["y"]), x.count == size, y.count == size else { return nil }
+        return x + y
+    }
+
     /// Whether the key is of the kind that an algorithm needs, and does not name another.
     func fits(_ algorithm: SignatureAlgorithm) -> Bool {
-        if let own = self.algorithm, own != algorithm.rawValue { return false }
+        guard self.algorithm == nil || self.algorithm == algorithm.rawValue else { return false }
         switch (material, algorithm) {
-        case (.rsa, .rs256), (.p256, .es256): return true
-        default: return false
+        case (.rsa, .rs256), (.rsa, .rs384), (.rsa, .rs512), (.rsa, .ps256), (.rsa, .ps384), (.rsa, .ps512),
+            (.p256, .es256), (.p384, .es384), (.p521, .es512), (.ed25519, .edDSA), (.ed25519, .ed25519):
+            return true
+        default:
+            return false
         }
     }
 
-    /// Whether this key made the signature over these bytes.
+    /// Whether this key made the signature over these bytes. False for an algorithm that does not fit.
     func isValid(_ signature: [UInt8], for bytes: [UInt8], algorithm: SignatureAlgorithm) -> Bool {
-        switch (material, algorithm) {
-        case (.rsa(let key), .rs256):
-            return key.isValidSignature(
-                _RSA.Signing.RSASignature(rawRepresentation: signature),
-                for: SHA256.hash(data: bytes),
-                padding: .insecurePKCS1v1_5
-            )
-        case (.p256(let key), .es256):
-            // RFC 7518 section 3.4: R and S side by side, 64 bytes.
+        guard fits(algorithm), let definition = algorithm.definition else { return false }
+        switch material {
+        case .rsa(let key):
+            let padding: _RSA.Signing.Padding = definition.scheme == .rsaPSS ? .PSS : .insecurePKCS1v1_5
+            let signature = _RSA.Signing.RSASignature(rawRepresentation: signature)
+            switch definition.hash {
+            case .sha256: return key.isValidSignature(signature, for: SHA256.hash(data: bytes), padding: padding)
+            case .sha384: return key.isValidSignature(signature, for: SHA384.hash(data: bytes), padding: padding)
+            case .sha512: return key.isValidSignature(signature, for: SHA512.hash(data: bytes), padding: padding)
+            }
+        // RFC 7518 section 3.4: R and S side by side, each of the full length, which is what a raw signature is.
+        case .p256(let key):
             guard let signature = try? P256.Signing.ECDSASignature(rawRepresentation: signature) else { return false }
             return key.isValidSignature(signature, for: SHA256.hash(data: bytes))
-        default:
-            return false
+        case .p384(let key):
+            guard let signature = try? P384.Signing.ECDSASignature(rawRepresentation: signature) else { return false }
+            return key.isValidSignature(signature, for: SHA384.hash(data: bytes))
+        case .p521(let key):
+            guard let signature = try? P521.Signing.ECDSASignature(rawRepresentation: signature) else { return false }
+            return key.isValidSignature(signature, for: SHA512.hash(data: bytes))
+        case .ed25519(let key):
+            return key.isValidSignature(signature, for: bytes)
         }
     }
 }

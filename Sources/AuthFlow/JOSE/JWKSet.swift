@@ -5,24 +5,36 @@ struct JWKSet: Sendable {
     /// The most keys that are read from one set.
     static let maximumKeyCount = 100
 
+    /// The most keys that one signature is tried with: a set full of decoys must not make a check expensive.
+    static let maximumTries = 16
+
     let keys: [JWK]
 
     /// Reads a set and leaves out what cannot be used here.
-    /// - Throws: ``AuthError`` with `invalid_reply` when it is not a key set at all.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is not a key set at all, or has too many keys.
     init(_ json: JSON) throws(AuthError) {
         guard let keys = json["keys"]?.array else {
             throw AuthError(.invalidReply, "The provider's key set has no \"keys\" array (RFC 7517 section 5).")
         }
-        self.keys = keys.prefix(Self.maximumKeyCount).compactMap(JWK.init)
+        guard keys.count <= Self.maximumKeyCount else {
+            throw AuthError(.invalidReply, "The provider's key set has more than \(Self.maximumKeyCount) keys.")
+        }
+        self.keys = keys.compactMap(JWK.init)
     }
 
     /// The keys that may have made a signature with this header, by key ID, kind, use and algorithm.
     ///
-    /// A set may hold several keys with one ID (for several algorithms, or as a trap), and an ID may be absent when the
-    /// set has a single key of the kind: so the ID narrows the choice and the kind decides.
-    func candidates(for header: JWSHeader) -> [JWK] {
-        keys.filter { key in
-            key.fits(header.algorithm) && (header.keyID == nil || key.keyID == nil || key.keyID == header.keyID)
-        }
+    /// A set may hold several keys with one ID (for several algorithms, or as a trap): the ID narrows the choice and the
+    /// kind decides. A header without an ID is tried with every key of the kind.
+    func candidates(for header: JWSHeader) -> some Sequence<JWK> {
+        keys.lazy
+            .filter { $0.fits(header.algorithm) && (header.keyID == nil || $0.keyID == header.keyID) }
+            .prefix(Self.maximumTries)
+    }
+
+    /// The keys without an ID that may have made it. A provider that names keys in its tokens and not in its set is
+    /// careless, and no less to be verified.
+    func unnamedCandidates(for header: JWSHeader) -> some Sequence<JWK> {
+        keys.lazy.filter { $0.keyID == nil && $0.fits(header.algorithm) }.prefix(Self.maximumTries)
     }
 }

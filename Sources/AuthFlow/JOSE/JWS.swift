@@ -7,19 +7,24 @@ struct JWS: Sendable {
     let signature: [UInt8]
     let signedBytes: [UInt8]
 
+    /// The largest token read, in bytes. Real ones have a few thousand.
+    static let maximumSize = 64 * 1024
+
     /// Takes a compact JWS apart.
     /// - Throws: ``AuthError`` with `invalid_id_token`; the message never quotes the token.
     init(_ compact: Secret) throws(AuthError) {
         func malformed(_ what: String, _ cause: (any Error)? = nil) -> AuthError {
             AuthError(.invalidIDToken, "The signed token is malformed: \(what).", underlyingError: cause)
         }
-        let parts = compact.exposed.split(separator: ".", omittingEmptySubsequences: false)
+        let bytes = Array(compact.exposed.utf8)
+        guard bytes.count <= Self.maximumSize else { throw malformed("it has more than \(Self.maximumSize) bytes") }
+        let parts = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
         guard parts.count != 5 else {
             throw AuthError(.unsupported, "The token is encrypted (JWE), which is not supported.")
         }
         guard parts.count == 3 else { throw malformed("it does not have three parts (RFC 7515 section 7.1)") }
-        guard let header = Base64URL.decode(parts[0]), let payload = Base64URL.decode(parts[1]),
-            let signature = Base64URL.decode(parts[2])
+        guard let header = Base64URL.decode(utf8: parts[0]), let payload = Base64URL.decode(utf8: parts[1]),
+            let signature = Base64URL.decode(utf8: parts[2])
         else { throw malformed("a part is not base64url (RFC 7515 section 2)") }
         do throws(JSONError) {
             self.header = JWSHeader(try JSON(parsing: header))
@@ -29,7 +34,7 @@ struct JWS: Sendable {
         }
         guard self.payload.object != nil else { throw malformed("the payload is not an object (RFC 7519 section 7.2)") }
         self.signature = signature
-        self.signedBytes = Array("\(parts[0]).\(parts[1])".utf8)
+        self.signedBytes = Array(bytes[..<parts[2].startIndex.advanced(by: -1)])
     }
 }
 

@@ -1,33 +1,220 @@
 import AuthFlowJSON
 import Foundation
+import HTTPTypes
+import Synchronization
 
-/// The provider's signing keys, fetched when they are needed and kept.
-actor KeySource {
-    /// After a fetch for a key that was not found, further unknown keys wait this long, in seconds, so that forged
-    /// tokens cannot make this client hammer the provider.
-    private static let cooldown: TimeInterval = 30
+/// The signing keys of providers: fetched when they are needed, kept, and fetched again when they were rotated.
+///
+/// - One fetch is under way at a time, however many tasks wait for it.
+/// - A key that is not known is looked for at once, then at most every ``missInterval`` seconds: forged tokens cannot make
+///   this client hammer a provider, and a rotation just before the first token is not missed.
+/// - A fetch that fails throws nothing away.
+final class KeySource: Sendable {
+    /// Sends the request for a key set.
+    typealias Fetch = @Sendable (Endpoint) async throws -> HTTPReply
 
-    private var keySets: [String: JWKSet] = [:]
-    private var lastMiss: [String: Date] = [:]
+    /// What was found out about a signature.
+    enum Verdict: Sendable {
+        /// One of the provider's keys made it.
+        case verified
+        /// The key that the token names did not make it.
+        case wrongSignature
+        /// No key of the provider's fits.
+        case noKey
+    }
 
-    /// The keys that may have signed a token with this header.
-    ///
-    /// OIDC Core section 10.1.1: a key ID that is not known means that the keys were rotated: "the verifier knows to go
-    /// back to the jwks_uri location to re-retrieve the keys". The first time that happens at once.
-    func candidates(
-        for header: JWSHeader,
-        at endpoint: Endpoint,
-        now: Date,
-        fetch: @Sendable (Endpoint) async throws -> JSON
-    ) async throws -> [JWK] {
-        if let known = keySets[endpoint.url]?.candidates(for: header), !known.isEmpty { return known }
-        let isRotation = keySets[endpoint.url] != nil
-        if isRotation {
-            if let last = lastMiss[endpoint.url], abs(now.timeIntervalSince(last)) < Self.cooldown { return [] }
-            lastMiss[endpoint.url] = now
+    /// How long keys are used before they are fetched again, in seconds, when the provider does not say.
+    static let standardAge: TimeInterval = 600
+    /// The bounds within which `Cache-Control: max-age` is followed, in seconds.
+    static let ageBounds: ClosedRange<TimeInterval> = 60...86400
+    /// How long keys are used at most while they cannot be fetched again, in seconds.
+    static let maximumStaleAge: TimeInterval = 86400
+    /// How long after a search for an unknown key the next one may begin, in seconds.
+    static let missInterval: TimeInterval = 30
+    /// How long a key ID that a search did not find is refused without another, in seconds.
+    static let unknownKeyIDAge: TimeInterval = 60
+    /// How long after a failed fetch the next one for the same reason may begin, in seconds.
+    static let failureInterval: TimeInterval = 5
+    /// The largest key set that is read, in bytes.
+    static let maximumSize = 256 * 1024
+
+    private struct Entry {
+        var keys: JWKSet?
+        /// Counts the fetches that have begun.
+        var begun = 0
+        /// The fetch that `keys` came from.
+        var generation = 0
+        var fetchedAt = Date.distantPast
+        var freshUntil = Date.distantPast
+        var running: SharedTask<Void>?
+        var nextSearch = Date.distantPast
+        var nextRenewal = Date.distantPast
+        var unknownKeyIDs: [String: Date] = [:]
+    }
+
+    private let entries = Mutex<[String: Entry]>([:])
+    private let now: @Sendable () -> Date
+
+    init(now: @escaping @Sendable () -> Date) {
+        self.now = now
+    }
+
+    /// Checks a signature with the provider's keys.
+    /// - Parameters:
+    ///   - jws: The token; its algorithm has been found acceptable.
+    ///   - endpoint: `jwks_uri`.
+    ///   - fetch: Sends the request for the key set.
+    /// - Throws: ``AuthError`` when keys are needed and cannot be had.
+    func verdict(on jws: JWS, at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> Verdict {
+        let arrival = entries.withLock { $0[endpoint.url]?.begun ?? 0 }
+        var verdict = Verdict.noKey
+        var wasSearched = false
+        // Keys may be fetched three times at most: for want of any, in a fetch that began before the token was signed, and
+        // in one that began after.
+        for _ in 0..<3 {
+            let (keys, generation) = try await usableKeys(at: endpoint, fetch: fetch)
+            verdict = Self.verdict(on: jws, by: keys)
+            wasSearched = generation > arrival
+            // OIDC Core section 10.1.1: "the verifier knows to go back to the jwks_uri location to re-retrieve the keys
+            // when it sees an unfamiliar kid value". A fetch that began after the token had arrived has the last word.
+            guard case .noKey = verdict, !wasSearched else { break }
+            guard let search = search(for: jws.header.keyID, at: endpoint, fetch: fetch) else { break }
+            try await search.value()
         }
-        let fetched = try JWKSet(try await fetch(endpoint))
-        keySets[endpoint.url] = fetched
-        return fetched.candidates(for: header)
+        if case .noKey = verdict, wasSearched, let keyID = jws.header.keyID { remember(unknown: keyID, at: endpoint) }
+        return verdict
+    }
+
+    private static func verdict(on jws: JWS, by keys: JWKSet) -> Verdict {
+        var isKnown = false
+        for key in keys.candidates(for: jws.header) {
+            if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
+            isKnown = true
+        }
+        guard jws.header.keyID != nil else { return .noKey }
+        guard !isKnown else { return .wrongSignature }
+        for key in keys.unnamedCandidates(for: jws.header) {
+            if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
+        }
+        return .noKey
+    }
+
+    /// The keys in use, fetched first when there are none or they are old.
+    private func usableKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> (JWKSet, generation: Int) {
+        let now = self.now()
+        let (known, renewal) = entries.withLock { entries -> ((JWKSet, Int)?, SharedTask<Void>?) in
+            let entry = entries[endpoint.url] ?? Entry()
+            guard let keys = entry.keys else { return (nil, begin(&entries, endpoint, fetch)) }
+            // A clock that was set back makes nothing fresh for ever.
+            let isFresh = now < entry.freshUntil && now >= entry.fetchedAt
+            guard !isFresh, now >= entry.nextRenewal || now < entry.fetchedAt else {
+                return ((keys, entry.generation), nil)
+            }
+            let isUsable = now < entry.fetchedAt + Self.maximumStaleAge && now >= entry.fetchedAt
+            entries[endpoint.url]?.nextRenewal = now + Self.failureInterval
+            return (isUsable ? (keys, entry.generation) : nil, begin(&entries, endpoint, fetch))
+        }
+        if let renewal {
+            do {
+                try await renewal.value()
+            } catch {
+                try Task.checkCancellation()
+                // A failed fetch does not take away keys that were good a moment ago.
+                guard let known else { throw error }
+                return known
+            }
+            let entry = entries.withLock { $0[endpoint.url] ?? Entry() }
+            if let keys = entry.keys { return (keys, entry.generation) }
+        }
+        guard let known else { throw AuthError(.invalidReply, "The provider's key set could not be read.") }
+        return known
+    }
+
+    /// Begins a search for a key that is not known, or joins the fetch under way.
+    /// - Returns: nil when it is too early for another one.
+    private func search(for keyID: String?, at endpoint: Endpoint, fetch: @escaping Fetch) -> SharedTask<Void>? {
+        let now = self.now()
+        return entries.withLock { entries in
+            guard let entry = entries[endpoint.url] else { return nil }
+            if let running = entry.running { return running }
+            if let keyID, let until = entry.unknownKeyIDs[keyID], Self.isWaiting(now, until, Self.unknownKeyIDAge) {
+                return nil
+            }
+            guard !Self.isWaiting(now, entry.nextSearch, Self.missInterval) else { return nil }
+            entries[endpoint.url]?.nextSearch = now + Self.missInterval
+            return begin(&entries, endpoint, fetch)
+        }
+    }
+
+    /// Whether a wait that lasts at most `interval` is still on: one that is further away was made by another clock.
+    private static func isWaiting(_ now: Date, _ until: Date, _ interval: TimeInterval) -> Bool {
+        now < until && until <= now + interval
+    }
+
+    private func remember(unknown keyID: String, at endpoint: Endpoint) {
+        let now = self.now()
+        entries.withLock { entries in
+            var known = entries[endpoint.url]?.unknownKeyIDs ?? [:]
+            if known.count >= 32 { known = known.filter { $0.value > now } }
+            // The interval between searches is the bound that counts; this only keeps one forger from spending it.
+            guard known.count < 32 else { return }
+            known[keyID] = now + Self.unknownKeyIDAge
+            entries[endpoint.url]?.unknownKeyIDs = known
+        }
+    }
+
+    /// Joins the fetch under way, or begins one.
+    private func begin(_ entries: inout [String: Entry], _ endpoint: Endpoint, _ fetch: @escaping Fetch) -> SharedTask<
+        Void
+    > {
+        var entry = entries[endpoint.url] ?? Entry()
+        if let running = entry.running { return running }
+        entry.begun += 1
+        let generation = entry.begun
+        let task = SharedTask<Void> { [self] in
+            do {
+                let reply = try await fetch(endpoint)
+                let keys = try JWKSet(try Self.document(reply, at: endpoint))
+                let now = self.now()
+                self.entries.withLock {
+                    $0[endpoint.url]?.running = nil
+                    $0[endpoint.url]?.keys = keys
+                    $0[endpoint.url]?.generation = generation
+                    $0[endpoint.url]?.fetchedAt = now
+                    $0[endpoint.url]?.freshUntil = now + Self.age(of: reply)
+                }
+            } catch {
+                let now = self.now()
+                self.entries.withLock {
+                    $0[endpoint.url]?.running = nil
+                    // What failed may be tried again sooner than what succeeded.
+                    $0[endpoint.url]?.nextSearch = now + Self.failureInterval
+                }
+                throw error
+            }
+        }
+        entry.running = task
+        entries[endpoint.url] = entry
+        return task
+    }
+
+    private static func document(_ reply: HTTPReply, at endpoint: Endpoint) throws(AuthError) -> JSON {
+        guard reply.status == 200 else {
+            throw AuthError(.invalidReply, "\(endpoint) answered with status \(reply.status) where keys were expected.")
+        }
+        guard reply.body.count <= maximumSize else {
+            throw AuthError(.invalidReply, "The key set at \(endpoint) has more than \(maximumSize) bytes.")
+        }
+        return try reply.json(from: "\(endpoint)")
+    }
+
+    /// How long the keys of a reply are fresh (RFC 9111 section 5.2.2), within bounds: a provider can make this client
+    /// ask neither all the time nor never again.
+    static func age(of reply: HTTPReply) -> TimeInterval {
+        let fields = reply.response.headerFields[fields: .cacheControl].map { $0.value.lowercased() }
+        let directives = fields.flatMap { $0.split(separator: ",") }.map { $0.trimmingSpaces() }
+        if directives.contains(where: { $0 == "no-store" || $0 == "no-cache" }) { return ageBounds.lowerBound }
+        let age = directives.first { $0.hasPrefix("max-age=") }.flatMap { Int($0.dropFirst(8)) }.map(TimeInterval.init)
+        return min(max(age ?? standardAge, ageBounds.lowerBound), ageBounds.upperBound)
     }
 }

@@ -30,7 +30,8 @@ extension ProviderAdapter {
         }
         // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it nothing is known. Some send it as a string.
         let lifetime = parameters["expires_in"].flatMap { $0.number ?? $0.string.flatMap(Double.init) }
-        // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client".
+        // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: and if
+        // omitted in a refresh "is treated as equal to the scope originally granted by the resource owner".
         let scopes = parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
         return TokenSet(
             accessToken: Secret(accessToken),
@@ -38,7 +39,7 @@ extension ProviderAdapter {
             expiresAt: lifetime.map { context.host.wholeSecond.addingTimeInterval($0.rounded(.down)) },
             refreshToken: parameters["refresh_token"]?.string.map(Secret.init),
             idToken: parameters["id_token"]?.string.map(Secret.init),
-            scopes: scopes ?? context.settings.scopes,
+            scopes: scopes ?? reply.scopes,
             parameters: RedactedJSON(parameters)
         )
     }

@@ -1,4 +1,3 @@
-public import AuthFlowJSON
 import HTTPTypes
 
 /// What the engine lends an adapter while it works: the client's settings, and a way to ask the provider something.
@@ -10,17 +9,20 @@ public struct ProviderContext: Sendable {
     public let host: HostServices
 
     private let transport: any HTTPTransport
+    private let keys: KeySource
     private let knownMetadata: @Sendable () async throws -> ProviderMetadata
 
     init(
         settings: ClientSettings,
         host: HostServices,
         transport: any HTTPTransport,
+        keys: KeySource,
         metadata: @escaping @Sendable () async throws -> ProviderMetadata
     ) {
         self.settings = settings
         self.host = host
         self.transport = transport
+        self.keys = keys
         self.knownMetadata = metadata
     }
 
@@ -32,33 +34,39 @@ public struct ProviderContext: Sendable {
     /// Sends a call, bounded in time and size, following no redirect.
     /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ call: HTTPCall) async throws -> HTTPReply {
-        let transport = self.transport
-        // The time is that of the whole exchange: a server that sends a byte now and then does not stretch it.
-        let reply = try await withDeadline(call.timeout, clock: host.clock) {
-            AuthError(.timedOut, "\(call) took longer than \(Int(call.timeout.seconds)) seconds.")
-        } _: {
-            try await transport.send(call)
-        }
-        // A redirect would carry the code, the secret or the token to an address nobody configured.
-        guard !(300..<400).contains(reply.status) else {
-            throw AuthError(
-                .invalidReply,
-                "\(call) answered with a redirect (\(reply.status)), which is never followed here."
-            )
-        }
-        return reply
+        try await ExchangeLimits.send(call, by: transport, clock: host.clock)
     }
 
-    /// Fetches a JSON document.
-    /// - Throws: What ``send(_:)`` throws; ``AuthError`` with `invalid_reply` when the status is not 200, or it is not JSON.
-    public func document(at endpoint: Endpoint) async throws -> JSON {
-        let reply = try await send(HTTPCall(.get, endpoint, headerFields: [.accept: "application/json"]))
-        guard reply.status == 200 else {
-            throw AuthError(
-                .invalidReply,
-                "\(endpoint) answered with status \(reply.status) where a document was expected."
-            )
+    /// Checks who signed a token: the provider with one of its keys, or, for the HMAC algorithms, whoever has the client's
+    /// secret. Which algorithms are acceptable has been checked before.
+    ///
+    /// A public key is never used as a secret: the two kinds of key do not meet (RFC 8725 section 2.1).
+    /// - Parameters:
+    ///   - jws: The token.
+    ///   - metadata: The provider's.
+    ///   - refusal: Makes the error to throw from a reason.
+    func checkSignature(
+        of jws: JWS,
+        metadata: ProviderMetadata,
+        refusal: @Sendable (_ reason: String) -> AuthError
+    ) async throws {
+        let algorithm = jws.header.algorithm
+        if let definition = algorithm.definition, definition.scheme == .hmac {
+            let isValid = settings.authentication.secret.map {
+                HMACSignature.isValid(jws.signature, for: jws.signedBytes, hash: definition.hash, secret: $0)
+            }
+            guard isValid == true else { throw refusal("its signature is wrong") }
+            return
         }
-        return try reply.json(from: "\(endpoint)")
+        let context = self
+        let verdict = try await keys.verdict(
+            on: jws,
+            at: try metadata.required(\.jwksURI, "key set (jwks_uri)")
+        ) { try await context.send(HTTPCall(.get, $0, headerFields: [.accept: "application/json"])) }
+        switch verdict {
+        case .verified: return
+        case .wrongSignature: throw refusal("its signature is wrong")
+        case .noKey: throw refusal("none of the provider's keys fits its signature")
+        }
     }
 }

@@ -19,6 +19,11 @@ public struct ProviderRequest: Sendable {
         public static let authorization = Self(rawValue: "authorization")
         /// The exchange of a code for tokens (RFC 6749 section 4.1.3).
         public static let token = Self(rawValue: "token")
+        /// The exchange of a refresh token for new tokens (RFC 6749 section 6).
+        public static let refresh = Self(rawValue: "refresh")
+
+        /// Those that a configuration may give more parameters.
+        static let configurable: [Purpose] = [.authorization, .token, .refresh]
     }
 
     /// What the request is for.
@@ -41,7 +46,7 @@ public struct ProviderRequest: Sendable {
     static let reservedNames: Set<String> = [
         "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
         "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",
-        "grant_type", "request", "request_uri",
+        "grant_type", "refresh_token", "request", "request_uri",
     ]
 
     /// What is sent: the free parameters, then the protected ones.
@@ -70,11 +75,15 @@ public struct ProviderReply: Sendable {
     /// What came back.
     public let http: HTTPReply
 
+    /// The scopes that are granted when the reply names none: those asked for, or those granted before.
+    public let scopes: [String]
+
     /// Creates a reply.
-    public init(purpose: ProviderRequest.Purpose, endpoint: Endpoint, http: HTTPReply) {
+    public init(purpose: ProviderRequest.Purpose, endpoint: Endpoint, http: HTTPReply, scopes: [String] = []) {
         self.purpose = purpose
         self.endpoint = endpoint
         self.http = http
+        self.scopes = scopes
     }
 
     /// The status code.

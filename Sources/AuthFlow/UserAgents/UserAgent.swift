@@ -43,6 +43,9 @@ public struct RedirectOptions: Sendable {
     /// The `state` that the answer will carry. What arrives without it is not the answer, and must not end the wait.
     public let state: String
 
+    /// How the answer comes. An agent that cannot receive it in this way throws `unsupported` before it shows a page.
+    public let responseMode: ResponseMode
+
     /// Where the agent reports what it does.
     public let reporter: FlowReporter
 
@@ -50,9 +53,16 @@ public struct RedirectOptions: Sendable {
     public let clock: any Clock<Duration>
 
     /// Creates options.
-    public init(redirectURI: RedirectURI, state: String, reporter: FlowReporter, clock: any Clock<Duration>) {
+    public init(
+        redirectURI: RedirectURI,
+        state: String,
+        responseMode: ResponseMode = .query,
+        reporter: FlowReporter,
+        clock: any Clock<Duration>
+    ) {
         self.redirectURI = redirectURI
         self.state = state
+        self.responseMode = responseMode
         self.reporter = reporter
         self.clock = clock
     }
@@ -74,7 +84,8 @@ public struct RedirectSession: Sendable {
         self.visitor = visit
     }
 
-    /// Shows `url` and returns the URL that the visit was redirected to: the redirect URI with the answer in its query.
+    /// Shows `url` and returns the URL that the visit was redirected to: the redirect URI with the answer in its query, or
+    /// in its fragment when that is the response mode. An answer that was posted as a form stands in the query.
     public func visit(_ url: String) async throws -> String {
         try await visitor(url)
     }

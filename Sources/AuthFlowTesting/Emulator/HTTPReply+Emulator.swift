@@ -10,6 +10,8 @@ extension HTTPReply {
         )
     }
 
+    static var failure: HTTPReply { HTTPReply(response: HTTPResponse(status: .internalServerError)) }
+
     static func redirect(to location: String) -> HTTPReply {
         HTTPReply(
             response: HTTPResponse(status: .seeOther, headerFields: [.location: location, .cacheControl: "no-store"])

@@ -1,4 +1,5 @@
 import AuthFlow
+import Foundation
 import HTTPTypes
 import Synchronization
 
@@ -29,14 +30,21 @@ extension OIDCEmulator {
         guard (query["state"] ?? "").utf8.count >= 16 else {
             return answer(authorization, ["error": "invalid_request", "error_description": "state is too short"])
         }
+        if state.withLock({ $0.fault?.keySet.rotation == .atAuthorization }) { try? rotateKeys() }
+        guard Self.responseMode(of: authorization) != nil else {
+            return answer(authorization, ["error": "invalid_request", "error_description": "unknown response_mode"])
+        }
         let id = Self.randomID()
-        let user = request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
-        if query["prompt"] == "none", user == nil { return answer(authorization, ["error": "login_required"]) }
+        var session = request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
+        if let began = session?.began, let maximum = query["max_age"].flatMap(Double.init) {
+            // OIDC Core section 3.1.2.1: with max_age=0 everybody has to sign in again.
+            if now().timeIntervalSince(began) >= maximum { session = nil }
+        }
+        if query["prompt"] == "none", session == nil { return answer(authorization, ["error": "login_required"]) }
         var pending = authorization
-        pending.userIndex = query["prompt"] == "login" ? nil : user
-        let hasSession = pending.userIndex != nil
-        state.withLock { $0.pending[id] = pending }
-        return hasSession ? consentPage(id, pending) : signInPage(id)
+        pending.session = query["prompt"] == "login" ? nil : session
+        state.withLock { [pending] in $0.pending[id] = pending }
+        return pending.session == nil ? signInPage(id) : consentPage(id, pending)
     }
 
     func signIn(_ form: FormParameters) -> HTTPReply {
@@ -45,11 +53,11 @@ extension OIDCEmulator {
         }
         let user = users.firstIndex { $0.userName == form["username"] && $0.password == form["password"] }
         guard let user else { return signInPage(id, message: "The user name or password is wrong.") }
-        authorization.userIndex = user
+        authorization.session = Session(userIndex: user, began: now())
         let session = Self.randomID()
         state.withLock { [authorization] in
             $0.pending[id] = authorization
-            $0.sessions[session] = user
+            $0.sessions[session] = authorization.session
         }
         var page = consentPage(id, authorization)
         page.response.headerFields[.setCookie] = "session=\(session); Path=/; HttpOnly; SameSite=Lax"
@@ -58,7 +66,7 @@ extension OIDCEmulator {
 
     func consent(_ form: FormParameters) -> HTTPReply {
         guard let id = form["request"], let authorization = state.withLock({ $0.pending.removeValue(forKey: id) }),
-            let user = authorization.userIndex
+            let session = authorization.session
         else { return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest) }
         guard form["decision"] == "allow" else {
             return answer(
@@ -67,7 +75,7 @@ extension OIDCEmulator {
             )
         }
         let code = Self.randomID()
-        state.withLock { $0.codes[code] = Grant(authorization: authorization, userIndex: user) }
+        state.withLock { $0.codes[code] = Grant(authorization: authorization, session: session) }
         return answer(authorization, ["code": code])
     }
 
@@ -76,9 +84,40 @@ extension OIDCEmulator {
         var parameters = parameters
         if let state = authorization.parameters["state"] { parameters.append("state", state) }
         parameters.append("iss", issuer)
-        fault?.callback(&parameters)
-        let separator = authorization.redirectURI.contains("?") ? "&" : "?"
-        return .redirect(to: authorization.redirectURI + separator + FormURLEncoding.encodeQuery(parameters))
+        fault?.callback.change(&parameters)
+        switch Self.responseMode(of: authorization) ?? .query {
+        case .query:
+            let separator = authorization.redirectURI.contains("?") ? "&" : "?"
+            return .redirect(to: authorization.redirectURI + separator + FormURLEncoding.encodeQuery(parameters))
+        case .fragment:
+            return .redirect(to: "\(authorization.redirectURI)#\(FormURLEncoding.encodeQuery(parameters))")
+        case .formPost:
+            return formPostPage(authorization, parameters)
+        }
+    }
+
+    private static func responseMode(of authorization: Authorization) -> ResponseMode? {
+        ResponseMode(rawValue: authorization.parameters["response_mode"] ?? "query")
+    }
+
+    /// OAuth 2.0 Form Post Response Mode section 2: a form that posts itself.
+    private func formPostPage(_ authorization: Authorization, _ parameters: FormParameters) -> HTTPReply {
+        let fields = parameters.pairs.map { pair in
+            """
+            <input type="hidden" name="\(DisplayText.escapedForHTML(pair.name))" \
+            value="\(DisplayText.escapedForHTML(pair.value))">
+            """
+        }
+        return .page(
+            "One moment",
+            """
+            <form method="post" action="\(DisplayText.escapedForHTML(authorization.redirectURI))">
+            \(fields.joined(separator: "\n"))
+            <noscript><button type="submit">Continue</button></noscript>
+            </form>
+            <script>document.forms[0].submit()</script>
+            """
+        )
     }
 
     private func signInPage(_ id: String, message: String = "") -> HTTPReply {

@@ -23,7 +23,16 @@ extension OIDCEmulator {
         guard form.names.allSatisfy({ form.values(for: $0).count == 1 }) else {
             return refuse("invalid_request", "a parameter is repeated")
         }
-        guard form["grant_type"] == "authorization_code" else { return refuse("unsupported_grant_type", "only codes") }
+        switch form["grant_type"] {
+        case "authorization_code": return redeem(form, client, refuse)
+        case "refresh_token": return refresh(form, client, refuse)
+        default: return refuse("unsupported_grant_type", "only codes and refresh tokens")
+        }
+    }
+
+    private typealias Refuse = (_ error: String, _ description: String) -> HTTPReply
+
+    private func redeem(_ form: FormParameters, _ client: Client, _ refuse: Refuse) -> HTTPReply {
         guard let code = form["code"], let grant = state.withLock({ $0.codes[code] }) else {
             return refuse("invalid_grant", "no such code")
         }
@@ -42,51 +51,92 @@ extension OIDCEmulator {
         guard challenge == grant.authorization.parameters["code_challenge"] else {
             return refuse("invalid_grant", "the code_verifier does not fit")
         }
-        return issue(grant, code)
+        return issue(grant, code: code)
     }
 
-    private func issue(_ grant: Grant, _ code: String) -> HTTPReply {
+    private func refresh(_ form: FormParameters, _ client: Client, _ refuse: Refuse) -> HTTPReply {
+        // Every refresh token is good once: the next one comes with the tokens (RFC 9700 section 4.14.2).
+        let grant = form["refresh_token"].flatMap { token in
+            state.withLock { $0.refreshTokens.removeValue(forKey: token) }
+        }
+        guard let grant else { return refuse("invalid_grant", "no such refresh token") }
+        guard grant.authorization.client.id == client.id else {
+            return refuse("invalid_grant", "another client's refresh token")
+        }
+        return issue(grant, code: nil)
+    }
+
+    private func issue(_ grant: Grant, code: String?) -> HTTPReply {
         let accessToken = Self.randomID()
         var reply: [String: JSON] = [
             "access_token": .string(accessToken), "token_type": "Bearer", "expires_in": .integer(Self.lifetime),
             "scope": .string(grant.scopes.joined(separator: " ")),
         ]
         if grant.scopes.contains("openid") {
-            guard let idToken = try? idToken(for: grant, accessToken: accessToken) else {
-                return HTTPReply(response: HTTPResponse(status: .internalServerError))
-            }
+            guard let idToken = try? idToken(for: grant, accessToken: accessToken, code: code) else { return .failure }
             reply["id_token"] = .string(idToken)
         }
-        fault?.tokenReply(&reply)
+        if grant.scopes.contains("offline_access") {
+            let refreshToken = Self.randomID()
+            state.withLock { $0.refreshTokens[refreshToken] = grant }
+            reply["refresh_token"] = .string(refreshToken)
+        }
+        let fault = fault?.tokenReply ?? TokenReplyFault()
+        fault.members(&reply)
         state.withLock {
-            $0.codes[code]?.accessToken = accessToken
+            if let code { $0.codes[code]?.accessToken = accessToken }
             $0.accessTokens[accessToken] = grant
         }
         var response = HTTPReply.json(.object(reply))
         response.response.headerFields[.cacheControl] = "no-store"
+        fault.reply(&response)
         return response
     }
 
-    private func idToken(for grant: Grant, accessToken: String) throws -> String {
-        let (keys, algorithm, fault) = state.withLock { ($0.keys, $0.signingAlgorithm, $0.fault) }
+    /// - Parameter code: The code that is exchanged; nil in a refresh.
+    private func idToken(for grant: Grant, accessToken: String, code: String?) throws -> String {
+        let fault = self.fault ?? EmulatorFault()
+        if fault.keySet.rotation == .beforeSigning { try rotateKeys() }
+        let (keys, usual) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let algorithm = fault.idToken.algorithm ?? usual
+        let request = grant.authorization.parameters
         let time = Int64(now().timeIntervalSince1970)
         var claims: [String: JSON] = [
             "iss": .string(issuer),
-            "sub": users[grant.userIndex].claims["sub"] ?? "nobody",
+            "sub": users[grant.session.userIndex].claims["sub"] ?? "nobody",
             "aud": .string(grant.authorization.client.id),
             "exp": .integer(time + Self.lifetime),
             "iat": .integer(time),
-            "auth_time": .integer(time),
-            "at_hash": .string(Base64URL.encode(Array(SHA256.hash(data: Array(accessToken.utf8))).prefix(16))),
+            "auth_time": .integer(Int64(grant.session.began.timeIntervalSince1970)),
+            "at_hash": .string(EmulatorKeys.halfHash(accessToken, for: algorithm)),
         ]
-        claims["nonce"] = grant.authorization.parameters["nonce"].map(JSON.string)
-        fault?.idTokenClaims(&claims)
+        if let code {
+            claims["c_hash"] = .string(EmulatorKeys.halfHash(code, for: algorithm))
+            // OIDC Core section 12.2: a refreshed one "SHOULD NOT have a nonce Claim".
+            claims["nonce"] = request["nonce"].map(JSON.string)
+        }
+        claims["acr"] = Self.acr(request).map(JSON.string)
+        fault.idToken.claims(&claims)
         var header: [String: JSON] = [
             "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "JWT",
         ]
-        fault?.idTokenHeader(&header)
-        let token = try keys.sign(.object(claims), header: .object(header), with: algorithm)
-        return fault?.idTokenText(token) ?? token
+        fault.idToken.header(&header)
+        let secret =
+            switch fault.idToken.forgery {
+            case .none: grant.authorization.client.secret ?? ""
+            case .publicKeyAsSecret: keys.publicKeyText
+            }
+        return fault.idToken.text(
+            try keys.sign(.object(claims), header: .object(header), with: algorithm, secret: secret)
+        )
+    }
+
+    /// The authentication context: the first one that was asked for.
+    private static func acr(_ request: FormParameters) -> String? {
+        let claims = request["claims"].flatMap { try? JSON(parsing: Array($0.utf8)) }
+        let asked = claims?["id_token"]?["acr"]
+        return asked?["value"]?.string ?? asked?["values"]?.strings?.first
+            ?? request["acr_values"]?.split(separator: " ").first.map(String.init)
     }
 
     /// The client, when it has authenticated in exactly the way it is registered for.

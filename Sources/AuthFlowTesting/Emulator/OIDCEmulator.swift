@@ -48,18 +48,22 @@ public final class OIDCEmulator: Sendable {
         public var authenticationMethod: String
         /// The redirect URIs, exact but for the port of a loopback address (RFC 8252 section 7.3).
         public var redirectURIs: [String]
+        /// How its userinfo is signed; nil for plain JSON.
+        public var userInfoSigningAlgorithm: SignatureAlgorithm?
 
         /// Creates a client.
         public init(
             id: String,
             secret: String? = nil,
             authenticationMethod: String = "none",
-            redirectURIs: [String] = ["http://127.0.0.1/callback"]
+            redirectURIs: [String] = ["http://127.0.0.1/callback"],
+            userInfoSigningAlgorithm: SignatureAlgorithm? = nil
         ) {
             self.id = id
             self.secret = secret
             self.authenticationMethod = authenticationMethod
             self.redirectURIs = redirectURIs
+            self.userInfoSigningAlgorithm = userInfoSigningAlgorithm
         }
 
         /// `authflow-demo`, a public client with every kind of loopback redirect URI and a private-use one.
@@ -81,29 +85,51 @@ public final class OIDCEmulator: Sendable {
         set { state.withLock { $0.fault = newValue } }
     }
 
-    /// How ID Tokens are signed.
+    /// How ID Tokens are signed. With an HMAC algorithm, by the client's secret.
     public var signingAlgorithm: SignatureAlgorithm {
         get { state.withLock { $0.signingAlgorithm } }
         set { state.withLock { $0.signingAlgorithm = newValue } }
     }
 
+    /// A request as it arrived.
+    public struct ReceivedRequest: Sendable {
+        /// The method, target and header fields. They hold secrets.
+        public let request: HTTPRequest
+        /// The path without its query.
+        public let path: String
+        /// The parameters of the query.
+        public let query: FormParameters
+        /// The parameters of the body, when it was a form.
+        public let form: FormParameters
+    }
+
+    /// The requests it has had, oldest first.
+    public var receivedRequests: [ReceivedRequest] { state.withLock { $0.requests } }
+
     /// The requests it has had, as `METHOD /path`, oldest first.
-    public var requests: [String] { state.withLock { $0.requests } }
+    public var requests: [String] { receivedRequests.map { "\($0.request.method) \($0.path)" } }
 
     let users: [User]
-    let clients: [Client]
     let now: @Sendable () -> Date
     let state: Mutex<State>
 
     struct State {
         var keys: EmulatorKeys
+        var clients: [Client]
         var fault: EmulatorFault?
         var signingAlgorithm = SignatureAlgorithm.es256
-        var requests: [String] = []
+        var requests: [ReceivedRequest] = []
         var pending: [String: Authorization] = [:]
-        var sessions: [String: Int] = [:]
+        var sessions: [String: Session] = [:]
         var codes: [String: Grant] = [:]
         var accessTokens: [String: Grant] = [:]
+        var refreshTokens: [String: Grant] = [:]
+    }
+
+    /// A person's session in a browser.
+    struct Session {
+        let userIndex: Int
+        let began: Date
     }
 
     /// An authorization request that awaits the person.
@@ -111,13 +137,13 @@ public final class OIDCEmulator: Sendable {
         let parameters: FormParameters
         let client: Client
         let redirectURI: String
-        var userIndex: Int?
+        var session: Session?
     }
 
     /// What a person has granted.
     struct Grant {
         let authorization: Authorization
-        let userIndex: Int
+        let session: Session
         var accessToken: String?
         var scopes: [String] { (authorization.parameters["scope"] ?? "").split(separator: " ").map(String.init) }
     }
@@ -136,24 +162,37 @@ public final class OIDCEmulator: Sendable {
     ) throws {
         self.issuer = issuer
         self.users = users
-        self.clients = clients
         self.now = now
-        self.state = Mutex(State(keys: try EmulatorKeys()))
+        self.state = Mutex(State(keys: try EmulatorKeys(), clients: clients))
     }
+
+    /// Replaces the signing keys by new ones.
+    public func rotateKeys() throws {
+        let keys = try EmulatorKeys()
+        state.withLock { $0.keys = keys }
+    }
+
+    var clients: [Client] { state.withLock { $0.clients } }
 
     /// Answers a request.
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
         let target = request.path ?? "/"
         let path = String(target.prefix { $0 != "?" })
         let query = FormURLEncoding.decode(target.dropFirst(path.count + 1)) ?? [:]
-        state.withLock { $0.requests.append("\(request.method) \(path)") }
+        let isForm = request.headerFields[.contentType]?.hasPrefix("application/x-www-form-urlencoded") == true
+        let form = isForm ? body.form : [:]
+        state.withLock {
+            $0.requests.append(ReceivedRequest(request: request, path: path, query: query, form: form))
+        }
         switch (request.method, path) {
-        case (.get, "/.well-known/openid-configuration"): return .json(metadata())
+        case (.get, "/.well-known/openid-configuration"): return metadata()
+        case (.get, "/.well-known/webfinger"): return webFinger(query)
         case (.get, "/jwks"): return keySet()
         case (.get, "/authorize"): return authorize(query, request)
-        case (.post, "/login"): return signIn(body.form)
-        case (.post, "/consent"): return consent(body.form)
-        case (.post, "/token"): return token(body.form, request)
+        case (.post, "/login"): return signIn(form)
+        case (.post, "/consent"): return consent(form)
+        case (.post, "/token"): return token(form, request)
+        case (.post, "/register"): return register(request, body)
         case (.get, "/userinfo"), (.post, "/userinfo"): return userInfo(request)
         case (.get, "/end_session"): return endSession(query, request)
         case (.get, "/"):
@@ -162,7 +201,8 @@ public final class OIDCEmulator: Sendable {
         }
     }
 
-    private func metadata() -> JSON {
+    private func metadata() -> HTTPReply {
+        let algorithms = SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric
         var document: [String: JSON] = [
             "issuer": .string(issuer),
             "authorization_endpoint": .string("\(issuer)/authorize"),
@@ -170,48 +210,38 @@ public final class OIDCEmulator: Sendable {
             "jwks_uri": .string("\(issuer)/jwks"),
             "userinfo_endpoint": .string("\(issuer)/userinfo"),
             "end_session_endpoint": .string("\(issuer)/end_session"),
+            "registration_endpoint": .string("\(issuer)/register"),
             "response_types_supported": ["code"],
+            "response_modes_supported": .array(ResponseMode.allCases.map { .string($0.rawValue) }),
+            "grant_types_supported": ["authorization_code", "refresh_token"],
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["RS256", "ES256"],
-            "scopes_supported": ["openid", "profile", "email"],
+            "id_token_signing_alg_values_supported": .array(algorithms.map { .string($0.rawValue) }),
+            "scopes_supported": ["openid", "profile", "email", "address", "phone", "offline_access"],
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
             "authorization_response_iss_parameter_supported": true,
         ]
-        fault?.metadata(&document)
-        return .object(document)
+        let fault = fault?.metadata ?? MetadataFault()
+        fault.members(&document)
+        var reply = HTTPReply.json(.object(document))
+        fault.reply(&reply)
+        return reply
     }
 
     private func keySet() -> HTTPReply {
-        let keys = state.withLock { $0.keys }
-        guard let set = try? keys.jwks() else { return HTTPReply(response: HTTPResponse(status: .internalServerError)) }
-        return .json(set)
-    }
-
-    private func userInfo(_ request: HTTPRequest) -> HTTPReply {
-        let parts = (request.headerFields[.authorization] ?? "").split(separator: " ")
-        guard parts.count == 2, parts[0].lowercased() == "bearer",
-            let grant = state.withLock({ $0.accessTokens[String(parts[1])] })
-        else {
-            var reply = HTTPReply.json(["error": "invalid_token"], status: .unauthorized)
-            reply.response.headerFields[.wwwAuthenticate] = #"Bearer error="invalid_token""#
-            return reply
+        let (keys, fault) = state.withLock { ($0.keys, $0.fault?.keySet ?? KeySetFault()) }
+        guard let published = try? keys.jwks()["keys"]?.array else { return .failure }
+        var members = published
+        for copy in 1..<max(fault.copies, 1) {
+            guard let decoys = try? keys.decoys().jwks()["keys"]?.array else { return .failure }
+            // The right key stands between wrong ones.
+            members = copy == 1 ? decoys + members : members + decoys
         }
-        var claims = released(to: grant)
-        fault?.userInfo(&claims)
-        return .json(.object(claims))
-    }
-
-    /// OIDC Core section 5.4: the claims that the granted scopes stand for.
-    private func released(to grant: Grant) -> [String: JSON] {
-        let scopes = grant.scopes
-        return users[grant.userIndex].claims.filter { name, _ in
-            switch name {
-            case "sub": true
-            case "email", "email_verified": scopes.contains("email")
-            default: scopes.contains("profile")
-            }
-        }
+        var document: [String: JSON] = ["keys": .array(members)]
+        fault.document.members(&document)
+        var reply = HTTPReply.json(.object(document))
+        fault.document.reply(&reply)
+        return reply
     }
 
     private func endSession(_ query: FormParameters, _ request: HTTPRequest) -> HTTPReply {

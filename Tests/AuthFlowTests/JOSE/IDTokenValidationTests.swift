@@ -15,24 +15,35 @@ import Testing
         "iat": .integer(time), "nonce": "n-0S6_WzA2Mj",
     ]
 
+    private static func expectation(_ occasion: IDTokenValidation.Occasion) -> IDTokenValidation.Expectation {
+        IDTokenValidation.Expectation(
+            issuer: "https://id.example.com",
+            clientID: "client",
+            algorithms: [.es256],
+            occasion: occasion,
+            accessToken: Secret("access"),
+            code: Secret("code")
+        )
+    }
+
     private func validate(
         _ claims: [String: JSON],
         header: [String: JSON] = ["alg": "ES256"],
         nonce: String? = "n-0S6_WzA2Mj",
-        accessToken: Secret? = Secret("access")
+        change: (inout IDTokenValidation.Expectation) -> Void = { _ in }
+    ) throws -> IDToken {
+        var expectation = Self.expectation(.signIn(nonce: nonce.map(Secret.init)))
+        change(&expectation)
+        return try validate(claims, header: header, expectation)
+    }
+
+    private func validate(
+        _ claims: [String: JSON],
+        header: [String: JSON] = ["alg": "ES256"],
+        _ expectation: IDTokenValidation.Expectation
     ) throws -> IDToken {
         let token = try EmulatorKeys().sign(.object(claims), header: .object(header), with: .es256)
-        let validation = IDTokenValidation(
-            expectation: IDTokenValidation.Expectation(
-                issuer: "https://id.example.com",
-                clientID: "client",
-                nonce: nonce,
-                accessToken: accessToken,
-                algorithms: [.es256]
-            ),
-            now: Self.now
-        )
-        return try validation.validateClaims(of: JWS(Secret(token)))
+        return try IDTokenValidation(expectation: expectation, now: Self.now).validateClaims(of: JWS(Secret(token)))
     }
 
     @Test func acceptsAGoodOne() throws {
@@ -83,6 +94,9 @@ import Testing
         ("100 no nonce", ["nonce": nil], "nonce"),
         ("O3 wrong at_hash", ["at_hash": "AAAAAAAAAAAAAAAAAAAAAA"], "at_hash"),
         ("at_hash that is not a string", ["at_hash": 1], "at_hash"),
+        ("wrong c_hash", ["c_hash": "AAAAAAAAAAAAAAAAAAAAAA"], "c_hash"),
+        ("auth_time in the future", ["auth_time": .integer(time + 61)], "auth_time"),
+        ("auth_time that is not a number", ["auth_time": "now"], "auth_time"),
     ]
 
     @Test(arguments: refused) func refuses(_ test: (row: String, change: [String: JSON?], word: String)) throws {
@@ -115,11 +129,102 @@ import Testing
         #expect(throws: AuthError.self) { try validate(number, nonce: nil) }
     }
 
-    @Test func acceptsTheRightATHash() throws {
-        // OIDC Core section 3.1.3.8: the left half of SHA-256("access"), made with another tool.
+    @Test func refusesAKeyIDThatIsNotAString() {
+        #expect(throws: AuthError.self) { try validate(Self.good, header: ["alg": "ES256", "kid": 5]) }
+    }
+
+    /// OIDC Core section 3.1.3.8, with hashes made by another tool: SHA-256, SHA-384 and SHA-512 of "access".
+    @Test(arguments: [
+        (SignatureAlgorithm.es256, "oFYf1knNtrqnhAVfBRuteQ"),
+        (.rs384, "SeGOaEgS6QNKbB7vkLM3y8nujeY4Ple3"),
+        (.edDSA, "kyd4-h3ZoV2sH212kLKbcOnCBajStKQ38Ae_bfT-PFI"),
+    ]) func hashesByTheAlgorithmOfTheSignature(_ algorithm: SignatureAlgorithm, _ hash: String) throws {
+        for name in ["at_hash", "c_hash"] {
+            let claims = Self.good.merging([name: .string(hash)]) { $1 }
+            let header: [String: JSON] = ["alg": .string(algorithm.rawValue)]
+            _ = try validate(claims, header: header) {
+                $0.algorithms = [algorithm]
+                $0.code = Secret("access")
+            }
+            #expect(throws: AuthError.self) {
+                try validate(claims, header: header) {
+                    $0.algorithms = [algorithm]
+                    $0.accessToken = nil
+                    $0.code = nil
+                }
+            }
+        }
+    }
+
+    @Test func checksWhenThePersonSignedIn() throws {
+        // Row O14.
+        func validate(_ authTime: JSON?, maximumAge: TimeInterval) throws -> IDToken {
+            var claims = Self.good
+            claims["auth_time"] = authTime
+            return try self.validate(claims) { $0.maximumAuthenticationAge = maximumAge }
+        }
+        _ = try validate(.integer(Self.time - 300), maximumAge: 300)
+        _ = try validate(.integer(Self.time - 360), maximumAge: 300)
+        _ = try validate(.integer(Self.time - 9999), maximumAge: .infinity)
+        #expect(throws: AuthError.self) { try validate(.integer(Self.time - 361), maximumAge: 300) }
+        #expect(throws: AuthError.self) { try validate(nil, maximumAge: 300) }
+        #expect(throws: AuthError.self) { try validate(nil, maximumAge: .infinity) }
+        #expect(throws: AuthError.self) { try validate("yesterday", maximumAge: 300) }
+    }
+
+    @Test func checksHowThePersonSignedIn() throws {
+        let strong = Self.good.merging(["acr": "strong"]) { $1 }
+        _ = try validate(strong) { $0.essentialACRValues = ["stronger", "strong"] }
+        _ = try validate(strong) { $0.essentialACRValues = [] }
+        #expect(throws: AuthError.self) { try validate(strong) { $0.essentialACRValues = ["stronger"] } }
+        #expect(throws: AuthError.self) { try validate(Self.good) { $0.essentialACRValues = [] } }
+        #expect(throws: AuthError.self) { try validate(Self.good) { $0.essentialACRValues = ["strong"] } }
+    }
+
+    @Test func takesTheLeewayItIsGiven() throws {
+        let late = Self.good.merging(["exp": .integer(Self.time - 10)]) { $1 }
+        _ = try validate(late) { $0.leeway = 11 }
+        #expect(throws: AuthError.self) { try validate(late) { $0.leeway = 0 } }
+        // Row O2: "exp" is the first moment at which the token is not accepted.
+        let now = Self.good.merging(["exp": .integer(Self.time)]) { $1 }
+        #expect(throws: AuthError.self) { try validate(now) { $0.leeway = 0 } }
+    }
+
+    @Test func saysHowFarTheClocksAreApart() throws {
+        let future = Self.good.merging(["iat": .integer(Self.time + 400)]) { $1 }
+        let known = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = -400 } }
+        #expect(known?.message.contains("this machine's clock is 400 s behind the provider's") == true)
+        let unknown = #expect(throws: AuthError.self) { try validate(future) }
+        #expect(unknown?.message.contains("is this machine's clock right?") == true)
+    }
+
+    // MARK: Refreshed (OIDC Core section 12.2; rows 56 to 58 and O13)
+
+    private func refresh(_ change: [String: JSON?]) throws -> IDToken {
+        let original = try validate(Self.good.merging(["auth_time": .integer(Self.time - 30)]) { $1 })
         var claims = Self.good
-        claims["at_hash"] = "oFYf1knNtrqnhAVfBRuteQ"
-        _ = try validate(claims)
+        claims["nonce"] = nil
+        for (name, value) in change { claims[name] = value }
+        return try validate(claims, Self.expectation(.refresh(of: original)))
+    }
+
+    static let acceptedAfterRefresh: [[String: JSON?]] = [
+        [:], ["nonce": "n-0S6_WzA2Mj"], ["auth_time": .integer(time - 30)], ["iat": .integer(time + 1)],
+        ["aud": ["client"]],
+    ]
+
+    @Test(arguments: acceptedAfterRefresh) func acceptsAfterARefresh(_ change: [String: JSON?]) throws {
+        _ = try refresh(change)
+    }
+
+    static let refusedAfterRefresh: [[String: JSON?]] = [
+        ["iss": "https://id.example.com1"], ["sub": "other"], ["aud": ["other"]], ["aud": ["client", "other"]],
+        ["auth_time": .integer(time)], ["nonce": "other"], ["iat": .integer(time - 1)], ["azp": "client"],
+        ["exp": .integer(time - 61)], ["at_hash": "AAAAAAAAAAAAAAAAAAAAAA"],
+    ]
+
+    @Test(arguments: refusedAfterRefresh) func refusesAfterARefresh(_ change: [String: JSON?]) throws {
+        #expect(throws: AuthError.self) { try refresh(change) }
     }
 
     @Test(arguments: ["", "a.b", "a.b.c.d", "!!.e30.AA", "e30.e30.AA", "W10.W10.AA", "eyJhbGciOiJFUzI1NiJ9.e30=.AA"])
@@ -127,10 +232,8 @@ import Testing
         let token = Secret(text)
         #expect(throws: AuthError.self) {
             let jws = try JWS(token)
-            _ = try IDTokenValidation(
-                expectation: .init(issuer: "", clientID: "", nonce: nil, accessToken: nil, algorithms: [.es256]),
-                now: Self.now
-            ).validateClaims(of: jws)
+            _ = try IDTokenValidation(expectation: Self.expectation(.signIn(nonce: nil)), now: Self.now)
+                .validateClaims(of: jws)
         }
     }
 
@@ -138,6 +241,12 @@ import Testing
         let payload = Base64URL.encode(#"{"sub":"me","sub":"you"}"#.utf8)
         let error = #expect(throws: AuthError.self) { try JWS(Secret("eyJhbGciOiJFUzI1NiJ9.\(payload).AA")) }
         #expect(error?.description.contains("same key twice") == true)
+    }
+
+    @Test func refusesTokensThatAreTooLong() {
+        let token = Secret("a.\(String(repeating: "a", count: 70_000)).a")
+        let error = #expect(throws: AuthError.self) { try JWS(token) }
+        #expect(error?.description.contains("more than") == true)
     }
 
     @Test func saysThatEncryptedTokensAreNotSupported() {

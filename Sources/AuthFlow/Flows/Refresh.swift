@@ -1,0 +1,49 @@
+import HTTPTypes
+
+extension Engine {
+    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones.
+    /// - Returns: The credential with the new tokens. A refresh token or an ID Token that did not come anew is kept.
+    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it is not the provider's.
+    func refreshed(_ credential: Credential) async throws -> Credential {
+        guard let refreshToken = credential.tokens.refreshToken else {
+            throw AuthError(
+                .loginRequired,
+                "The provider gave no refresh token to \(credential.identity.displayName). Sign in again; many providers give one for the scope \"offline_access\"."
+            )
+        }
+        let metadata = try await metadata()
+        // A token never goes to another provider than the one that issued it, whatever became of the configuration.
+        guard metadata.issuer == credential.identity.issuer else {
+            throw AuthError(
+                .loginRequired,
+                "The person is signed in at \(credential.identity.issuer), and the configuration now says \(metadata.issuer). Sign in again."
+            )
+        }
+        let request = ProviderRequest(
+            purpose: .refresh,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: settings.parameters[.refresh] ?? [:],
+            headerFields: [:],
+            protectedParameters: ["grant_type": "refresh_token", "refresh_token": refreshToken.exposed]
+        )
+        let received = try received(try await send(request, scopes: credential.tokens.scopes))
+        var tokens = try usable(received.tokens)
+        // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
+        // discard the old refresh token". Otherwise the old one goes on.
+        tokens.refreshToken = tokens.refreshToken ?? refreshToken
+
+        if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
+            var expectation = expectation(of: metadata, occasion: .refresh(of: original))
+            expectation.accessToken = tokens.accessToken
+            expectation.clockOffset = received.clockOffset
+            tokens.verifiedIDToken = try await verify(idToken, expectation, metadata: metadata)
+        } else {
+            // OIDC Core section 12.2: the response "might not contain an id_token". The one of the sign-in stays a hint.
+            tokens.idToken = credential.tokens.idToken
+            tokens.verifiedIDToken = credential.tokens.verifiedIDToken
+        }
+        var credential = credential
+        credential.tokens = tokens
+        return credential
+    }
+}

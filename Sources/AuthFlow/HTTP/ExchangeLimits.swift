@@ -1,0 +1,26 @@
+/// What every exchange with a provider is held to, whichever transport performs it.
+enum ExchangeLimits {
+    /// Sends a call, bounded in time, following no redirect.
+    /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `timed_out`, or with `invalid_reply` for a
+    ///   redirect.
+    static func send(
+        _ call: HTTPCall,
+        by transport: any HTTPTransport,
+        clock: any Clock<Duration>
+    ) async throws -> HTTPReply {
+        // The time is that of the whole exchange: a server that sends a byte now and then does not stretch it.
+        let reply = try await withDeadline(call.timeout, clock: clock) {
+            AuthError(.timedOut, "\(call) took longer than \(Int(call.timeout.seconds)) seconds.")
+        } _: {
+            try await transport.send(call)
+        }
+        // A redirect would carry the code, the secret or the token to an address nobody configured.
+        guard !(300..<400).contains(reply.status) else {
+            throw AuthError(
+                .invalidReply,
+                "\(call) answered with a redirect (\(reply.status)), which is never followed here."
+            )
+        }
+        return reply
+    }
+}

@@ -1,0 +1,13 @@
+import Crypto
+
+/// Signatures with a shared secret (RFC 7518 section 3.2), whose key is the client's secret (OIDC Core section 10.1).
+enum HMACSignature {
+    static func isValid(_ code: [UInt8], for bytes: [UInt8], hash: SignatureAlgorithm.Hash, secret: Secret) -> Bool {
+        let key = SymmetricKey(data: Array(secret.exposed.utf8))
+        switch hash {
+        case .sha256: return HMAC<SHA256>.isValidAuthenticationCode(code, authenticating: bytes, using: key)
+        case .sha384: return HMAC<SHA384>.isValidAuthenticationCode(code, authenticating: bytes, using: key)
+        case .sha512: return HMAC<SHA512>.isValidAuthenticationCode(code, authenticating: bytes, using: key)
+        }
+    }
+}

@@ -1,0 +1,28 @@
+public import AuthFlow
+
+/// A fault of the answer that goes through the person's browser.
+public struct CallbackFault: Sendable {
+    var change: @Sendable (inout FormParameters) -> Void = { _ in }
+
+    /// Changes the parameters.
+    public static func parameters(_ change: @escaping @Sendable (inout FormParameters) -> Void) -> CallbackFault {
+        CallbackFault(change: change)
+    }
+
+    /// Another issuer (row 101).
+    public static let wrongIss = parameters { $0["iss"] = "https://elsewhere.example.com" }
+    /// No issuer, although one was announced (row 102).
+    public static let missingIss = parameters { $0["iss"] = nil }
+    /// Another state (row 103).
+    public static let wrongState = parameters { $0["state"] = "another" }
+    /// No state (row 104).
+    public static let missingState = parameters { $0["state"] = nil }
+    /// The code twice (row O4).
+    public static let repeatedCode = parameters { $0.append("code", "another") }
+    /// The state twice (row O4).
+    public static let repeatedState = parameters { $0.append("state", $0["state"] ?? "") }
+    /// The issuer twice (row O4).
+    public static let repeatedIss = parameters { $0.append("iss", $0["iss"] ?? "") }
+    /// Parameters that nobody knows, which is allowed.
+    public static let unknownParameters = parameters { $0.append("session_state", "x") }
+}

@@ -1,0 +1,101 @@
+public import AuthFlow
+public import AuthFlowJSON
+import HTTPTypes
+
+/// A fault of a document that a provider serves, or of the HTTP reply around it.
+///
+/// `Document` tells the kinds apart, so that each has names of its own.
+public struct DocumentFault<Document>: Sendable {
+    var members: EmulatorFault.Change = { _ in }
+    var reply: @Sendable (inout HTTPReply) -> Void = { _ in }
+
+    init(
+        members: @escaping EmulatorFault.Change = { _ in },
+        reply: @escaping @Sendable (inout HTTPReply) -> Void = { _ in }
+    ) {
+        self.members = members
+        self.reply = reply
+    }
+
+    /// Changes members of the document.
+    public static func members(_ change: @escaping EmulatorFault.Change) -> Self { Self(members: change) }
+
+    /// Sets a member to another value, or takes it out.
+    public static func member(_ name: String, _ value: JSON?) -> Self { Self { $0[name] = value } }
+
+    /// Changes the reply.
+    public static func reply(_ change: @escaping @Sendable (inout HTTPReply) -> Void) -> Self { Self(reply: change) }
+
+    /// A redirect to another host (row O11).
+    public static var redirected: Self {
+        reply {
+            $0 = HTTPReply(
+                response: HTTPResponse(status: .found, headerFields: [.location: "https://elsewhere.example.com/"])
+            )
+        }
+    }
+
+    /// Two megabytes (row O10).
+    public static var oversized: Self { reply { $0.body = Array(repeating: UInt8(ascii: " "), count: 2 << 20) } }
+
+    /// Status 503.
+    public static var unavailable: Self {
+        reply { $0 = HTTPReply(response: HTTPResponse(status: .serviceUnavailable)) }
+    }
+
+    /// A page where JSON was expected.
+    public static var notJSON: Self { reply { $0.body = Array("<html>".utf8) } }
+}
+
+/// Stands for the metadata document.
+public enum MetadataDocument: Sendable {}
+/// A fault of the metadata document.
+public typealias MetadataFault = DocumentFault<MetadataDocument>
+
+extension DocumentFault<MetadataDocument> {
+    /// Another issuer than the one asked (rows 17 and 88).
+    public static var wrongIssuer: Self { Self { $0.append("INVALID", to: "issuer") } }
+}
+
+/// Stands for the reply of the token endpoint.
+public enum TokenReplyDocument: Sendable {}
+/// A fault of the token endpoint's reply.
+public typealias TokenReplyFault = DocumentFault<TokenReplyDocument>
+
+extension DocumentFault<TokenReplyDocument> {
+    /// No `expires_in`, which is allowed (row 105).
+    public static var missingExpiry: Self { member("expires_in", nil) }
+    /// No `scope`, which is allowed (row 122).
+    public static var missingScope: Self { member("scope", nil) }
+    /// `token_type` in odd case, which is allowed (row 106).
+    public static var oddlyCasedTokenType: Self { member("token_type", "bEARER") }
+    /// A `token_type` that nobody knows.
+    public static var unknownTokenType: Self { member("token_type", "mac") }
+    /// No ID Token.
+    public static var missingIDToken: Self { member("id_token", nil) }
+    /// No access token.
+    public static var missingAccessToken: Self { member("access_token", nil) }
+}
+
+/// Stands for the reply of the userinfo endpoint.
+public enum UserInfoDocument: Sendable {}
+/// A fault of the userinfo endpoint's reply. What it does to members is done before the reply is signed.
+public typealias UserInfoFault = DocumentFault<UserInfoDocument>
+
+extension DocumentFault<UserInfoDocument> {
+    /// About somebody else (row 11).
+    public static var wrongSubject: Self { Self { $0.append("invalid", to: "sub") } }
+    /// No `sub`.
+    public static var missingSubject: Self { member("sub", nil) }
+    /// Another issuer, in a signed reply.
+    public static var wrongIssuer: Self { Self { $0.append("1", to: "iss") } }
+    /// Another audience, in a signed reply.
+    public static var wrongAudience: Self { Self { $0.append("1", to: "aud") } }
+    /// A signed reply with another signature.
+    public static var badSignature: Self {
+        reply { reply in
+            let text = String(decoding: reply.body, as: UTF8.self)
+            reply.body = Array(IDTokenFault.badSignature.text(text).utf8)
+        }
+    }
+}

@@ -1,0 +1,55 @@
+public import AuthFlow
+public import AuthFlowJSON
+
+/// A way for an emulated provider to misbehave, so that a test can see its client refuse it.
+///
+/// Each fault changes one message and leaves all others right. Use one of the named ones, or make your own:
+///
+/// ```swift
+/// emulator.fault = .idToken(.wrongIssuer)
+/// emulator.fault = .jwks(.rotateBeforeSigning)
+/// emulator.fault = .callback(.missingIss)
+/// emulator.fault = .idToken(.claims { $0["acr"] = "weak" })
+/// ```
+public struct EmulatorFault: Sendable {
+    var idToken = IDTokenFault()
+    var keySet = KeySetFault()
+    var metadata = MetadataFault()
+    var tokenReply = TokenReplyFault()
+    var userInfo = UserInfoFault()
+    var callback = CallbackFault()
+
+    /// A fault of the ID Token.
+    public static func idToken(_ fault: IDTokenFault) -> EmulatorFault { with(\.idToken, fault) }
+
+    /// A fault of the key set.
+    public static func jwks(_ fault: KeySetFault) -> EmulatorFault { with(\.keySet, fault) }
+
+    /// A fault of the metadata document.
+    public static func metadata(_ fault: MetadataFault) -> EmulatorFault { with(\.metadata, fault) }
+
+    /// A fault of the token endpoint's reply.
+    public static func tokenReply(_ fault: TokenReplyFault) -> EmulatorFault { with(\.tokenReply, fault) }
+
+    /// A fault of the userinfo endpoint's reply.
+    public static func userInfo(_ fault: UserInfoFault) -> EmulatorFault { with(\.userInfo, fault) }
+
+    /// A fault of the answer that goes through the person's browser.
+    public static func callback(_ fault: CallbackFault) -> EmulatorFault { with(\.callback, fault) }
+
+    private static func with<Part>(_ part: WritableKeyPath<EmulatorFault, Part>, _ value: Part) -> EmulatorFault {
+        var fault = EmulatorFault()
+        fault[keyPath: part] = value
+        return fault
+    }
+
+    /// A change to the members of a JSON object.
+    public typealias Change = @Sendable (inout [String: JSON]) -> Void
+}
+
+extension [String: JSON] {
+    /// Adds to the end of a string member.
+    mutating func append(_ text: String, to name: String) {
+        self[name] = .string((self[name]?.string ?? "") + text)
+    }
+}

@@ -1,0 +1,72 @@
+public import AuthFlow
+public import AuthFlowJSON
+
+/// A fault of the key set, or of how it is looked after. Most of these are allowed, and a client must cope.
+public struct KeySetFault: Sendable {
+    /// When the keys are replaced by new ones.
+    enum Rotation: Sendable {
+        case never
+        case beforeSigning
+        case atAuthorization
+    }
+
+    var document = DocumentFault<KeySetDocument>()
+    var rotation = Rotation.never
+    /// How many keys of each kind there are, the one in use being the last.
+    var copies = 1
+
+    /// Changes members of the document.
+    public static func members(_ change: @escaping EmulatorFault.Change) -> KeySetFault {
+        KeySetFault(document: .members(change))
+    }
+
+    /// Changes the HTTP reply.
+    public static func reply(_ change: @escaping @Sendable (inout HTTPReply) -> Void) -> KeySetFault {
+        KeySetFault(document: .reply(change))
+    }
+
+    // MARK: Named
+
+    /// Wholly new keys just before each ID Token is signed (row 18).
+    public static let rotateBeforeSigning = KeySetFault(rotation: .beforeSigning)
+    /// Wholly new keys at each authorization request (row 19).
+    public static let rotateAtAuthorization = KeySetFault(rotation: .atAuthorization)
+    /// No key has an ID or an algorithm, and there are keys for encryption and of unknown curves (rows 6, O8 and O9).
+    public static let withoutKeyIDs = members { $0["keys"] = .array(others + anonymous($0["keys"])) }
+    /// The same with three keys of each kind (row 7).
+    public static let severalWithoutKeyIDs = KeySetFault(document: withoutKeyIDs.document, copies: 3)
+    /// Before each key, others with the same ID (rows 81 and O7).
+    public static let decoys = KeySetFault(copies: 3)
+    /// Keys that cannot be read, beside those that can (row O8).
+    public static let unreadableKeys = members {
+        $0["keys"] = .array(others + [5, nil, [:]] + ($0["keys"]?.array ?? []))
+    }
+    /// No keys at all.
+    public static let empty = members { $0["keys"] = [] }
+    /// A thousand keys.
+    public static let tooManyKeys = members { members in
+        members["keys"] = .array((0..<1000).map { ["kty": "oct", "kid": .string("\($0)"), "k": "AAAA"] })
+    }
+    /// A redirect to another host (row O11).
+    public static let redirected = KeySetFault(document: .redirected)
+    /// Two megabytes (row O10).
+    public static let oversized = KeySetFault(document: .oversized)
+    /// Status 503.
+    public static let unavailable = KeySetFault(document: .unavailable)
+
+    /// Keys that no client can use for signatures.
+    private static let others: [JSON] = [
+        ["kty": "EC", "crv": "secp256k1", "x": "AAAA", "y": "AAAA"],
+        ["kty": "RSA", "use": "enc", "alg": "RSA-OAEP", "kid": "enc-1", "n": "AAAA", "e": "AQAB"],
+        ["kty": "EC", "use": "enc", "alg": "ECDH-ES", "kid": "enc-2", "crv": "P-256", "x": "AAAA", "y": "AAAA"],
+        ["kty": "OKP", "crv": "X25519", "x": "AAAA"],
+        ["kty": "new"],
+    ]
+
+    private static func anonymous(_ keys: JSON?) -> [JSON] {
+        (keys?.array ?? []).map { .object(($0.object ?? [:]).filter { !["kid", "alg"].contains($0.key) }) }
+    }
+}
+
+/// Stands for the key set.
+public enum KeySetDocument: Sendable {}

@@ -1,0 +1,58 @@
+import AuthFlow
+import AuthFlowJSON
+import HTTPTypes
+import Synchronization
+
+// The userinfo endpoint (OIDC Core section 5.3).
+
+extension OIDCEmulator {
+    func userInfo(_ request: HTTPRequest) -> HTTPReply {
+        let parts = (request.headerFields[.authorization] ?? "").split(separator: " ")
+        guard parts.count == 2, parts[0].lowercased() == "bearer",
+            let grant = state.withLock({ $0.accessTokens[String(parts[1])] })
+        else {
+            var reply = HTTPReply.json(["error": "invalid_token"], status: .unauthorized)
+            reply.response.headerFields[.wwwAuthenticate] = #"Bearer error="invalid_token""#
+            return reply
+        }
+        let client = grant.authorization.client
+        let fault = fault?.userInfo ?? UserInfoFault()
+        var claims = released(to: grant)
+        if client.userInfoSigningAlgorithm != nil {
+            claims["iss"] = .string(issuer)
+            claims["aud"] = .string(client.id)
+        }
+        fault.members(&claims)
+        var reply = HTTPReply.json(.object(claims))
+        if let algorithm = client.userInfoSigningAlgorithm {
+            let keys = state.withLock { $0.keys }
+            let header: JSON = ["alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm))]
+            guard
+                let token = try? keys.sign(
+                    .object(claims),
+                    header: header,
+                    with: algorithm,
+                    secret: client.secret ?? ""
+                )
+            else { return .failure }
+            reply.response.headerFields[.contentType] = "application/jwt"
+            reply.body = Array(token.utf8)
+        }
+        fault.reply(&reply)
+        return reply
+    }
+
+    /// OIDC Core section 5.4: the claims that the granted scopes stand for.
+    private func released(to grant: Grant) -> [String: JSON] {
+        let scopes = grant.scopes
+        return users[grant.session.userIndex].claims.filter { name, _ in
+            switch name {
+            case "sub": true
+            case "email", "email_verified": scopes.contains("email")
+            case "address": scopes.contains("address")
+            case "phone_number", "phone_number_verified": scopes.contains("phone")
+            default: scopes.contains("profile")
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+@testable import AuthFlow
+
+/// A provider of keys that counts how often it is asked.
+private final class KeyProvider: Sendable {
+    struct State {
+        var keys: JSON
+        var time = Date(timeIntervalSince1970: 1_800_000_000)
+        var fetches = 0
+        var isDown = false
+        var cacheControl: String?
+        var waiting: [CheckedContinuation<Void, Never>] = []
+        var isHeld = false
+    }
+
+    let state: Mutex<State>
+    let endpoint: Endpoint
+
+    init(_ keys: EmulatorKeys) throws {
+        self.state = Mutex(State(keys: try keys.jwks()))
+        self.endpoint = try Endpoint("https://id.example.com/jwks")
+    }
+
+    var fetches: Int { state.withLock { $0.fetches } }
+    func advance(_ seconds: TimeInterval) { state.withLock { $0.time += seconds } }
+    func publish(_ keys: EmulatorKeys) throws {
+        let set = try keys.jwks()
+        state.withLock { $0.keys = set }
+    }
+
+    func fetch(_ endpoint: Endpoint) async throws -> HTTPReply {
+        await withCheckedContinuation { continuation in
+            let isHeld = state.withLock { state in
+                state.fetches += 1
+                if state.isHeld { state.waiting.append(continuation) }
+                return state.isHeld
+            }
+            if !isHeld { continuation.resume() }
+        }
+        let (keys, isDown, cacheControl) = state.withLock { ($0.keys, $0.isDown, $0.cacheControl) }
+        if isDown { throw AuthError(.networkFailed, "Down.") }
+        var reply = HTTPReply(response: HTTPResponse(status: .ok), body: try keys.serialized())
+        reply.response.headerFields[.cacheControl] = cacheControl
+        return reply
+    }
+
+    func release() {
+        let waiting = state.withLock { state in
+            defer { state.waiting = [] }
+            state.isHeld = false
+            return state.waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+}
+
+@Suite struct KeySourceTests {
+    private let keys: EmulatorKeys
+    private let provider: KeyProvider
+    private let source: KeySource
+
+    init() throws {
+        keys = try EmulatorKeys()
+        let provider = try KeyProvider(keys)
+        self.provider = provider
+        self.source = KeySource { provider.state.withLock { $0.time } }
+    }
+
+    private func token(_ keys: EmulatorKeys, keyID: String? = nil, named: Bool = true) throws -> JWS {
+        var header: [String: JSON] = ["alg": "ES256"]
+        if named { header["kid"] = .string(keyID ?? keys.keyID(for: .es256)) }
+        return try JWS(Secret(try keys.sign(["sub": "x"], header: .object(header), with: .es256)))
+    }
+
+    private func verdict(_ jws: JWS) async throws -> KeySource.Verdict {
+        let provider = self.provider
+        return try await source.verdict(on: jws, at: provider.endpoint) { try await provider.fetch($0) }
+    }
+
+    @Test func fetchesOnceAndKeeps() async throws {
+        for _ in 0..<10 {
+            #expect(try await verdict(token(keys)) == .verified)
+            provider.advance(1)
+        }
+        #expect(provider.fetches == 1)
+    }
+
+    @Test func findsRotatedKeysAtOnceAgainAndAgain() async throws {
+        // Rows 18 and 19: the first fetch starts no wait.
+        #expect(try await verdict(token(keys)) == .verified)
+        let second = try EmulatorKeys()
+        try provider.publish(second)
+        #expect(try await verdict(token(second)) == .verified)
+        #expect(provider.fetches == 2)
+        // A third set within seconds has to wait; that is the price of not being made to hammer.
+        let third = try EmulatorKeys()
+        try provider.publish(third)
+        #expect(try await verdict(token(third)) == .noKey)
+        provider.advance(31)
+        #expect(try await verdict(token(third)) == .verified)
+        #expect(provider.fetches == 3)
+    }
+
+    @Test func findsRotatedKeysThatHaveNoIDs() async throws {
+        let plain = { (keys: EmulatorKeys) throws -> JSON in
+            let members = try keys.jwks()["keys"]?.array ?? []
+            return ["keys": .array(members.map { .object(($0.object ?? [:]).filter { $0.key != "kid" }) })]
+        }
+        let first = try plain(keys)
+        provider.state.withLock { $0.keys = first }
+        #expect(try await verdict(token(keys, named: false)) == .verified)
+        // A token that names its key, and a set that does not.
+        #expect(try await verdict(token(keys)) == .verified)
+        let rotated = try EmulatorKeys()
+        let second = try plain(rotated)
+        provider.state.withLock { $0.keys = second }
+        #expect(try await verdict(token(rotated, named: false)) == .verified)
+        #expect(provider.fetches == 2)
+    }
+
+    @Test func neverFetchesForABadSignature() async throws {
+        #expect(try await verdict(token(keys)) == .verified)
+        let forger = try EmulatorKeys()
+        for _ in 0..<10 {
+            #expect(try await verdict(token(forger, keyID: keys.keyID(for: .es256))) == .wrongSignature)
+        }
+        #expect(provider.fetches == 1)
+    }
+
+    @Test func boundsTheSearchForUnknownKeys() async throws {
+        // Row O12.
+        let forger = try EmulatorKeys()
+        for number in 0..<200 { #expect(try await verdict(token(forger, keyID: "kid-\(number)")) == .noKey) }
+        #expect(provider.fetches == 2)
+        provider.advance(31)
+        // The negative cache: an ID that a search did not find does not spend the next one.
+        #expect(try await verdict(token(forger, keyID: "kid-1")) == .noKey)
+        #expect(provider.fetches == 2 || provider.fetches == 3)
+        let rotated = try EmulatorKeys()
+        try provider.publish(rotated)
+        provider.advance(31)
+        #expect(try await verdict(token(rotated)) == .verified)
+        #expect(provider.fetches <= 4)
+    }
+
+    @Test func doesNotLookAgainForAnIDThatASearchDidNotFind() async throws {
+        #expect(try await verdict(token(keys)) == .verified)
+        let forger = try EmulatorKeys()
+        #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
+        #expect(provider.fetches == 2)
+        provider.advance(40)
+        #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
+        #expect(provider.fetches == 2)
+        // Which leaves the search to those who need it.
+        let rotated = try EmulatorKeys()
+        try provider.publish(rotated)
+        #expect(try await verdict(token(rotated)) == .verified)
+        #expect(provider.fetches == 3)
+    }
+
+    @Test func fetchesOnceForAThousandWaiters() async throws {
+        let jws = try token(keys)
+        provider.state.withLock { $0.isHeld = true }
+        try await withThrowingTaskGroup(of: KeySource.Verdict.self) { group in
+            for _ in 0..<1000 { group.addTask { try await verdict(jws) } }
+            while provider.fetches == 0 { await Task.yield() }
+            provider.release()
+            for try await verdict in group { #expect(verdict == .verified) }
+        }
+        #expect(provider.fetches == 1)
+    }
+
+    @Test func fetchesTwiceAtMostForManyForgedTokensAtOnce() async throws {
+        let forger = try EmulatorKeys()
+        let tokens = try (0..<200).map { try token(forger, keyID: "kid-\($0)") }
+        try await withThrowingTaskGroup(of: KeySource.Verdict.self) { group in
+            for jws in tokens { group.addTask { try await verdict(jws) } }
+            for try await verdict in group { #expect(verdict == .noKey) }
+        }
+        #expect(provider.fetches <= 2)
+    }
+
+    @Test func letsACancelledWaiterGoAndServesTheOthers() async throws {
+        let jws = try token(keys)
+        provider.state.withLock { $0.isHeld = true }
+        let first = Task { try await verdict(jws) }
+        let second = Task { try await verdict(jws) }
+        while provider.fetches == 0 { await Task.yield() }
+        first.cancel()
+        await #expect(throws: CancellationError.self) { try await first.value }
+        provider.release()
+        #expect(try await second.value == .verified)
+        #expect(provider.fetches == 1)
+    }
+
+    @Test func keepsGoodKeysWhenAFetchFails() async throws {
+        #expect(try await verdict(token(keys)) == .verified)
+        provider.state.withLock { $0.isDown = true }
+        // For an unknown key there is nothing to fall back on.
+        let stranger = try token(try EmulatorKeys())
+        await #expect(throws: AuthError.self) { try await verdict(stranger) }
+        #expect(try await verdict(token(keys)) == .verified)
+        // Old keys are used while new ones cannot be had, and asked for again now and then.
+        provider.advance(601)
+        let before = provider.fetches
+        for _ in 0..<10 { #expect(try await verdict(token(keys)) == .verified) }
+        #expect(provider.fetches == before + 1)
+        // Not for ever.
+        provider.advance(86400)
+        let known = try token(keys)
+        await #expect(throws: AuthError.self) { try await verdict(known) }
+        provider.state.withLock { $0.isDown = false }
+        provider.advance(10)
+        #expect(try await verdict(known) == .verified)
+    }
+
+    @Test func dropsKeysThatTheProviderHasWithdrawn() async throws {
+        #expect(try await verdict(token(keys)) == .verified)
+        try provider.publish(try EmulatorKeys())
+        provider.advance(601)
+        #expect(try await verdict(token(keys)) == .noKey)
+    }
+
+    @Test(
+        arguments: [
+            (nil, 600), ("max-age=3600", 3600), ("public, max-age=300", 300), ("max-age=0", 60), ("no-store", 60),
+            ("no-cache, max-age=3600", 60), ("max-age=99999999", 86400), ("max-age=x", 600), ("MAX-AGE=120", 120),
+            ("max-age=-5", 60), ("max-age=nan", 600),
+        ] as [(String?, TimeInterval)]
+    ) func followsCacheControlWithinBounds(_ field: String?, _ age: TimeInterval) {
+        var reply = HTTPReply(response: HTTPResponse(status: .ok))
+        reply.response.headerFields[.cacheControl] = field
+        #expect(KeySource.age(of: reply) == age)
+    }
+
+    @Test func survivesAClockThatIsSetBack() async throws {
+        #expect(try await verdict(token(keys)) == .verified)
+        provider.advance(-100_000)
+        #expect(try await verdict(token(keys)) == .verified)
+        let rotated = try EmulatorKeys()
+        try provider.publish(rotated)
+        #expect(try await verdict(token(rotated)) == .verified)
+    }
+
+    @Test func refusesKeySetsThatAreTooLarge() async throws {
+        let large = JSON.object(["keys": [], "x": .string(String(repeating: "x", count: 300_000))])
+        provider.state.withLock { $0.keys = large }
+        let jws = try token(keys)
+        await #expect(throws: AuthError.self) { try await verdict(jws) }
+    }
+}
