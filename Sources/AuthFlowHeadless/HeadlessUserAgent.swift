@@ -42,7 +42,11 @@ extension HeadlessUserAgent: UserAgent {
                 for _ in 0..<Self.maximumPages {
                     switch try await browser.go(navigation, until: redirectURI) {
                     case .redirect(let answer): return answer
-                    case .page(let page): navigation = try await driver.next(after: page, in: browser)
+                    case .page(let page):
+                        if options.responseMode == .formPost, let answer = Self.answer(on: page, to: redirectURI) {
+                            return answer
+                        }
+                        navigation = try await driver.next(after: page, in: browser)
                     }
                 }
                 throw AuthError(
@@ -51,5 +55,17 @@ extension HeadlessUserAgent: UserAgent {
                 )
             }
         )
+    }
+
+    /// The answer on a page that would post it to the redirect URI (OAuth 2.0 Form Post Response Mode section 2), as the
+    /// query of that address.
+    private static func answer(on page: HeadlessPage, to redirectURI: String) -> String? {
+        guard page.reply.mediaType == "text/html",
+            let form = HTMLPage(page.reply.body).forms.first(where: { $0.action == redirectURI && $0.method == "post" })
+        else { return nil }
+        var parameters = FormParameters()
+        for field in form.fields where field.type == "hidden" { parameters.append(field.name, field.value) }
+        let separator = redirectURI.contains("?") ? "&" : "?"
+        return redirectURI + separator + FormURLEncoding.encodeQuery(parameters)
     }
 }

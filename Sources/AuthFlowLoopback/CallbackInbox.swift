@@ -4,8 +4,8 @@ import Synchronization
 
 /// Sorts what arrives at the loopback port: one request is the answer, everything else is refused and forgotten.
 ///
-/// Any page in the person's browser, and any process on the machine, can send requests here. Only a GET for the exact
-/// path with the state of this sign-in settles it.
+/// Any page in the person's browser, and any process on the machine, can send requests here. Only a request for the exact
+/// path, in the agreed response mode and with the state of this sign-in, settles it.
 final class CallbackInbox: Sendable {
     /// How a sign-in ended, for the page the person sees.
     enum Outcome: Sendable {
@@ -20,6 +20,7 @@ final class CallbackInbox: Sendable {
     private let authority: String
     private let path: String
     private let state: Secret
+    private let responseMode: ResponseMode
     private let clock: any Clock<Duration>
 
     private let callbacks: AsyncStream<String>
@@ -28,7 +29,15 @@ final class CallbackInbox: Sendable {
     private let outcomeContinuation: AsyncStream<Outcome>.Continuation
     private let isSettled = Mutex(false)
 
-    init(redirectURI: String, authority: String, path: String, state: String, clock: any Clock<Duration>) {
+    init(
+        redirectURI: String,
+        authority: String,
+        path: String,
+        state: String,
+        responseMode: ResponseMode,
+        clock: any Clock<Duration>
+    ) {
+        self.responseMode = responseMode
         self.redirectURI = redirectURI
         self.authority = authority
         self.path = path
@@ -57,7 +66,7 @@ final class CallbackInbox: Sendable {
     }
 
     /// Answers one request.
-    func handle(_ request: HTTPRequest) async -> HTTPReply {
+    func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
         let target = request.path ?? ""
         let requestPath = target.prefix { $0 != "?" }
         // A page that made its own host name point here (DNS rebinding) sends that name.
@@ -72,18 +81,28 @@ final class CallbackInbox: Sendable {
                 message: "A sign-in is waiting at another address."
             ).reply
         }
-        guard request.method == .get else {
-            return ResultPage(status: .methodNotAllowed, title: "Not like this", message: "Only GET is answered here.")
-                .reply
-        }
         // A browser that fetches ahead has not been sent here yet.
         if request.headerFields.contains(where: {
             $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch")
         }) {
             return HTTPReply(response: HTTPResponse(status: .serviceUnavailable))
         }
-        let query = target.dropFirst(requestPath.count + 1)
-        guard let states = FormURLEncoding.decode(query)?.values(for: "state"), states.count == 1,
+        let answer: Substring
+        switch (request.method, responseMode) {
+        case (.get, .query):
+            answer = target.dropFirst(requestPath.count + 1)
+        case (.get, .fragment):
+            // A browser keeps the fragment to itself; this page sends it on.
+            return FragmentPage.reply
+        case (.post, .formPost), (.post, .fragment):
+            let mediaType = request.headerFields[.contentType]?.prefix { $0 != ";" } ?? ""
+            guard mediaType == "application/x-www-form-urlencoded", let text = String(validating: body, as: UTF8.self)
+            else { return notLikeThis }
+            answer = Substring(text)
+        default:
+            return notLikeThis
+        }
+        guard let states = FormURLEncoding.decode(answer)?.values(for: "state"), states.count == 1,
             Secret(states[0]) == state
         else {
             return ResultPage(
@@ -104,9 +123,14 @@ final class CallbackInbox: Sendable {
                 message: "This sign-in has been answered before. You can close this page."
             ).reply
         }
-        callbackContinuation.yield("\(redirectURI)?\(query)")
+        callbackContinuation.yield("\(redirectURI)\(responseMode == .fragment ? "#" : "?")\(answer)")
         callbackContinuation.finish()
         return await resultPage().reply
+    }
+
+    private var notLikeThis: HTTPReply {
+        ResultPage(status: .methodNotAllowed, title: "Not like this", message: "This is not how the answer comes.")
+            .reply
     }
 
     /// Waits until it is known how the sign-in ended: a page that says "signed in" before the code was exchanged and the

@@ -33,6 +33,7 @@ extension LoopbackUserAgent: UserAgent {
                 authority: "\(host):\(port)",
                 path: path,
                 state: options.state,
+                responseMode: options.responseMode,
                 clock: options.clock
             )
         }
@@ -40,7 +41,7 @@ extension LoopbackUserAgent: UserAgent {
         return try await LoopbackServer.run(host: host, port: port) { port in
             let inbox = inbox(port)
             opened.withLock { $0 = inbox }
-            return { request, _ in await inbox.handle(request) }
+            return { request, body in await inbox.handle(request, body: body) }
         } onFailure: {
             opened.withLock { $0 }?.close()
         } _: { port in

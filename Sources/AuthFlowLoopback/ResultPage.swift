@@ -26,7 +26,7 @@ struct ResultPage {
         )
     }
 
-    private static let referrerPolicy = HTTPField.Name("Referrer-Policy") ?? .cacheControl
+    static let referrerPolicy = HTTPField.Name("Referrer-Policy") ?? .cacheControl
 
     private func html(nonce: String) -> String {
         let title = DisplayText.escapedForHTML(title)

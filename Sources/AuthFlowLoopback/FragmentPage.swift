@@ -1,0 +1,51 @@
+import AuthFlow
+import HTTPTypes
+
+/// The page that an answer in a fragment arrives at. Browsers do not send fragments, so its script posts it to the same
+/// address; nothing else can be done on it.
+enum FragmentPage {
+    static var reply: HTTPReply {
+        let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
+        return HTTPReply(
+            response: HTTPResponse(
+                status: .ok,
+                headerFields: [
+                    .contentType: "text/html; charset=utf-8",
+                    .cacheControl: "no-store",
+                    .contentSecurityPolicy:
+                        "default-src 'none'; script-src 'nonce-\(nonce)'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+                    .xContentTypeOptions: "nosniff",
+                    ResultPage.referrerPolicy: "no-referrer",
+                ]
+            ),
+            body: Array(html(nonce: nonce).utf8)
+        )
+    }
+
+    private static func html(nonce: String) -> String {
+        """
+        <!doctype html>
+        <html lang="en">
+        <meta charset="utf-8">
+        <title>One moment</title>
+        <noscript>This sign-in needs JavaScript for its last step. Switch it on and sign in again.</noscript>
+        <script nonce="\(nonce)">
+        const answer = new URLSearchParams(location.hash.slice(1));
+        history.replaceState(null, "", location.pathname);
+        const form = document.createElement("form");
+        form.method = "post";
+        for (const [name, value] of answer) {
+          const field = document.createElement("input");
+          field.type = "hidden";
+          field.name = name;
+          field.value = value;
+          form.append(field);
+        }
+        document.documentElement.append(form);
+        form.submit();
+        </script>
+        </html>
+
+        """
+    }
+}
