@@ -99,6 +99,27 @@ let package = Package(
         ),
 
         // Tests
+        // The conformance rows are a library, because tests run them and a program writes the score.
+        .target(
+            name: "ConformanceRows",
+            dependencies: [
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
+            ],
+            path: "Tests/Conformance/Rows"
+        ),
+        .executableTarget(
+            name: "conformance-report",
+            dependencies: ["ConformanceRows"],
+            path: "Tests/Conformance/Report"
+        ),
+        .executableTarget(
+            name: "fuzz",
+            dependencies: [
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
+                httpTypes,
+            ],
+            path: "Tests/Fuzz"
+        ),
         .testTarget(name: "AuthFlowJSONTests", dependencies: ["AuthFlowJSON"]),
         .testTarget(
             name: "AuthFlowTests",
@@ -117,8 +138,8 @@ let package = Package(
         .testTarget(
             name: "AuthFlowOIDCTests",
             dependencies: [
-                "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
-                httpTypes,
+                "ConformanceRows", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
+                "AuthFlow", "AuthFlowJSON", httpTypes,
             ]
         ),
         .testTarget(

@@ -4,79 +4,24 @@ import AuthFlowJSON
 import AuthFlowLoopback
 import AuthFlowOIDC
 import AuthFlowTesting
+import ConformanceRows
 import Foundation
 import HTTPTypes
 import Synchronization
 import Testing
 
-/// Where the emulator is: in this process, or behind a socket.
-enum Setting: String, CaseIterable, Sendable {
-    case inProcess
-    case sockets
-}
-
-/// Runs `body` with an emulator and the transport that reaches it.
-func withEmulator<Return: Sendable>(
-    _ setting: Setting,
-    clients: [OIDCEmulator.Client] = [.demo],
-    _ body: (OIDCEmulator, any HTTPTransport) async throws -> Return
-) async throws -> Return {
-    switch setting {
-    case .inProcess:
-        let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: clients)
-        return try await body(emulator, InProcessTransport(emulator))
-    case .sockets:
-        return try await EmulatorServer.run { issuer in
-            try OIDCEmulator(issuer: issuer, clients: clients)
-        } _: { emulator in
-            try await body(emulator, URLSessionTransport())
-        }
-    }
-}
-
-func makeClient(
-    _ emulator: OIDCEmulator,
-    _ transport: any HTTPTransport,
-    settings: ClientSettings? = nil,
-    consent: HTMLFormDriver.Consent = .allow,
-    store: any TokenStore = MemoryTokenStore(),
-    observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
-) throws -> AuthClient {
-    AuthClient(
-        settings: try settings
-            ?? ClientSettings(
-                clientID: "authflow-demo",
-                redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
-                scopes: ["openid", "profile", "email"]
-            ),
-        provider: OIDCProvider(issuer: emulator.issuer),
-        userAgent: HeadlessUserAgent(
-            driver: HTMLFormDriver(
-                userName: "alice",
-                password: Secret("wonderland"),
-                origins: [try Endpoint(emulator.issuer)],
-                consent: consent
-            ),
-            transport: transport
-        ),
-        store: store,
-        transport: transport,
-        observer: observer
-    )
-}
-
 @Suite struct SigningInTests {
     @Test(arguments: Setting.allCases, SignatureAlgorithm.asymmetric)
     func signsIn(_ setting: Setting, _ algorithm: SignatureAlgorithm) async throws {
         // Rows 1, 8, 13, 15, 16 and 74.
-        try await withEmulator(setting) { emulator, transport in
-            emulator.signingAlgorithm = algorithm
-            let client = try makeClient(emulator, transport)
+        try await Scene.with(setting) { scene in
+            scene.emulator.signingAlgorithm = algorithm
+            let client = try scene.client()
             let signIn = try await client.signIn()
             #expect(signIn.storageError == nil)
             let credential = signIn.credential
             #expect(credential.identity.subject == "248289761001")
-            #expect(credential.identity.issuer == emulator.issuer)
+            #expect(credential.identity.issuer == scene.emulator.issuer)
             #expect(credential.identity.displayName == "Alice Example")
             #expect(credential.identity.claims["email"] == "alice@example.com")
             #expect(credential.identity.claims["nonce"] == nil)
@@ -106,19 +51,19 @@ func makeClient(
         _ authentication: ClientAuthentication
     ) async throws {
         // Rows 14, 49, 50 and I5.
-        try await withEmulator(.sockets, clients: [client]) { emulator, transport in
+        try await Scene.with(.sockets, clients: [client]) { scene in
             let settings = try ClientSettings(clientID: client.id, authentication: authentication)
-            let signIn = try await makeClient(emulator, transport, settings: settings).signIn()
+            let signIn = try await scene.client(settings: settings).signIn()
             #expect(signIn.credential.identity.subject == "248289761001")
         }
     }
 
     @Test func saysThatTheClientSecretIsWrong() async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "right", authenticationMethod: "client_secret_basic")
-        try await withEmulator(.inProcess, clients: [client]) { emulator, transport in
+        try await Scene.with(.inProcess, clients: [client]) { scene in
             let settings = try ClientSettings(clientID: "c", authentication: .clientSecretBasic(Secret("wrong-secret")))
             let error = await #expect(throws: AuthError.self) {
-                try await makeClient(emulator, transport, settings: settings).signIn()
+                try await scene.client(settings: settings).signIn()
             }
             #expect(error?.providerError?.error == "invalid_client")
             #expect(error.map { "\($0)" }?.contains("wrong-secret") == false)
@@ -162,12 +107,12 @@ func makeClient(
     @Test(arguments: faults) func refuses(
         _ test: (row: String, fault: EmulatorFault, code: AuthError.Code, last: String)
     ) async throws {
-        try await withEmulator(.inProcess) { emulator, transport in
-            emulator.fault = test.fault
-            let client = try makeClient(emulator, transport)
+        try await Scene.with(.inProcess) { scene in
+            scene.emulator.fault = test.fault
+            let client = try scene.client()
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == test.code, "\(String(describing: error))")
-            #expect(emulator.requests.last == test.last)
+            #expect(scene.emulator.requests.last == test.last)
             #expect(try await client.credential() == nil)
         }
     }
@@ -180,17 +125,17 @@ func makeClient(
     ]
 
     @Test(arguments: tolerated) func tolerates(_ test: (row: String, fault: EmulatorFault)) async throws {
-        try await withEmulator(.inProcess) { emulator, transport in
-            emulator.fault = test.fault
-            let signIn = try await makeClient(emulator, transport).signIn()
+        try await Scene.with(.inProcess) { scene in
+            scene.emulator.fault = test.fault
+            let signIn = try await scene.client().signIn()
             #expect(signIn.credential.tokens.scopes == ["openid", "profile", "email"])
         }
     }
 
     @Test(arguments: Setting.allCases) func saysThatThePersonDenied(_ setting: Setting) async throws {
-        try await withEmulator(setting) { emulator, transport in
+        try await Scene.with(setting) { scene in
             let error = await #expect(throws: AuthError.self) {
-                try await makeClient(emulator, transport, consent: .deny).signIn()
+                try await scene.client(consent: .deny).signIn()
             }
             #expect(error?.code == .accessDenied)
             #expect(error?.providerError?.errorDescription == "The person did not allow it")
@@ -198,52 +143,34 @@ func makeClient(
     }
 
     @Test func signsInStepByStep() async throws {
-        try await withEmulator(.inProcess) { emulator, transport in
-            let client = try makeClient(emulator, transport)
+        try await Scene.with(.inProcess) { scene in
+            let client = try scene.client()
             let pending = try await client.beginSignIn()
-            let answer = try await visit(pending.url, emulator, transport)
+            let answer = try await scene.visit(pending.url)
             await #expect(throws: AuthError.self) {
                 try await client.finishSignIn(pending, with: "\(pending.redirectURI)?state=x&code=1")
             }
             let signIn = try await client.finishSignIn(pending, with: answer)
             #expect(signIn.credential.identity.subject == "248289761001")
-            #expect(signIn.authorizationParameters["iss"] == emulator.issuer)
+            #expect(signIn.authorizationParameters["iss"] == scene.emulator.issuer)
             let replay = await #expect(throws: AuthError.self) { try await client.finishSignIn(pending, with: answer) }
             #expect(replay?.code == .invalidCallback)
-            #expect(emulator.requests.count { $0 == "POST /token" } == 1)
+            #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
             #expect(!"\(pending)".contains("state=z"))
         }
     }
 
     @Test func asksForAWholeRedirectURIWhenSigningInByHand() async throws {
-        try await withEmulator(.inProcess) { emulator, transport in
-            let client = try makeClient(emulator, transport, settings: try ClientSettings(clientID: "authflow-demo"))
+        try await Scene.with(.inProcess) { scene in
+            let client = try scene.client(settings: try ClientSettings(clientID: "authflow-demo"))
             await #expect(throws: AuthError.self) { try await client.beginSignIn() }
         }
     }
 
-    private func visit(_ url: String, _ emulator: OIDCEmulator, _ transport: any HTTPTransport) async throws -> String {
-        let agent = HeadlessUserAgent(
-            driver: HTMLFormDriver(
-                userName: "alice",
-                password: Secret("wonderland"),
-                origins: [try Endpoint(emulator.issuer)]
-            ),
-            transport: transport
-        )
-        let options = RedirectOptions(
-            redirectURI: try RedirectURI("http://127.0.0.1:8400/callback"),
-            state: "",
-            reporter: FlowReporter(),
-            clock: ContinuousClock()
-        )
-        return try await agent.withRedirectSession(options) { try await $0.visit(url) }
-    }
-
     @Test func sendsNewSecretsEveryTime() async throws {
         // Rows I1 to I3, I6, and checklist points 1 to 4.
-        try await withEmulator(.inProcess) { emulator, transport in
-            let client = try makeClient(emulator, transport)
+        try await Scene.with(.inProcess) { scene in
+            let client = try scene.client()
             var seen: Set<String> = []
             for _ in 0..<10 {
                 let url = try await client.beginSignIn().url
@@ -260,11 +187,9 @@ func makeClient(
     }
 
     @Test func sendsMoreParametersAndRefusesProtectedOnes() async throws {
-        try await withEmulator(.inProcess) { emulator, transport in
+        try await Scene.with(.inProcess) { scene in
             func client(_ parameters: FormParameters) throws -> AuthClient {
-                try makeClient(
-                    emulator,
-                    transport,
+                try scene.client(
                     settings: ClientSettings(
                         clientID: "authflow-demo",
                         redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
@@ -281,9 +206,9 @@ func makeClient(
     }
 
     @Test func returnsTheTokensAndSaysSoWhenTheyCannotBeStored() async throws {
-        try await withEmulator(.inProcess) { emulator, transport in
+        try await Scene.with(.inProcess) { scene in
             let failed = Mutex(false)
-            let client = try makeClient(emulator, transport, store: BrokenStore()) { event in
+            let client = try scene.client(store: BrokenStore()) { event in
                 if event.step == .storing, event.progress == .failed(.storageFailed) { failed.withLock { $0 = true } }
             }
             let signIn = try await client.signIn()
@@ -294,9 +219,9 @@ func makeClient(
     }
 
     @Test func reportsEveryStepWithoutSecrets() async throws {
-        try await withEmulator(.inProcess) { emulator, transport in
+        try await Scene.with(.inProcess) { scene in
             let events = Mutex<[FlowEvent]>([])
-            let client = try makeClient(emulator, transport) { event in events.withLock { $0.append(event) } }
+            let client = try scene.client() { event in events.withLock { $0.append(event) } }
             let credential = try await client.signIn().credential
             let log = events.withLock { $0 }
             let finished = log.filter { $0.progress == .succeeded }.map(\.step)
@@ -314,15 +239,75 @@ func makeClient(
     }
 
     @Test func neverSendsATokenToAnotherIssuer() async throws {
-        try await withEmulator(.inProcess) { emulator, transport in
+        try await Scene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
-            _ = try await makeClient(emulator, transport, store: store).signIn()
+            _ = try await scene.client(store: store).signIn()
             let other = try OIDCEmulator(issuer: "https://other.example.com")
-            let client = try makeClient(other, InProcessTransport(other), store: store)
+            let client = try Scene(other).client(store: store)
             let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
             #expect(error?.code == .loginRequired)
             #expect(!other.requests.contains("GET /userinfo"))
         }
+    }
+
+    @Test func refusesTheAnswerOfAnotherProvider() async throws {
+        // The mix-up attack of RFC 9700 section 4.4: the person signs in at one provider, and the answer is passed to a
+        // sign-in at another, which would then be sent the code.
+        let (honest, evil) = (
+            Scene(try OIDCEmulator(issuer: "https://id.example.com")),
+            Scene(try OIDCEmulator(issuer: "https://evil.example.com"))
+        )
+        let wanted = try await honest.client().beginSignIn()
+        let answer = try await honest.visit(wanted.url)
+        let client = try evil.client()
+        let other = try await client.beginSignIn()
+        func state(_ pending: PendingAuthorization) throws -> String {
+            try #require(FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"])
+        }
+        let mixed = answer.replacing(try state(wanted), with: try state(other))
+        let error = await #expect(throws: AuthError.self) { try await client.finishSignIn(other, with: mixed) }
+        #expect(error?.code == .issuerMismatch)
+        #expect(!evil.emulator.requests.contains("POST /token"))
+    }
+
+    @Test func hasNoValidCredentialWhenTheTokenHasEnded() async throws {
+        try await Scene.with(.inProcess) { scene in
+            let now = Mutex(Date())
+            let store = MemoryTokenStore()
+            let client = try scene.client(store: store, host: HostServices(now: { now.withLock { $0 } }))
+            let none = await #expect(throws: AuthError.self) { try await client.validCredential() }
+            #expect(none?.code == .loginRequired)
+            _ = try await client.signIn()
+            _ = try await client.validCredential()
+            now.withLock { $0 += 3600 - 59 }
+            let ended = await #expect(throws: AuthError.self) { try await client.validCredential() }
+            #expect(ended?.code == .loginRequired)
+            _ = try await client.validCredential(margin: .seconds(30))
+        }
+    }
+
+    @Test func wantsARefreshTokenToRefresh() async throws {
+        try await Scene.with(.inProcess) { scene in
+            let client = try scene.client()
+            await #expect(throws: AuthError.self) { try await client.refresh() }
+            _ = try await client.signIn()
+            let error = await #expect(throws: AuthError.self) { try await client.refresh() }
+            #expect(error?.code == .loginRequired)
+            #expect(error?.message.contains("offline_access") == true)
+        }
+    }
+
+    @Test func neverSendsARefreshTokenToAnotherIssuer() async throws {
+        let store = MemoryTokenStore()
+        var settings = try Scene.settings()
+        settings.scopes.append("offline_access")
+        let scene = Scene(try OIDCEmulator(issuer: "https://id.example.com"))
+        _ = try await scene.client(settings: settings, store: store).signIn()
+        let other = Scene(try OIDCEmulator(issuer: "https://other.example.com"))
+        let client = try other.client(settings: settings, store: store)
+        let error = await #expect(throws: AuthError.self) { try await client.refresh() }
+        #expect(error?.code == .loginRequired)
+        #expect(!other.emulator.requests.contains("POST /token"))
     }
 
     @Test func findsTheMetadataOfAnOAuthServer() async throws {
@@ -369,48 +354,60 @@ func makeClient(
         #expect(error?.code == .invalidReply)
     }
 
-    @Test func signsInThroughTheLoopbackPort() async throws {
-        try await EmulatorServer.run {
-            try OIDCEmulator(issuer: $0)
-        } _: { emulator in
-            // The "browser" goes through the provider's pages and then really requests the redirect URI.
+    @Test(arguments: ResponseMode.allCases) func signsInThroughTheLoopbackPort(_ mode: ResponseMode) async throws {
+        try await Scene.with(.sockets) { scene in
+            // The "browser" goes through the provider's pages and then really does what it is sent to do.
             let launcher = BrowserLauncher { url in
-                Task {
-                    let redirectURI = try #require(
-                        FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["redirect_uri"]
-                    )
-                    let agent = HeadlessUserAgent(
-                        driver: HTMLFormDriver(
-                            userName: "alice",
-                            password: Secret("wonderland"),
-                            origins: [try Endpoint(emulator.issuer)]
-                        )
-                    )
-                    let options = RedirectOptions(
-                        redirectURI: try RedirectURI(redirectURI),
-                        state: "",
-                        reporter: FlowReporter(),
-                        clock: ContinuousClock()
-                    )
-                    let answer = try await agent.withRedirectSession(options) { try await $0.visit(url) }
-                    _ = try await URLSessionTransport().send(HTTPCall(.get, Endpoint(answer)))
-                }
+                Task { try await deliver(try await scene.visit(url, responseMode: mode), mode) }
                 return "test"
             }
             let client = AuthClient(
-                settings: try ClientSettings(clientID: "authflow-demo", scopes: ["openid", "profile"]),
-                provider: OIDCProvider(issuer: emulator.issuer),
+                settings: try ClientSettings(
+                    clientID: "authflow-demo",
+                    scopes: ["openid", "profile"],
+                    responseMode: mode
+                ),
+                provider: OIDCProvider(issuer: scene.emulator.issuer),
                 userAgent: LoopbackUserAgent(launcher: launcher)
             )
             #expect(try await client.signIn().credential.identity.displayName == "Alice Example")
+            #expect(
+                scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["response_mode"]
+                    == (mode == .query ? nil : mode.rawValue)
+            )
+        }
+    }
+
+    private func deliver(_ answer: String, _ mode: ResponseMode) async throws {
+        let transport = URLSessionTransport()
+        let parts = answer.split(maxSplits: 1) { $0 == "?" || $0 == "#" }
+        let address = try Endpoint(String(parts[0]))
+        let form = HTTPCall(
+            .post,
+            address,
+            headerFields: [.contentType: "application/x-www-form-urlencoded"],
+            body: Array(parts[1].utf8)
+        )
+        switch mode {
+        case .query:
+            // An answer that comes in another way than agreed is none.
+            #expect(try await transport.send(form).status == 405)
+            _ = try await transport.send(HTTPCall(.get, Endpoint(answer)))
+        case .fragment:
+            let page = try await transport.send(HTTPCall(.get, address))
+            #expect(String(decoding: page.body, as: UTF8.self).contains("location.hash"))
+            _ = try await transport.send(form)
+        case .formPost:
+            #expect(try await transport.send(HTTPCall(.get, Endpoint(answer))).status == 405)
+            _ = try await transport.send(form)
         }
     }
 
     @Test func conformsToTheProviderSuite() async throws {
-        try await withEmulator(.inProcess) { emulator, transport in
+        try await Scene.with(.inProcess) { scene in
             try await ProviderConformance(
-                adapter: OIDCProvider(issuer: emulator.issuer),
-                client: try makeClient(emulator, transport)
+                adapter: OIDCProvider(issuer: scene.emulator.issuer),
+                client: try scene.client()
             ).run()
         }
     }

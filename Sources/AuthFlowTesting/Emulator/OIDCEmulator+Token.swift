@@ -120,6 +120,7 @@ extension OIDCEmulator {
         var header: [String: JSON] = [
             "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "JWT",
         ]
+        if fault.keySet.omitsKeyIDs { header["kid"] = nil }
         fault.idToken.header(&header)
         let secret =
             switch fault.idToken.forgery {

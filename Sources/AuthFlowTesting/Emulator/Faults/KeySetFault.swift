@@ -14,6 +14,8 @@ public struct KeySetFault: Sendable {
     var rotation = Rotation.never
     /// How many keys of each kind there are, the one in use being the last.
     var copies = 1
+    /// Whether tokens do not say which key they are signed with.
+    var omitsKeyIDs = false
 
     /// Changes members of the document.
     public static func members(_ change: @escaping EmulatorFault.Change) -> KeySetFault {
@@ -31,10 +33,17 @@ public struct KeySetFault: Sendable {
     public static let rotateBeforeSigning = KeySetFault(rotation: .beforeSigning)
     /// Wholly new keys at each authorization request (row 19).
     public static let rotateAtAuthorization = KeySetFault(rotation: .atAuthorization)
-    /// No key has an ID or an algorithm, and there are keys for encryption and of unknown curves (rows 6, O8 and O9).
-    public static let withoutKeyIDs = members { $0["keys"] = .array(others + anonymous($0["keys"])) }
+    /// Neither tokens nor keys have a key ID, and there are keys for encryption and of unknown curves (rows 6 and O9).
+    public static let withoutKeyIDs = KeySetFault(
+        document: .members { $0["keys"] = .array(others + anonymous($0["keys"])) },
+        omitsKeyIDs: true
+    )
     /// The same with three keys of each kind (row 7).
-    public static let severalWithoutKeyIDs = KeySetFault(document: withoutKeyIDs.document, copies: 3)
+    public static let severalWithoutKeyIDs = KeySetFault(
+        document: withoutKeyIDs.document,
+        copies: 3,
+        omitsKeyIDs: true
+    )
     /// Before each key, others with the same ID (rows 81 and O7).
     public static let decoys = KeySetFault(copies: 3)
     /// Keys that cannot be read, beside those that can (row O8).

@@ -1,0 +1,49 @@
+import ConformanceRows
+
+/// Runs every row of the conformance table over sockets and prints the score as Markdown.
+@main enum Main {
+    static func main() async {
+        var tables = ""
+        var passed = 0
+        var failed = 0
+        var notApplicable = 0
+        for section in ConformanceTable.sections {
+            tables += "\n## \(section.title)\n\n| row | test | what is demanded | result |\n|---|---|---|---|\n"
+            for row in section.rows {
+                let result: String
+                switch row.check {
+                case .notApplicable(let reason):
+                    notApplicable += 1
+                    result = "not applicable: \(reason)"
+                case .trial(let trial):
+                    do {
+                        try await trial(.sockets)
+                        passed += 1
+                        result = "pass"
+                    } catch {
+                        failed += 1
+                        result = "**FAIL**: \(error)"
+                    }
+                }
+                tables += "| \(row.number) | \(row.name) | \(row.demand) | \(result) |\n"
+            }
+        }
+        print(
+            """
+            # Conformance
+
+            What the OpenID Foundation's suite demands of a client (rows 1 to 131, by its tests' names), what it checks on
+            every request (I), and what we demand beyond it (O). Every row runs through the public API against the
+            emulator: in `make test` in process and over sockets, and here over sockets. After a poisoned message the
+            emulator may hear nothing more, or the row fails.
+
+            This page is written by `make conformance`, and CI compares it with what that command prints. It is our own
+            reading of those tests: AuthFlow has not been through the Foundation's certification.
+
+            **\(passed) pass, \(failed) fail, \(notApplicable) not applicable.**
+            \(tables)
+            """,
+            terminator: ""
+        )
+    }
+}

@@ -1,0 +1,122 @@
+public import AuthFlow
+import AuthFlowTesting
+
+/// One row of the conformance table: what a provider does, and what the client must do then.
+public struct ConformanceRow: Sendable, CustomStringConvertible {
+    /// What becomes of a row.
+    public enum Check: Sendable {
+        /// It is tried; an error is a failure.
+        case trial(@Sendable (Setting) async throws -> Void)
+        /// It does not apply, and why.
+        case notApplicable(String)
+    }
+
+    /// The number in the table.
+    public let number: String
+
+    /// The name of the test in the OpenID Foundation's suite, or what our own row is about.
+    public let name: String
+
+    /// What a client must do.
+    public let demand: String
+
+    /// The trial.
+    public let check: Check
+
+    public var description: String { "\(number) \(name)" }
+
+    /// Why a row failed.
+    struct Failure: Error, CustomStringConvertible {
+        let description: String
+    }
+
+    static func require(_ condition: Bool, _ what: String) throws {
+        guard condition else { throw Failure(description: what) }
+    }
+}
+
+extension ConformanceRow {
+    /// A row with a trial of its own.
+    static func row(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        clients: [OIDCEmulator.Client] = [.demo],
+        _ body: @escaping @Sendable (Scene) async throws -> Void
+    ) -> ConformanceRow {
+        ConformanceRow(
+            number: number,
+            name: name,
+            demand: demand,
+            check: .trial { try await Scene.with($0, clients: clients, body) }
+        )
+    }
+
+    /// A row that does not apply.
+    static func notApplicable(_ number: String, _ name: String, _ reason: String) -> ConformanceRow {
+        ConformanceRow(number: number, name: name, demand: "", check: .notApplicable(reason))
+    }
+
+    /// A row in which a sign-in must go through, the call of userinfo included.
+    static func accepts(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        fault: EmulatorFault? = nil,
+        algorithm: SignatureAlgorithm = .es256,
+        client: OIDCEmulator.Client = .demo,
+        settings: @escaping @Sendable (inout ClientSettings) throws -> Void = { _ in }
+    ) -> ConformanceRow {
+        row(number, name, demand, clients: [client]) { scene in
+            scene.emulator.fault = fault
+            scene.emulator.signingAlgorithm = algorithm
+            try await signsIn(scene, settings)
+        }
+    }
+
+    /// Signs in and asks userinfo.
+    static func signsIn(
+        _ scene: Scene,
+        _ change: @Sendable (inout ClientSettings) throws -> Void = { _ in }
+    ) async throws {
+        var settings = try Scene.settings()
+        try change(&settings)
+        let client = try scene.client(settings: settings)
+        let signIn = try await client.signIn()
+        try require(signIn.credential.identity.subject == "248289761001", "Alice is signed in.")
+        _ = try await client.userInfo()
+        try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo is asked.")
+    }
+
+    /// A row in which a sign-in must be refused. After the poisoned message the provider may hear nothing more: any later
+    /// call to the token, the userinfo or another endpoint fails the row.
+    static func refuses(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        fault: EmulatorFault,
+        algorithm: SignatureAlgorithm = .es256,
+        code: AuthError.Code = .invalidIDToken,
+        last: String = "POST /token",
+        client: OIDCEmulator.Client = .demo,
+        settings: @escaping @Sendable (inout ClientSettings) throws -> Void = { _ in }
+    ) -> ConformanceRow {
+        row(number, name, demand, clients: [client]) { scene in
+            scene.emulator.fault = fault
+            scene.emulator.signingAlgorithm = algorithm
+            var own = try Scene.settings()
+            try settings(&own)
+            let client = try scene.client(settings: own)
+            do {
+                _ = try await client.signIn()
+            } catch let error as AuthError {
+                try require(error.code == code, "It is refused with \(code.rawValue), not \(error.code.rawValue).")
+                let heard = scene.emulator.requests.last ?? "nothing"
+                try require(heard == last, "The last thing the provider hears is \(last), not \(heard).")
+                try require(try await client.credential() == nil, "Nothing is stored.")
+                return
+            }
+            throw Failure(description: "It is refused.")
+        }
+    }
+}

@@ -1,0 +1,158 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import HTTPTypes
+
+extension ConformanceTable {
+    static let comprehensive: [ConformanceRow] = [
+        .refuses(
+            "41",
+            "oidcc-client-test-missing-aud",
+            "Refuse an ID Token without aud.",
+            fault: .idToken(.missingAudience)
+        ),
+        .refuses(
+            "42",
+            "oidcc-client-test-invalid-sig-es256",
+            "Refuse a wrong ES256 signature.",
+            fault: .idToken(.badSignature),
+            last: "GET /jwks"
+        ),
+        .refuses(
+            "43",
+            "oidcc-client-test-invalid-sig-hs256",
+            "Refuse a wrong HS256 signature.",
+            fault: .idToken(.badSignature),
+            algorithm: .hs256,
+            client: .confidential,
+            settings: hmac
+        ),
+        .row("44", "oidcc-client-test-userinfo-bearer-header", "Send the access token in the header.") { scene in
+            try await ConformanceRow.signsIn(scene)
+            for request in scene.emulator.receivedRequests where request.path == "/userinfo" {
+                let field = request.request.headerFields[.authorization] ?? ""
+                try ConformanceRow.require(field.hasPrefix("Bearer "), "The header carries it.")
+                try ConformanceRow.require(request.query.pairs.isEmpty, "The query carries nothing.")
+            }
+        },
+        .notApplicable("45", "oidcc-client-test-userinfo-bearer-body", "The alternative to 44, which is what is done."),
+        .notApplicable("46", "oidcc-client-test-aggregated-claims", "Aggregated claims are left as they come."),
+        .notApplicable("47", "oidcc-client-test-distributed-claims", "Distributed claims are left as they come."),
+        .notApplicable("48", "oidcc-client-test-mtls-endpoint-aliases", mutualTLS),
+        .accepts("49", "client authentication: none", "Authenticate in no way.", client: .init(id: "public")) {
+            $0.clientID = "public"
+        },
+        .accepts(
+            "50",
+            "client authentication: client_secret_post",
+            "Send the secret in the body.",
+            client: .init(id: "a:b", secret: "p:s%+ &=é", authenticationMethod: "client_secret_post")
+        ) {
+            $0.clientID = "a:b"
+            $0.authentication = .clientSecretPost(Secret("p:s%+ &=é"))
+        },
+        .notApplicable("51", "client authentication: client_secret_jwt", assertions),
+        .notApplicable("52", "client authentication: private_key_jwt", assertions),
+        .notApplicable("53", "client authentication: tls_client_auth", mutualTLS),
+        .notApplicable("54", "client authentication: self_signed_tls_client_auth", mutualTLS),
+        .notApplicable("55", "request object by value", "Request objects (RFC 9101) are not built."),
+        .accepts("74", "rp-id_token-sig-es256", "Accept ES256."),
+        .accepts(
+            "75",
+            "rp-id_token-sig-hs256",
+            "Accept HS256 made with the client secret.",
+            algorithm: .hs256,
+            client: .confidential,
+            settings: hmac
+        ),
+        .notApplicable("76", "rp-id_token-sig+enc", encryption),
+        .notApplicable("77", "rp-id_token-sig+enc-a128kw", encryption),
+        .row("78", "rp-claims_request-id_token", "Ask for claims of the ID Token, and check those that are essential.") {
+            scene in
+            let claims = #"{"id_token":{"acr":{"essential":true,"values":["gold"]}}}"#
+            try await ConformanceRow.signsIn(scene) { $0.parameters[.authorization] = ["claims": claims] }
+        },
+        .row("79", "rp-claims_request-userinfo", "Ask for claims of userinfo.") { scene in
+            let claims = #"{"userinfo":{"picture":null}}"#
+            try await ConformanceRow.signsIn(scene) { $0.parameters[.authorization] = ["claims": claims] }
+            let asked = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["claims"]
+            try ConformanceRow.require(asked == claims, "The claims are asked for.")
+        },
+        .notApplicable("80", "rp-userinfo-enc", encryption),
+        .notApplicable("81", "rp-userinfo-sig+enc", encryption),
+        .notApplicable("82", "rp-key-rotation-rp-enc-key", encryption),
+        .notApplicable("83", "rp-request_uri-enc", encryption),
+        .notApplicable("84", "rp-request_uri-sig+enc", encryption),
+    ]
+
+    static let life: [ConformanceRow] = [
+        .row("56", "oidcc-client-test-refresh-token", "Refresh, and call userinfo with the new token.") { scene in
+            let (client, first) = try await signedInForLong(scene)
+            let second = try await client.refresh()
+            try ConformanceRow.require(second.tokens.accessToken != first.tokens.accessToken, "The token is new.")
+            try ConformanceRow.require(second.tokens.refreshToken != first.tokens.refreshToken, "Both of them are.")
+            let claims = try await client.userInfo()
+            try ConformanceRow.require(claims["sub"] == "248289761001", "Userinfo answers to it.")
+            let asked = scene.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"]
+            let granted = Set(first.tokens.scopes)
+            let isWithin = asked.map { granted.isSuperset(of: $0.split(separator: " ").map(String.init)) } ?? true
+            try ConformanceRow.require(isWithin, "No more is asked for than was granted.")
+        },
+        refusesRefresh("57", "oidcc-client-test-refresh-token-invalid-issuer", "Refuse another issuer.", .wrongIssuer),
+        refusesRefresh("58", "oidcc-client-test-refresh-token-invalid-sub", "Refuse another person.", .wrongSubject),
+        .notApplicable(
+            "59",
+            "oidcc-client-test-3rd-party-init-login",
+            "An initiate_login_uri is a page of a website; an app that has one calls signIn() there."
+        ),
+        .notApplicable("60", "oidcc-client-test-rp-init-logout", logout),
+        .notApplicable("61", "oidcc-client-test-rp-init-logout-other-state", logout),
+        .notApplicable("62", "oidcc-client-test-rp-init-logout-no-state", logout),
+        .notApplicable("63 to 70", "back-channel logout", "The provider calls a website; apps cannot be called."),
+        .notApplicable("71 to 73", "front-channel logout, session management", "These are frames in a website's pages."),
+    ]
+
+    private static let hmac: @Sendable (inout ClientSettings) throws -> Void = {
+        $0.becomeConfidential()
+        $0.idTokenSigningAlgorithms = [.hs256]
+    }
+
+    private static let mutualTLS = "Mutual TLS is not built."
+    private static let assertions = "Client assertions (RFC 7523) are not built."
+    private static let encryption = "Encryption (JWE) is not built; an encrypted token is refused with that reason."
+    private static let logout = "Not built yet: signing out is local."
+
+    /// Signs in with a refresh token.
+    static func signedInForLong(_ scene: Scene) async throws -> (AuthClient, Credential) {
+        var settings = try Scene.settings()
+        settings.scopes.append("offline_access")
+        let client = try scene.client(settings: settings)
+        return (client, try await client.signIn().credential)
+    }
+
+    /// A row in which the ID Token of a refresh must be refused.
+    static func refusesRefresh(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ faults: IDTokenFault...
+    ) -> ConformanceRow {
+        .row(number, name, demand) { scene in
+            for fault in faults {
+                scene.emulator.fault = nil
+                let (client, first) = try await signedInForLong(scene)
+                scene.emulator.fault = .idToken(fault)
+                do {
+                    _ = try await client.refresh()
+                } catch let error as AuthError {
+                    try ConformanceRow.require(error.code == .invalidIDToken, "It is refused for that: \(error)")
+                    let last = scene.emulator.requests.last
+                    try ConformanceRow.require(last == "POST /token", "Nothing more is asked.")
+                    try ConformanceRow.require(try await client.credential() == first, "Nothing new is stored.")
+                    continue
+                }
+                throw ConformanceRow.Failure(description: "It is refused.")
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import HTTPTypes
+
+extension ConformanceTable {
+    static let dynamic: [ConformanceRow] = [
+        .row("20", "oidcc-client-test-discovery-webfinger-acct", "Find the issuer of an account.") { scene in
+            // In process the host is looked up by https, on this machine by http.
+            let host = try Endpoint(scene.emulator.issuer).authority
+            try await findsIssuer(scene, of: "acct:alice@\(host)", asking: "acct:alice@\(host)")
+        },
+        .row("21", "oidcc-client-test-discovery-webfinger-url", "Find the issuer of a URL.") { scene in
+            let url = "\(scene.emulator.issuer)/people/alice"
+            try await findsIssuer(scene, of: url, asking: url)
+        },
+        .row("22", "oidcc-client-test-dynamic-registration", "Register, and sign in with the registration.") { scene in
+            for method in [ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost] {
+                let registration = try ClientRegistration(
+                    provider: OIDCProvider(issuer: scene.emulator.issuer),
+                    transport: scene.transport
+                )
+                let registered = try await registration.register(
+                    ClientRegistration.Request(
+                        name: "Conformance",
+                        authenticationMethod: method,
+                        metadata: ["contacts": ["admin@example.com"]]
+                    )
+                )
+                try await ConformanceRow.signsIn(scene) {
+                    $0.clientID = registered.clientID
+                    $0.authentication = registered.authentication
+                }
+            }
+        },
+        .notApplicable("23", "oidcc-client-test-request-uri-signed-rs256", requestObjects),
+        .notApplicable("24", "oidcc-client-test-request-uri-signed-none", requestObjects),
+        .row(
+            "25",
+            "oidcc-client-test-userinfo-signed",
+            "Verify signed userinfo.",
+            clients: [signedUserInfo]
+        ) { scene in
+            try await ConformanceRow.signsIn(scene) { $0.clientID = signedUserInfo.id }
+            let wrong: [UserInfoFault] = [.badSignature, .wrongIssuer, .wrongAudience, .wrongSubject]
+            for fault in wrong {
+                scene.emulator.fault = .userInfo(fault)
+                var settings = try Scene.settings()
+                settings.clientID = signedUserInfo.id
+                do {
+                    _ = try await scene.client(settings: settings).signIn()
+                    throw ConformanceRow.Failure(description: "Userinfo that is wrongly signed is refused.")
+                } catch let error as AuthError {
+                    try ConformanceRow.require(error.code == .invalidUserInfo, "It is refused for that: \(error)")
+                }
+            }
+        },
+        ConformanceRow(
+            number: "85",
+            name: "rp-discovery-webfinger-http-href",
+            demand: "Refuse an issuer that is not https.",
+            check: .trial { _ in
+                let finder = WebFinger(transport: answering(["rel": .string(relation), "href": "http://id.example.com"]))
+                do {
+                    _ = try await finder.issuer(of: "alice@id.example.com")
+                } catch let error as AuthError {
+                    return try ConformanceRow.require(error.code == .discoveryFailed, "It is refused.")
+                }
+                throw ConformanceRow.Failure(description: "It is refused.")
+            }
+        ),
+        ConformanceRow(
+            number: "86",
+            name: "rp-discovery-webfinger-unknown-member",
+            demand: "Ignore members that are not known.",
+            check: .trial { _ in
+                let finder = WebFinger(
+                    transport: answering([
+                        "rel": .string(relation), "href": "https://op.example.com", "unknown": ["x": 1],
+                    ])
+                )
+                let issuer = try await finder.issuer(of: "alice@id.example.com")
+                try ConformanceRow.require(issuer == "https://op.example.com", "The issuer is found.")
+            }
+        ),
+    ]
+
+    private static let requestObjects = "Request objects by reference (request_uri) are not built."
+    private static let relation = "http://openid.net/specs/connect/1.0/issuer"
+    private static let signedUserInfo = OIDCEmulator.Client(id: "signed-userinfo", userInfoSigningAlgorithm: .rs256)
+
+    private static func answering(_ link: JSON) -> InProcessTransport {
+        InProcessTransport(origin: "https://id.example.com") { _, _ in
+            HTTPReply(
+                response: HTTPResponse(status: .ok),
+                body: try JSON.object(["links": [link], "unknown": true]).serialized()
+            )
+        }
+    }
+
+    private static func findsIssuer(_ scene: Scene, of identifier: String, asking resource: String) async throws {
+        let issuer = try await WebFinger(transport: scene.transport).issuer(of: identifier)
+        try ConformanceRow.require(issuer == scene.emulator.issuer, "The issuer is found.")
+        let asked = scene.emulator.receivedRequests.first
+        try ConformanceRow.require(asked?.path == "/.well-known/webfinger", "WebFinger is asked.")
+        try ConformanceRow.require(asked?.query["resource"] == resource, "The resource is \(resource).")
+        try await ConformanceRow.signsIn(scene)
+    }
+}

@@ -1,0 +1,123 @@
+import AuthFlow
+import AuthFlowTesting
+
+extension ConformanceTable {
+    private static let prefix = "fapi2-security-profile-final-client-test-"
+
+    static let fapi: [ConformanceRow] = [
+        .notApplicable("87", prefix + "happy-path", dpop),
+        .refuses(
+            "88",
+            prefix + "discovery-issuer-mismatch",
+            "Stop when the document names another issuer.",
+            fault: .metadata(.wrongIssuer),
+            code: .issuerMismatch,
+            last: "GET /.well-known/openid-configuration"
+        ),
+        .refuses("89", prefix + "invalid-iss", "Refuse another issuer.", fault: .idToken(.wrongIssuer)),
+        .refuses("90", prefix + "invalid-aud", "Refuse another audience.", fault: .idToken(.wrongAudience)),
+        .refuses(
+            "91",
+            prefix + "invalid-secondary-aud",
+            "Refuse a second audience that is not known.",
+            fault: .idToken(.secondAudience)
+        ),
+        .refuses("92", prefix + "invalid-null-alg", "Refuse an unsigned ID Token.", fault: .idToken(.unsigned)),
+        .refuses(
+            "93",
+            prefix + "invalid-alternate-alg",
+            "Refuse a valid signature by another algorithm than the one agreed.",
+            fault: .idToken(.signed(with: .rs256))
+        ) { $0.idTokenSigningAlgorithms = [.ps256, .es256] },
+        .refuses(
+            "94",
+            prefix + "invalid-expired-exp",
+            "Refuse what expired six minutes ago.",
+            fault: .idToken(.expired(secondsAgo: 360))
+        ),
+        .refuses("95", prefix + "invalid-missing-exp", "Refuse a missing exp.", fault: .idToken(.missingExpiry)),
+        .refuses("96", prefix + "invalid-missing-aud", "Refuse a missing aud.", fault: .idToken(.missingAudience)),
+        .refuses("97", prefix + "invalid-missing-iss", "Refuse a missing iss.", fault: .idToken(.missingIssuer)),
+        .accepts("98", prefix + "valid-aud-as-array", "Accept aud as an array.", fault: .idToken(.audienceAsArray)),
+        .refuses("99", prefix + "invalid-nonce", "Refuse another nonce.", fault: .idToken(.wrongNonce)),
+        .refuses("100", prefix + "invalid-missing-nonce", "Refuse a missing nonce.", fault: .idToken(.missingNonce)),
+        refusesAnswer(
+            "101",
+            "invalid-authorization-response-iss",
+            "Refuse an answer of another issuer.",
+            .wrongIss,
+            .issuerMismatch
+        ),
+        refusesAnswer(
+            "102",
+            "remove-authorization-response-iss",
+            "Refuse an answer that does not name its issuer.",
+            .missingIss,
+            .issuerMismatch
+        ),
+        refusesAnswer(
+            "103",
+            "ensure-authorization-response-with-invalid-state-fails",
+            "Refuse an answer with another state.",
+            .wrongState,
+            .invalidCallback
+        ),
+        refusesAnswer(
+            "104",
+            "ensure-authorization-response-with-invalid-missing-state-fails",
+            "Refuse an answer without a state.",
+            .missingState,
+            .invalidCallback
+        ),
+        .accepts(
+            "105",
+            prefix + "token-endpoint-response-without-expires_in",
+            "Accept tokens that do not say how long they last.",
+            fault: .tokenReply(.missingExpiry)
+        ),
+        .accepts(
+            "106",
+            prefix + "token-type-case-insensitivity",
+            "Compare token_type without case.",
+            fault: .tokenReply(.oddlyCasedTokenType)
+        ),
+        .notApplicable("107", prefix + "rs-dpop-auth-scheme-case-insensitivity", dpop),
+        .notApplicable("108", prefix + "happy-path-no-dpop-nonce", dpop),
+        .notApplicable("109", "fapi2-security-profile-final-client-refresh-token-test", dpop),
+        .notApplicable("110", "invalid-openbanking-intent-id", "A rule of the United Kingdom's open banking."),
+        .notApplicable("111 to 119", "message signing", "JARM and request objects are not built."),
+        .refuses("120", "iat one week ago", "Refuse it.", fault: .idToken(.issuedLongAgo)),
+        .accepts("121", "at_hash absent", "Accept it.", fault: .idToken(.claim("at_hash", nil))),
+        .accepts(
+            "122",
+            "scope absent from the token reply",
+            "Take the scopes that were asked for.",
+            fault: .tokenReply(.missingScope)
+        ),
+        .notApplicable("123", "encrypted ID Token", "Encryption (JWE) is not built."),
+        .refuses(
+            "124",
+            "ID Token encrypted with RSA1_5",
+            "Refuse it.",
+            fault: .idToken(.text { _ in "eyJhbGciOiJSU0ExXzUiLCJlbmMiOiJBMTI4Q0JDLUhTMjU2In0.AA.AA.AA.AA" }),
+            code: .unsupported
+        ),
+        .refuses("125", "bad signature", "Refuse it.", fault: .idToken(.badSignature), last: "GET /jwks"),
+    ]
+
+    static let polling: [ConformanceRow] = [
+        .notApplicable("126 to 131", "polling of the device grant", "The device grant is not built yet.")
+    ]
+
+    private static let dpop = "Not built yet: DPoP."
+
+    private static func refusesAnswer(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ fault: CallbackFault,
+        _ code: AuthError.Code
+    ) -> ConformanceRow {
+        .refuses(number, prefix + name, demand, fault: .callback(fault), code: code, last: "POST /consent")
+    }
+}

@@ -1,0 +1,178 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+
+extension ConformanceTable {
+    static let requests: [ConformanceRow] = [
+        request("I1", "scope", "Ask for openid.") { scene in
+            try ConformanceRow.require(scene.authorization?["scope"]?.hasPrefix("openid") == true, "openid is asked for.")
+        },
+        request("I2", "redirect_uri", "Send the registered redirect URI.") { scene in
+            let uri = scene.authorization?["redirect_uri"]
+            try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "It is the registered one.")
+        },
+        request("I3", "redirect_uri at the token endpoint", "Send the same.") { scene in
+            let uri = scene.tokenRequest?["redirect_uri"]
+            try ConformanceRow.require(uri == scene.authorization?["redirect_uri"], "It is the same.")
+        },
+        request("I4", "client_id at the token endpoint", "Send the same.") { scene in
+            try ConformanceRow.require(scene.tokenRequest?["client_id"] == "authflow-demo", "It is the same.")
+        },
+        .row("I5", "client authentication", "Use one method only.", clients: [.confidential]) { scene in
+            try await ConformanceRow.signsIn(scene) { $0.becomeConfidential() }
+            let request = scene.emulator.receivedRequests.first { $0.path == "/token" }
+            try ConformanceRow.require(request?.request.headerFields[.authorization] != nil, "The header is used.")
+            let repeated = ["client_id", "client_secret", "client_assertion"].contains { request?.form[$0] != nil }
+            try ConformanceRow.require(!repeated, "The body is not.")
+        },
+        .row("I6", "PKCE", "Use S256 with 256 bits, new every time.") { scene in
+            for _ in 0..<2 { try await ConformanceRow.signsIn(scene) }
+            let requests = scene.emulator.receivedRequests
+            let methods = requests.filter { $0.path == "/authorize" }.map { $0.query["code_challenge_method"] }
+            try ConformanceRow.require(methods == ["S256", "S256"], "The method is S256.")
+            let verifiers = requests.filter { $0.path == "/token" }.compactMap { $0.form["code_verifier"] }
+            try ConformanceRow.require(Set(verifiers).count == 2, "Verifiers are new.")
+            try ConformanceRow.require(verifiers.allSatisfy { $0.utf8.count == 43 }, "They have 256 bits.")
+        },
+        request("I7", "access token", "Send it in no query and in one place.") { scene in
+            let users = scene.emulator.receivedRequests.filter { $0.request.headerFields[.authorization] != nil }
+            try ConformanceRow.require(!users.isEmpty, "It is used.")
+            let isElsewhere = scene.emulator.receivedRequests.contains {
+                $0.query["access_token"] != nil || $0.form["access_token"] != nil
+            }
+            try ConformanceRow.require(!isElsewhere, "It is in the header alone.")
+        },
+    ]
+
+    static let own: [ConformanceRow] = [
+        .refuses("O1", "azp of another client", "Refuse it.", fault: .idToken(.wrongAuthorizedParty)),
+        .refuses("O2", "exp is now", "Refuse it.", fault: .idToken(.expired(secondsAgo: 0))) { $0.clockLeeway = .zero },
+        .refuses("O3", "wrong at_hash", "Refuse it.", fault: .idToken(.wrongAccessTokenHash)),
+        .row("O4", "repeated code, state or iss", "Refuse the answer.") { scene in
+            for fault in [CallbackFault.repeatedCode, .repeatedState, .repeatedIss] {
+                scene.emulator.fault = .callback(fault)
+                try await refused(scene, .invalidCallback)
+                let last = scene.emulator.requests.last
+                try ConformanceRow.require(last == "POST /consent", "Nothing more is asked.")
+            }
+        },
+        .refuses("O5", "crit in the header", "Refuse it.", fault: .idToken(.criticalHeader)),
+        .row("O6", "a nonce that was never sent", "Refuse it.") { scene in
+            // Without openid no nonce is sent, and no ID Token is expected; one that comes must have none.
+            scene.emulator.fault = .tokenReply(
+                .member("id_token", .string(try unexpectedIDToken(scene.emulator.issuer)))
+            )
+            var settings = try Scene.settings()
+            settings.scopes = ["profile"]
+            try await refused(scene, .invalidIDToken, settings)
+        },
+        .accepts("O7", "keys with the same ID", "Choose by kind and try each.", fault: .jwks(.decoys)),
+        .accepts("O8", "keys that cannot be read", "Skip them.", fault: .jwks(.unreadableKeys)),
+        .accepts("O9", "keys for encryption and of unknown curves", "Skip them.", fault: .jwks(.withoutKeyIDs)),
+        .row("O10", "oversized replies", "Refuse them.") { scene in
+            for fault in [EmulatorFault.metadata(.oversized), .jwks(.oversized), .tokenReply(.oversized), .userInfo(.oversized)] {
+                scene.emulator.fault = fault
+                try await refused(scene, .invalidReply)
+            }
+        },
+        .row("O11", "redirects on back channel calls", "Follow none.") { scene in
+            let faults: [EmulatorFault] = [
+                .metadata(.redirected), .jwks(.redirected), .tokenReply(.redirected), .userInfo(.redirected),
+            ]
+            for fault in faults {
+                scene.emulator.fault = fault
+                try await refused(scene, .invalidReply)
+            }
+        },
+        .row("O12", "a storm of unknown key IDs", "Fetch the keys twice at most.") { scene in
+            scene.emulator.fault = .idToken(.unknownKeyID)
+            let client = try scene.client()
+            for _ in 0..<4 {
+                do {
+                    _ = try await client.signIn()
+                    throw ConformanceRow.Failure(description: "It is refused.")
+                } catch is AuthError {}
+            }
+            let fetches = scene.emulator.requests.count { $0 == "GET /jwks" }
+            try ConformanceRow.require(fetches <= 2, "The keys are fetched twice at most, not \(fetches) times.")
+        },
+        refusesRefresh(
+            "O13",
+            "refreshed ID Token with another aud or auth_time",
+            "Refuse it.",
+            .wrongAudience,
+            .secondAudience,
+            .authenticatedAnHourAgo
+        ),
+        .row("O14", "auth_time and max_age", "Refuse a sign-in that is too old.") { scene in
+            var settings = try Scene.settings()
+            settings.parameters[.authorization] = ["max_age": "60"]
+            try await ConformanceRow.signsIn(scene) { [settings] in $0 = settings }
+            for fault in [IDTokenFault.authenticatedAnHourAgo, .missingAuthenticationTime] {
+                scene.emulator.fault = .idToken(fault)
+                try await refused(scene, .invalidIDToken, settings)
+            }
+        },
+        .row(
+            "O15",
+            "HS256 with the public key as the secret",
+            "Refuse it, even from a client that may use HS256.",
+            clients: [.confidential]
+        ) { scene in
+            scene.emulator.signingAlgorithm = .rs256
+            scene.emulator.fault = .idToken(.publicKeyAsSecret)
+            var settings = try Scene.settings()
+            settings.becomeConfidential()
+            try await refused(scene, .invalidIDToken, settings)
+            settings.idTokenSigningAlgorithms = [.rs256, .hs256]
+            try await refused(scene, .invalidIDToken, settings)
+        },
+    ]
+
+    /// A row about the requests of a sign-in.
+    private static func request(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ check: @escaping @Sendable (Scene) throws -> Void
+    ) -> ConformanceRow {
+        .row(number, name, demand) { scene in
+            try await ConformanceRow.signsIn(scene)
+            try check(scene)
+        }
+    }
+
+    private static func refused(_ scene: Scene, _ code: AuthError.Code, _ settings: ClientSettings? = nil) async throws {
+        do {
+            _ = try await scene.client(settings: settings).signIn()
+        } catch let error as AuthError {
+            return try ConformanceRow.require(error.code == code, "It is refused for that: \(error)")
+        }
+        throw ConformanceRow.Failure(description: "It is refused.")
+    }
+
+    /// An ID Token with a nonce that nobody sent. Its claims are refused before its signature is looked at.
+    private static func unexpectedIDToken(_ issuer: String) throws -> String {
+        let keys = try EmulatorKeys()
+        let now = Int64(HostServices.system.now().timeIntervalSince1970)
+        let claims: JSON = [
+            "iss": .string(issuer), "sub": "248289761001", "aud": "authflow-demo", "exp": .integer(now + 300),
+            "iat": .integer(now), "nonce": "unexpected",
+        ]
+        return try keys.sign(claims, header: ["alg": "ES256"], with: .es256)
+    }
+}
+
+extension Scene {
+    /// The parameters of the last authorization request.
+    fileprivate var authorization: FormParameters? {
+        emulator.receivedRequests.last { $0.path == "/authorize" }?.query
+    }
+
+    /// The parameters of the last token request.
+    fileprivate var tokenRequest: FormParameters? {
+        emulator.receivedRequests.last { $0.path == "/token" }?.form
+    }
+}

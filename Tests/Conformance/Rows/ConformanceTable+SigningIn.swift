@@ -1,0 +1,170 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+
+extension OIDCEmulator.Client {
+    /// A client with a secret, long enough for HS256, that is hard on those who do not encode it.
+    static let confidential = OIDCEmulator.Client(
+        id: "client:+%1",
+        secret: "a secret of 32 bytes: %+&=é, or more",
+        authenticationMethod: "client_secret_basic"
+    )
+}
+
+extension ClientSettings {
+    /// Makes them those of the client with a secret.
+    mutating func becomeConfidential() {
+        clientID = OIDCEmulator.Client.confidential.id
+        authentication = .clientSecretBasic(Secret(OIDCEmulator.Client.confidential.secret ?? ""))
+    }
+}
+
+extension ConformanceTable {
+    static let basic = codeFlow(from: 1, prefix: "oidcc-client-test", mode: .query)
+
+    static let formPost =
+        codeFlow(from: 26, prefix: "oidcc-client-test", mode: .formPost) + [
+            .row("40", "oidcc-client-test-form-post-error", "Surface the error that was posted.") { scene in
+                var settings = try Scene.settings()
+                settings.responseMode = .formPost
+                settings.parameters[.authorization] = ["max_age": "0", "prompt": "none"]
+                do {
+                    _ = try await scene.client(settings: settings).signIn()
+                } catch let error as AuthError {
+                    try ConformanceRow.require(error.providerError?.error == "login_required", "The error is passed on.")
+                    try ConformanceRow.require(!scene.emulator.requests.contains("POST /token"), "No code is exchanged.")
+                    return
+                }
+                throw ConformanceRow.Failure(description: "The sign-in fails.")
+            }
+        ]
+
+    /// Rows 1 to 14, in one response mode.
+    private static func codeFlow(from first: Int, prefix: String, mode: ResponseMode) -> [ConformanceRow] {
+        let client = OIDCEmulator.Client.confidential
+        let settings: @Sendable (inout ClientSettings) throws -> Void = {
+            $0.becomeConfidential()
+            $0.responseMode = mode
+        }
+        func number(_ offset: Int) -> String { "\(first + offset - 1)" }
+        func accepts(
+            _ offset: Int,
+            _ name: String,
+            _ demand: String,
+            _ fault: EmulatorFault? = nil
+        ) -> ConformanceRow {
+            .accepts(
+                number(offset), prefix + name, demand, fault: fault, algorithm: .rs256, client: client, settings: settings
+            )
+        }
+        func refuses(
+            _ offset: Int,
+            _ name: String,
+            _ demand: String,
+            _ fault: EmulatorFault,
+            _ code: AuthError.Code = .invalidIDToken,
+            last: String = "POST /token"
+        ) -> ConformanceRow {
+            .refuses(
+                number(offset), prefix + name, demand, fault: fault, algorithm: .rs256, code: code, last: last,
+                client: client, settings: settings
+            )
+        }
+        return [
+            accepts(1, "", "Sign in and call userinfo."),
+            refuses(2, "-invalid-iss", "Refuse an ID Token of another issuer.", .idToken(.wrongIssuer)),
+            refuses(3, "-missing-sub", "Refuse an ID Token without sub.", .idToken(.missingSubject)),
+            refuses(4, "-invalid-aud", "Refuse an ID Token for another client.", .idToken(.wrongAudience)),
+            refuses(5, "-missing-iat", "Refuse an ID Token without iat.", .idToken(.missingIssuedAt)),
+            accepts(
+                6,
+                "-kid-absent-single-jwks",
+                "Choose the key by its kind; skip those that cannot be used.",
+                .jwks(.withoutKeyIDs)
+            ),
+            accepts(
+                7,
+                "-kid-absent-multiple-jwks",
+                "Try every key of the kind (refusing passes too).",
+                .jwks(.severalWithoutKeyIDs)
+            ),
+            accepts(8, "-idtoken-sig-rs256", "Accept RS256."),
+            refuses(9, "-idtoken-sig-none", "Refuse an unsigned ID Token (accepting passes too).", .idToken(.unsigned)),
+            refuses(
+                10,
+                "-invalid-sig-rs256",
+                "Refuse a wrong signature.",
+                .idToken(.badSignature),
+                last: "GET /jwks"
+            ),
+            refuses(
+                11,
+                "-userinfo-invalid-sub",
+                "Refuse userinfo about somebody else.",
+                .userInfo(.wrongSubject),
+                .invalidUserInfo,
+                last: "GET /userinfo"
+            ),
+            refuses(12, "-nonce-invalid", "Refuse another nonce.", .idToken(.wrongNonce)),
+            .row(number(13), prefix + "-scope-userinfo-claims", "Ask for claims by scope.", clients: [client]) { scene in
+                var own = try Scene.settings()
+                try settings(&own)
+                own.scopes = ["openid", "profile", "email", "address", "phone"]
+                let client = try scene.client(settings: own)
+                let identity = try await client.signIn().credential.identity
+                try ConformanceRow.require(identity.claims["email"] == "alice@example.com", "The claims are there.")
+                try ConformanceRow.require(identity.claims["name"] == "Alice Example", "The claims are there.")
+                let asked = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["scope"]
+                try ConformanceRow.require(asked == "openid profile email address phone", "The scopes are asked for.")
+            },
+            accepts(14, "-client-secret-basic", "Encode both halves of the Basic header."),
+        ]
+    }
+
+    static let configuration: [ConformanceRow] = [
+        .row("15", "oidcc-client-test-discovery-openid-config", "Fetch the metadata document and use it.") { scene in
+            try await ConformanceRow.signsIn(scene)
+            let first = scene.emulator.requests.first
+            try ConformanceRow.require(first == "GET /.well-known/openid-configuration", "Discovery comes first.")
+        },
+        .row("16", "oidcc-client-test-discovery-jwks-uri-keys", "Use the jwks_uri of the document.") { scene in
+            scene.emulator.fault = .metadata(.member("jwks_uri", .string("\(scene.emulator.issuer)/jwks?run=81623")))
+            try await ConformanceRow.signsIn(scene)
+            let fetched = scene.emulator.receivedRequests.first { $0.path == "/jwks" }?.query["run"]
+            try ConformanceRow.require(fetched == "81623", "The keys come from there.")
+        },
+        .refuses(
+            "17",
+            "oidcc-client-test-discovery-issuer-mismatch",
+            "Stop when the document names another issuer.",
+            fault: .metadata(.wrongIssuer),
+            code: .issuerMismatch,
+            last: "GET /.well-known/openid-configuration"
+        ),
+        .row(
+            "18",
+            "oidcc-client-test-signing-key-rotation-just-before-signing",
+            "Fetch the keys again for a key that is not known."
+        ) { scene in
+            let client = try scene.client()
+            _ = try await client.signIn()
+            scene.emulator.fault = .jwks(.rotateBeforeSigning)
+            _ = try await client.signIn()
+            let fetches = scene.emulator.requests.count { $0 == "GET /jwks" }
+            try ConformanceRow.require(fetches == 2, "The keys are fetched twice.")
+        },
+        .row(
+            "19",
+            "oidcc-client-test-signing-key-rotation",
+            "Sign in twice in a row although the keys change in between."
+        ) { scene in
+            scene.emulator.fault = .jwks(.rotateAtAuthorization)
+            let client = try scene.client()
+            for _ in 0..<2 { _ = try await client.signIn() }
+            let requests = scene.emulator.requests
+            try ConformanceRow.require(requests.count { $0 == "GET /jwks" } == 2, "The keys are fetched twice.")
+            try ConformanceRow.require(requests.count { $0 == "GET /userinfo" } == 2, "Userinfo is asked twice.")
+        },
+    ]
+}

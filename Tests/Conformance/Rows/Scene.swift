@@ -1,0 +1,100 @@
+public import AuthFlow
+public import AuthFlowHeadless
+import AuthFlowOIDC
+public import AuthFlowTesting
+
+/// Where an emulator is: in this process, or behind a socket.
+public enum Setting: String, CaseIterable, Sendable {
+    case inProcess
+    case sockets
+}
+
+/// An emulated provider, the way to it, and clients of it.
+public struct Scene: Sendable {
+    public let emulator: OIDCEmulator
+    public let transport: any HTTPTransport
+
+    /// Creates a scene with a provider in this process.
+    public init(_ emulator: OIDCEmulator) {
+        self.init(emulator: emulator, transport: InProcessTransport(emulator))
+    }
+
+    private init(emulator: OIDCEmulator, transport: any HTTPTransport) {
+        self.emulator = emulator
+        self.transport = transport
+    }
+
+    /// Runs `body` with a provider.
+    public static func with<Return: Sendable>(
+        _ setting: Setting,
+        clients: [OIDCEmulator.Client] = [.demo],
+        _ body: @Sendable (Scene) async throws -> Return
+    ) async throws -> Return {
+        switch setting {
+        case .inProcess:
+            let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: clients)
+            return try await body(Scene(emulator))
+        case .sockets:
+            return try await EmulatorServer.run { issuer in
+                try OIDCEmulator(issuer: issuer, clients: clients)
+            } _: { emulator in
+                try await body(Scene(emulator: emulator, transport: URLSessionTransport()))
+            }
+        }
+    }
+
+    /// The settings of the demonstration client.
+    public static func settings() throws -> ClientSettings {
+        try ClientSettings(
+            clientID: "authflow-demo",
+            redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
+            scopes: ["openid", "profile", "email"]
+        )
+    }
+
+    /// A client of the provider, whose user agent signs alice in.
+    public func client(
+        settings: ClientSettings? = nil,
+        provider: (any ProviderAdapter)? = nil,
+        consent: HTMLFormDriver.Consent = .allow,
+        store: any TokenStore = MemoryTokenStore(),
+        host: HostServices = .system,
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> AuthClient {
+        AuthClient(
+            settings: try settings ?? Self.settings(),
+            provider: provider ?? OIDCProvider(issuer: emulator.issuer),
+            userAgent: try userAgent(consent: consent),
+            store: store,
+            transport: transport,
+            host: host,
+            observer: observer
+        )
+    }
+
+    /// A user agent that signs alice in.
+    public func userAgent(consent: HTMLFormDriver.Consent = .allow) throws -> HeadlessUserAgent {
+        HeadlessUserAgent(
+            driver: HTMLFormDriver(
+                userName: "alice",
+                password: Secret("wonderland"),
+                origins: [try Endpoint(emulator.issuer)],
+                consent: consent
+            ),
+            transport: transport
+        )
+    }
+
+    /// Does what a browser would with an authorization request, and returns the redirect.
+    public func visit(_ url: String, responseMode: ResponseMode = .query) async throws -> String {
+        let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())
+        let options = RedirectOptions(
+            redirectURI: try RedirectURI(query?["redirect_uri"] ?? ""),
+            state: query?["state"] ?? "",
+            responseMode: responseMode,
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        return try await userAgent().withRedirectSession(options) { try await $0.visit(url) }
+    }
+}
