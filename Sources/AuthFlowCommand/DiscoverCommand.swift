@@ -6,10 +6,10 @@ import AuthFlowOIDC
 struct DiscoverCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "discover",
-        abstract: "Print a provider's metadata document: that of an issuer, or of a profile."
+        abstract: "Print a provider's metadata document: that of an issuer, of an account, or of a profile."
     )
 
-    @Argument(help: "The issuer. Without it, that of the profile.")
+    @Argument(help: "The issuer, or an account such as joe@example.com (WebFinger). Without it, that of the profile.")
     var issuer: String?
 
     @OptionGroup var options: ProfileOptions
@@ -19,12 +19,20 @@ struct DiscoverCommand: AsyncParsableCommand {
         if let issuer {
             client = AuthClient(
                 settings: try ClientSettings(clientID: "discover"),
-                provider: OIDCProvider(issuer: issuer),
+                provider: OIDCProvider(issuer: try await Self.issuer(issuer)),
                 userAgent: LoopbackUserAgent(launcher: nil)
             )
         } else {
             client = try options.client()
         }
         try Terminal.result(try await client.metadata().json)
+    }
+
+    /// The issuer itself, or the one that is responsible for an account.
+    static func issuer(_ text: String) async throws -> String {
+        guard text.contains("@") else { return text }
+        let issuer = try await WebFinger().issuer(of: text)
+        Terminal.talk("The issuer of \(DisplayText.sanitized(text)) is \(issuer).")
+        return issuer
     }
 }

@@ -66,7 +66,7 @@ struct AuthFlowCommand: AsyncParsableCommand {
             """,
         subcommands: [
             LoginCommand.self, StatusCommand.self, TokenCommand.self, UserInfoCommand.self, LogoutCommand.self,
-            DiscoverCommand.self, ConfigCommand.self, DevIDPCommand.self, TryCommand.self,
+            DiscoverCommand.self, RegisterCommand.self, ConfigCommand.self, DevIDPCommand.self, TryCommand.self,
         ]
     )
 }

@@ -258,4 +258,57 @@ import Testing
             }
         }
     }
+
+    @Test(arguments: ["none", "client_secret_basic", "client_secret_post"])
+    func registersAndSignsInWithTheResult(_ method: String) async throws {
+        // Row 22.
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await withConfiguration("{}") { _, folder in
+                let path = "\(folder)/new.json"
+                let arguments = ["register", emulator.issuer, "--output", path, "--authentication", method, "--name", "T"]
+                let registered = try await run(arguments)
+                #expect(registered.status == 0, "\(registered.talk)")
+                let isPublic = method == "none"
+                for file in isPublic ? [path, "\(path).registration"] : [path, "\(path).client-secret"] {
+                    let attributes = try FileManager.default.attributesOfItem(atPath: file)
+                    #expect(attributes[.posixPermissions] as? Int == 0o600)
+                }
+                if !isPublic {
+                    let secret = try String(contentsOfFile: "\(path).client-secret", encoding: .utf8)
+                    #expect(!registered.output.contains(secret.dropLast()))
+                }
+                // What is there already is not touched, and nothing is registered.
+                let again = try await run(arguments)
+                #expect(again.status == 2)
+                #expect(again.talk.contains("there already"))
+                #expect(emulator.requests.count { $0 == "POST /register" } == 1)
+
+                // The tests have no browser: only the user agent is added.
+                let agent = """
+                    {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"]}
+                    """
+                let text = try String(contentsOfFile: path, encoding: .utf8)
+                    .replacing("\"provider\"", with: "\"user_agent\": \(agent), \"store\": \"memory\", \"provider\"")
+                try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+                let login = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.output.contains("248289761001"))
+            }
+        }
+    }
+
+    @Test func findsTheIssuerOfAnAccount() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let host = emulator.issuer.dropFirst("http://".count)
+            let found = try await run(["discover", "acct:alice@\(host)"])
+            #expect(found.status == 0, "\(found.talk)")
+            #expect(found.output.contains("\"issuer\": \"\(emulator.issuer)\""))
+            let unknown = try await run(["discover", "alice@127.0.0.1"])
+            #expect(unknown.status == 7, "\(unknown.talk)")
+        }
+    }
 }

@@ -3,10 +3,10 @@ import Foundation
 /// A file that only its owner may read, and that is replaced whole or not at all.
 ///
 /// The calls are POSIX's own because Foundation can neither refuse a symbolic link, nor make a file durable, nor lock.
-struct PrivateFile {
+package struct PrivateFile {
     let path: String
 
-    init(_ path: String) {
+    package init(_ path: String) {
         self.path = path
     }
 
@@ -69,7 +69,7 @@ struct PrivateFile {
     }
 
     /// Replaces the file. When this returns the bytes survive a power cut; when it throws the old ones are still there.
-    func replace(with bytes: [UInt8]) throws(AuthError) {
+    package func replace(with bytes: [UInt8]) throws(AuthError) {
         let temporary = "\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).tmp"
         let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw failure("cannot be written") }
