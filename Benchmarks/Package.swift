@@ -1,0 +1,36 @@
+// swift-tools-version: 6.2
+
+import PackageDescription
+
+// A package of its own, so that nothing of it is built by those who depend on AuthFlow.
+let package = Package(
+    name: "Benchmarks",
+    platforms: [.macOS(.v15)],
+    dependencies: [
+        .package(name: "AuthFlow", path: ".."),
+        .package(url: "https://github.com/apple/swift-crypto.git", from: "4.5.0"),
+        .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
+    ],
+    targets: [
+        // Counts allocations by standing in front of malloc (glibc).
+        .target(name: "CAllocationCounter"),
+        .executableTarget(
+            name: "Benchmarks",
+            dependencies: [
+                .target(name: "CAllocationCounter", condition: .when(platforms: [.linux])),
+                .product(name: "AuthFlow", package: "AuthFlow"),
+                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
+                .product(name: "AuthFlowLoopback", package: "AuthFlow"),
+                .product(name: "AuthFlowTesting", package: "AuthFlow"),
+                .product(name: "Crypto", package: "swift-crypto"),
+                .product(name: "CryptoExtras", package: "swift-crypto"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+            ],
+            swiftSettings: [
+                .enableUpcomingFeature("ExistentialAny"),
+                .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+            ]
+        ),
+    ],
+    swiftLanguageModes: [.v6]
+)

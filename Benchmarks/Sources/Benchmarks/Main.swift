@@ -1,0 +1,169 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowLoopback
+import AuthFlowOIDC
+import AuthFlowTesting
+import Crypto
+import CryptoExtras
+import Foundation
+import HTTPTypes
+import Synchronization
+
+/// Prints ratios and counts, and exits with 1 when one is above its bound.
+@main enum Main {
+    static func main() async throws {
+        var isWithinBounds = true
+        try await validation(&isWithinBounds)
+        try await keyFetches(&isWithinBounds)
+        exit(isWithinBounds ? 0 : 1)
+    }
+
+    /// What an ID Token costs beyond its signature.
+    private static func validation(_ isWithinBounds: inout Bool) async throws {
+        let bench = try ValidationBench()
+        print("ID Token validation with cached keys, beside the signature check alone (same library, same run)\n")
+        print("| algorithm | validation | signature | ratio | bound | allocations |")
+        print("|---|---|---|---|---|---|")
+        let bounds: [(SignatureAlgorithm, Double?)] = [(.rs256, 1.3), (.ps256, nil), (.es256, 1.2), (.edDSA, nil)]
+        for (algorithm, bound) in bounds {
+            let token = Secret(try bench.token(algorithm))
+            let check = try bench.signatureCheck(of: token.exposed, algorithm)
+            let client = bench.client
+            _ = try await client.verify(token, nonce: bench.nonce)
+            let result = try await Comparison.of {
+                _ = try await client.verify(token, nonce: bench.nonce)
+            } baseline: {
+                guard check() else { throw AuthError(.invalidIDToken, "The signature is wrong.") }
+            }
+            let count = try await allocations { _ = try await client.verify(token, nonce: bench.nonce) }
+            print(
+                "| \(algorithm.rawValue) | \(us(result.subject)) | \(us(result.baseline)) | \(two(result.ratio)) | \(bound.map { two($0) } ?? "") | \(count.map { "\(Int($0))" } ?? "") |"
+            )
+            if let bound, result.ratio > bound { isWithinBounds = false }
+        }
+        try await parts(bench)
+    }
+
+    /// Where the rest goes.
+    private static func parts(_ bench: ValidationBench) async throws {
+        let token = try bench.token(.es256)
+        let payload = token.split(separator: ".")[1]
+        let bytes = Base64URL.decode(payload) ?? []
+        print("\n| part | time | allocations |\n|---|---|---|")
+        let decoding = await Comparison.of(size: 500) { _ = Base64URL.decode(payload) } baseline: {}
+        let decodingCount = await allocations { _ = Base64URL.decode(payload) }
+        print("| Base64url, \(bytes.count) bytes | \(us(decoding.subject)) | \(decodingCount.map { "\(Int($0))" } ?? "") |")
+        let parsing = try await Comparison.of(size: 500) { _ = try JSON(parsing: bytes) } baseline: {}
+        let parsingCount = try await allocations { _ = try JSON(parsing: bytes) }
+        print("| JSON, the same bytes | \(us(parsing.subject)) | \(parsingCount.map { "\(Int($0))" } ?? "") |")
+    }
+
+    /// How often keys are fetched when many tokens come at once.
+    private static func keyFetches(_ isWithinBounds: inout Bool) async throws {
+        let cold = try ValidationBench()
+        let token = Secret(try cold.token(.es256))
+        let client = cold.client
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<1000 { group.addTask { _ = try await client.verify(token, nonce: cold.nonce) } }
+            try await group.waitForAll()
+        }
+        print("\n1,000 validations at once, no keys yet: \(cold.fetches) fetch (bound 1)")
+        if cold.fetches > 1 { isWithinBounds = false }
+
+        let storm = try ValidationBench()
+        let forgeries = try (0..<10_000).map { Secret(try storm.token(.es256, keyID: "kid-\($0)")) }
+        let victim = storm.client
+        await withTaskGroup(of: Void.self) { group in
+            for forgery in forgeries { group.addTask { _ = try? await victim.verify(forgery, nonce: storm.nonce) } }
+        }
+        print("10,000 tokens with unknown key IDs at once: \(storm.fetches) fetches (bound 2)")
+        if storm.fetches > 2 { isWithinBounds = false }
+    }
+
+    private static func us(_ nanoseconds: Double) -> String { String(format: "%.1f us", nanoseconds / 1000) }
+    private static func two(_ value: Double) -> String { String(format: "%.2f", value) }
+}
+
+/// A provider in this process, a client of it, and tokens.
+final class ValidationBench: Sendable {
+    private static let issuer = "https://id.example.com"
+
+    let client: AuthClient
+    let nonce = Secret("n-0S6_WzA2Mj")
+    private let keys: EmulatorKeys
+    private let count: FetchCount
+
+    /// Counts what is asked of the key set.
+    private final class FetchCount: Sendable {
+        let fetches = Mutex(0)
+    }
+
+    var fetches: Int { count.fetches.withLock { $0 } }
+
+    init() throws {
+        let keys = try EmulatorKeys()
+        let count = FetchCount()
+        let set = try keys.jwks().serialized()
+        let metadata = ProviderMetadata(
+            issuer: Self.issuer,
+            jwksURI: try Endpoint("\(Self.issuer)/jwks")
+        )
+        let transport = InProcessTransport(origin: Self.issuer) { _, _ in
+            count.fetches.withLock { $0 += 1 }
+            try await Task.sleep(for: .milliseconds(20))
+            return HTTPReply(response: HTTPResponse(status: .ok), body: set)
+        }
+        self.keys = keys
+        self.count = count
+        self.client = AuthClient(
+            settings: try ClientSettings(
+                clientID: "client",
+                idTokenSigningAlgorithms: [.rs256, .ps256, .es256, .edDSA]
+            ),
+            provider: OIDCProvider(metadata: metadata),
+            userAgent: LoopbackUserAgent(launcher: nil),
+            transport: transport
+        )
+    }
+
+    /// A token of the usual size, 24 hours good.
+    func token(_ algorithm: SignatureAlgorithm, keyID: String? = nil) throws -> String {
+        let now = Int64(Date().timeIntervalSince1970)
+        return try keys.sign(
+            [
+                "iss": .string(Self.issuer), "sub": "248289761001", "aud": "client", "exp": .integer(now + 86_400),
+                "iat": .integer(now), "auth_time": .integer(now - 5), "nonce": .string(nonce.exposed),
+                "acr": "urn:mace:incommon:iap:silver", "amr": ["pwd", "otp"], "name": "Jane Doe",
+                "email": "janedoe@example.com", "email_verified": true,
+            ],
+            header: ["alg": .string(algorithm.rawValue), "kid": .string(keyID ?? keys.keyID(for: algorithm)), "typ": "JWT"],
+            with: algorithm
+        )
+    }
+
+    /// The signature check alone: hash and verify, as an app with the key at hand would.
+    func signatureCheck(of token: String, _ algorithm: SignatureAlgorithm) throws -> () -> Bool {
+        let parts = token.split(separator: ".")
+        let signed = Array("\(parts[0]).\(parts[1])".utf8)
+        let signature = Base64URL.decode(parts[2]) ?? []
+        let members = try keys.jwks()["keys"]?.array ?? []
+        func bytes(_ key: JSON?, _ name: String) -> [UInt8] { Base64URL.decode(key?[name]?.string ?? "") ?? [] }
+        switch algorithm {
+        case .rs256, .ps256:
+            let json = members.first { $0["kty"] == "RSA" }
+            let key = try _RSA.Signing.PublicKey(n: bytes(json, "n"), e: bytes(json, "e"))
+            let rsa = _RSA.Signing.RSASignature(rawRepresentation: signature)
+            let padding: _RSA.Signing.Padding = algorithm == .ps256 ? .PSS : .insecurePKCS1v1_5
+            return { key.isValidSignature(rsa, for: SHA256.hash(data: signed), padding: padding) }
+        case .es256:
+            let json = members.first { $0["crv"] == "P-256" }
+            let key = try P256.Signing.PublicKey(rawRepresentation: bytes(json, "x") + bytes(json, "y"))
+            let ecdsa = try P256.Signing.ECDSASignature(rawRepresentation: signature)
+            return { key.isValidSignature(ecdsa, for: SHA256.hash(data: signed)) }
+        default:
+            let json = members.first { $0["crv"] == "Ed25519" }
+            let key = try Curve25519.Signing.PublicKey(rawRepresentation: bytes(json, "x"))
+            return { key.isValidSignature(signature, for: signed) }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+@testable import AuthFlow
+
+/// A provider without quirks, whose only endpoint of interest is the one for registrations.
+private struct PlainProvider: ProviderAdapter {
+    let id: ProviderID = "plain"
+    func metadata(in context: ProviderContext) throws -> ProviderMetadata {
+        ProviderMetadata(
+            issuer: "https://id.example.com",
+            registrationEndpoint: try Endpoint("https://id.example.com/register")
+        )
+    }
+}
+
+@Suite struct ClientRegistrationTests {
+    private func register(
+        _ reply: JSON,
+        status: HTTPResponse.Status = .created,
+        method: ClientAuthentication.Method = .none,
+        token: Secret? = nil,
+        sent: @escaping @Sendable (HTTPRequest, JSON) -> Void = { _, _ in }
+    ) async throws -> ClientRegistration.Registered {
+        let transport = InProcessTransport(origin: "https://id.example.com") { request, body in
+            sent(request, try JSON(parsing: body))
+            return HTTPReply(response: HTTPResponse(status: status), body: try reply.serialized())
+        }
+        return try await ClientRegistration(provider: PlainProvider(), transport: transport).register(
+            ClientRegistration.Request(name: "Test", authenticationMethod: method, metadata: ["contacts": ["a@b"]]),
+            initialAccessToken: token
+        )
+    }
+
+    @Test func sendsTheMetadataOfANativeApp() async throws {
+        let seen = Mutex<(HTTPRequest, JSON)?>(nil)
+        let registered = try await register(["client_id": "c"], token: Secret("initial")) { request, json in
+            seen.withLock { $0 = (request, json) }
+        }
+        #expect(registered.clientID == "c")
+        #expect(registered.authentication == .none)
+        let (request, json) = try #require(seen.withLock { $0 })
+        #expect(request.headerFields[.authorization] == "Bearer initial")
+        #expect(json["redirect_uris"] == ["http://127.0.0.1/callback"])
+        #expect(json["application_type"] == "native")
+        #expect(json["grant_types"] == ["authorization_code"])
+        #expect(json["token_endpoint_auth_method"] == "none")
+        #expect(json["client_name"] == "Test")
+        #expect(json["contacts"] == ["a@b"])
+    }
+
+    @Test func takesTheSecretItIsGiven() async throws {
+        let registered = try await register(
+            [
+                "client_id": "c", "client_secret": "s3cret", "client_secret_expires_at": 1_900_000_000,
+                "token_endpoint_auth_method": "client_secret_post", "registration_access_token": "t",
+                "registration_client_uri": "https://id.example.com/register/c",
+            ],
+            method: .clientSecretBasic
+        )
+        #expect(registered.authentication == .clientSecretPost(Secret("s3cret")))
+        #expect(registered.clientSecretExpiresAt?.timeIntervalSince1970 == 1_900_000_000)
+        #expect(registered.registrationAccessToken == Secret("t"))
+        #expect(!"\(registered)".contains("s3cret"))
+    }
+
+    static let refused: [(reply: JSON, status: HTTPResponse.Status, code: AuthError.Code)] = [
+        ([:], .created, .invalidReply),
+        (["client_id": ""], .created, .invalidReply),
+        (["client_id": 5], .created, .invalidReply),
+        (["client_id": "c", "redirect_uris": ["https://evil.example.com"]], .created, .invalidReply),
+        (["client_id": "c", "redirect_uris": "x"], .created, .invalidReply),
+        (["client_id": "c", "token_endpoint_auth_method": "private_key_jwt"], .created, .unsupported),
+        (["client_id": "c", "token_endpoint_auth_method": "client_secret_basic"], .created, .unsupported),
+        (["error": "invalid_redirect_uri"], .badRequest, .providerRejected),
+        (["client_id": "c"], .badRequest, .invalidReply),
+    ]
+
+    @Test(arguments: refused) func refuses(_ test: (reply: JSON, status: HTTPResponse.Status, code: AuthError.Code)) async {
+        let error = await #expect(throws: AuthError.self) { try await register(test.reply, status: test.status) }
+        #expect(error?.code == test.code)
+    }
+}

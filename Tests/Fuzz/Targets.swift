@@ -1,0 +1,183 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowLoopback
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+
+/// An input that did what none may.
+struct Finding: Error, CustomStringConvertible {
+    let description: String
+}
+
+/// A provider that says what it is told to.
+final class PuppetProvider: Sendable {
+    static let issuer = "https://id.example.com"
+
+    let keys: EmulatorKeys
+    let metadata: [UInt8]
+    let keySet: [UInt8]
+    private let replies: Mutex<[String: [UInt8]]>
+
+    init() throws {
+        keys = try EmulatorKeys()
+        keySet = try keys.jwks().serialized()
+        metadata = try JSON.object([
+            "issuer": .string(Self.issuer), "authorization_endpoint": .string("\(Self.issuer)/authorize"),
+            "token_endpoint": .string("\(Self.issuer)/token"), "jwks_uri": .string("\(Self.issuer)/jwks"),
+            "id_token_signing_alg_values_supported": ["RS256", "PS256", "ES256", "ES512", "EdDSA"],
+            "code_challenge_methods_supported": ["S256"], "authorization_response_iss_parameter_supported": true,
+        ]).serialized()
+        replies = Mutex(["/.well-known/openid-configuration": metadata, "/jwks": keySet])
+    }
+
+    /// Answers at a path with these bytes from now on.
+    func say(_ body: [UInt8], at path: String) { replies.withLock { $0[path] = body } }
+
+    func client() throws -> AuthClient {
+        let transport = InProcessTransport(origin: Self.issuer) { [self] request, _ in
+            let body = replies.withLock { $0[request.path ?? ""] }
+            return HTTPReply(response: HTTPResponse(status: body == nil ? .notFound : .ok), body: body ?? [])
+        }
+        return AuthClient(
+            settings: try ClientSettings(clientID: "client", redirectURI: RedirectURI("https://app.example.com/callback")),
+            provider: OIDCProvider(issuer: Self.issuer),
+            userAgent: LoopbackUserAgent(launcher: nil),
+            transport: transport
+        )
+    }
+
+    func token(_ algorithm: SignatureAlgorithm, signedBy keys: EmulatorKeys? = nil) throws -> String {
+        let now = Int64(HostServices.system.now().timeIntervalSince1970)
+        let keys = keys ?? self.keys
+        let claims: JSON = [
+            "iss": .string(Self.issuer), "sub": "alice", "aud": "client", "iat": .integer(now),
+            "exp": .integer(now + 86_400), "nonce": "nonce", "auth_time": .integer(now),
+        ]
+        let header: JSON = ["alg": .string(algorithm.rawValue), "kid": .string(self.keys.keyID(for: algorithm))]
+        return try keys.sign(claims, header: header, with: algorithm)
+    }
+}
+
+/// Something that is fed with bad input.
+struct Target: Sendable {
+    let name: String
+    /// Feeds one input.
+    /// - Throws: ``Finding`` when it accepts what it must refuse. A crash or a hang is seen without help.
+    let feed: @Sendable (inout Mutator) async throws -> Void
+}
+
+extension Target {
+    static func all() throws -> [Target] { [try callback(), try token(), try keySet(), try discovery(), try reply(), configuration] }
+
+    /// A callback is the answer when it is the answer to the last character, and then its code goes to the provider.
+    private static func callback() throws -> Target {
+        let provider = try PuppetProvider()
+        let client = try provider.client()
+        let pending = Mutex<PendingAuthorization?>(nil)
+        return Target(name: "callback") { mutator in
+            let known = pending.withLock { $0 }
+            let request: PendingAuthorization
+            if let known { request = known } else { request = try await client.beginSignIn() }
+            pending.withLock { $0 = request }
+            let state = FormURLEncoding.decode(request.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
+            let iss = FormURLEncoding.encode(PuppetProvider.issuer)
+            let bad = mutator.mutate("\(request.redirectURI)?code=c&state=\(state)&iss=\(iss)")
+            do {
+                _ = try await client.finishSignIn(request, with: bad)
+                throw Finding(description: "a sign-in without tokens was finished")
+            } catch let error as AuthError where error.code == .invalidCallback {
+                // Nothing was used up; the right answer could still come.
+            } catch is AuthError {
+                // The answer was right enough to be an answer, and was used up.
+                pending.withLock { $0 = nil }
+            }
+        }
+    }
+
+    /// A token is good when it is good to the last character.
+    private static func token() throws -> Target {
+        let provider = try PuppetProvider()
+        let client = try provider.client()
+        let tokens = try [SignatureAlgorithm.rs256, .ps256, .es256, .es512, .edDSA].map { try provider.token($0) }
+        return Target(name: "token") { mutator in
+            let good = tokens.randomElement(using: &mutator.generator) ?? ""
+            let bad = Bool.random(using: &mutator.generator) ? mutator.mutate(good) : mutator.mutateToken(good)
+            do {
+                _ = try await client.verify(Secret(bad), nonce: Secret("nonce"))
+                guard bad == good else { throw Finding(description: "a changed token was accepted: \(bad)") }
+            } catch is AuthError {}
+        }
+    }
+
+    /// No key set makes a token good that its owner did not sign.
+    private static func keySet() throws -> Target {
+        let provider = try PuppetProvider()
+        let forged = try provider.token(.es256, signedBy: EmulatorKeys())
+        return Target(name: "key set") { mutator in
+            provider.say(mutator.mutate(provider.keySet), at: "/jwks")
+            do {
+                _ = try await provider.client().verify(Secret(forged), nonce: Secret("nonce"))
+                throw Finding(description: "a forged token was accepted")
+            } catch is AuthError {}
+        }
+    }
+
+    /// No document makes this client believe in another issuer or in an address without TLS.
+    private static func discovery() throws -> Target {
+        let provider = try PuppetProvider()
+        return Target(name: "discovery") { mutator in
+            provider.say(mutator.mutate(provider.metadata), at: "/.well-known/openid-configuration")
+            do {
+                let metadata = try await provider.client().metadata()
+                let endpoints = [metadata.authorizationEndpoint, metadata.tokenEndpoint, metadata.jwksURI].compactMap { $0 }
+                guard metadata.issuer == PuppetProvider.issuer, endpoints.allSatisfy({ $0.scheme == "https" }) else {
+                    throw Finding(description: "another issuer or an unsafe address was accepted")
+                }
+            } catch is AuthError {}
+        }
+    }
+
+    /// No reply signs anybody in with a forged ID Token.
+    private static func reply() throws -> Target {
+        let provider = try PuppetProvider()
+        let client = try provider.client()
+        let good = try JSON.object([
+            "access_token": "access", "token_type": "Bearer", "expires_in": 3600, "scope": "openid",
+            "refresh_token": "refresh", "id_token": .string(try provider.token(.es256, signedBy: EmulatorKeys())),
+        ]).serialized()
+        return Target(name: "token reply") { mutator in
+            provider.say(mutator.mutate(good), at: "/token")
+            let pending = try await client.beginSignIn()
+            let state = FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
+            let answer = "\(pending.redirectURI)?code=c&state=\(state)&iss=\(FormURLEncoding.encode(PuppetProvider.issuer))"
+            do {
+                _ = try await client.finishSignIn(pending, with: answer)
+                throw Finding(description: "a forged ID Token signed somebody in")
+            } catch is AuthError {}
+        }
+    }
+
+    /// A configuration makes a client, or says what is wrong with it.
+    private static let configuration = Target(name: "configuration") { mutator in
+        let good = """
+            {"default_profile": "work", "profiles": {"work": {"provider": "oidc", "issuer": "https://id.example.com",
+            "client_id": "c", "client_secret": {"env": "X"}, "scopes": ["openid", "email"], "response_mode": "form_post",
+            "user_agent": ["loopback", {"name": "headless", "username": "a", "password": {"env": "P"},
+            "origins": ["https://a.example.com"]}], "store": "memory", "id_token_signing_algorithms": ["RS256"],
+            "parameters": {"authorization": {"prompt": "login"}}, "clock_leeway": 5, "timeout": 60}}}
+            """
+        do {
+            _ = try AuthClient(
+                profile: try ConfigurationFile(text: mutator.mutate(Array(good.utf8))).profile(),
+                providers: [.oidc],
+                userAgents: [.loopback, .headless],
+                host: HostServices(environment: ["X": "x", "P": "p"])
+            )
+        } catch is ConfigurationError {
+        } catch is AuthError {}
+    }
+}

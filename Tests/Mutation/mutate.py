@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Shows that every check bites: switches each one off in turn and expects a test to fail.
+
+A copy of the package is made in .build-mutants, every check in the files below gets a switch, the tests are built once,
+and then run once for each check with its switch thrown. The switches exist in that copy alone.
+
+    Tests/Mutation/mutate.py                 all checks; about ten minutes on two cores
+    Tests/Mutation/mutate.py --list          the checks and their numbers
+    Tests/Mutation/mutate.py --only 3,17     some
+"""
+import argparse, os, pathlib, re, subprocess, sys, time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+COPY = ROOT / ".build-mutants" / "tree"
+SOURCES = """
+JOSE/IDTokenValidation JOSE/JWK JOSE/JWKSet JOSE/JWS JOSE/KeySource JOSE/HMACSignature JOSE/Base64URL
+Flows/AuthenticationDemand Flows/AuthorizationRequest Flows/AuthorizationResponse Flows/ClientRegistration
+Flows/CodeExchange Flows/ReceivedTokens Flows/Refresh Flows/UserInfo
+Providers/Discovery Providers/ProviderAdapter+Standard Providers/ProviderContext Providers/ProviderMetadata
+Providers/ProviderRequest Providers/WebFinger
+Client/AuthClient Client/ClientSettings HTTP/Endpoint HTTP/ExchangeLimits UserAgents/RedirectURI
+""".split()
+
+# Tests from the quickest to the slowest; the first failure ends a run.
+STAGES = ["AuthFlowTests", "AuthFlowOIDCTests", "AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests"]
+
+# Checks whose absence nothing can show, each with the reason. A text is part of the condition.
+EQUIVALENT = {
+}
+
+SWITCH = """
+import Foundation
+
+/// Which check is switched off.
+private let activeMutant = Int(ProcessInfo.processInfo.environment["AUTHFLOW_MUTANT"] ?? "") ?? 0
+func mutant(_ number: Int) -> Bool { activeMutant == number }
+
+/// What a check that looks for a value takes when it is switched off and there is none.
+func mutantValue<Value>(_ number: Int) -> Value? {
+    guard mutant(number) else { return nil }
+    let soon = Date().timeIntervalSince1970 + 30
+    return ["" as Any, soon, [String](), [UInt8]()].lazy.compactMap { $0 as? Value }.first
+}
+"""
+
+
+class Mutant:
+    def __init__(self, number, file, line, text):
+        self.number, self.file, self.line, self.text = number, file, line, " ".join(text.split())
+
+    def __str__(self):
+        return f"{self.number:4} {self.file}:{self.line}  {self.text[:150]}"
+
+
+def blanked(text):
+    """The text with comments and the inside of string literals blanked out, every character still in its place."""
+    out, index = list(text), 0
+
+    def blank(end, filler):
+        nonlocal index
+        for place in range(index, end):
+            if out[place] != "\n": out[place] = filler
+        index = end
+
+    while index < len(text):
+        if text.startswith("//", index): blank((text + "\n").index("\n", index), " ")
+        elif text.startswith('"""', index): blank(text.index('"""', index + 3) + 3, "_")
+        elif text[index] == '"': blank(string_end(text, index), "_")
+        else: index += 1
+    return "".join(out)
+
+
+def string_end(text, index):
+    index += 1
+    while text[index] != '"':
+        if text.startswith("\\(", index):
+            depth, index = 1, index + 2
+            while depth:
+                if text[index] == '"': index = string_end(text, index) - 1
+                depth += {"(": 1, ")": -1}.get(text[index], 0)
+                index += 1
+        else: index += 2 if text[index] == "\\" else 1
+    return index + 1
+
+
+def conditions(text, start):
+    """Splits 'a, b else {' or 'a, b {' into its conditions: [(start, end)], and where the block begins."""
+    parts, depth, begin, index = [], 0, start, start
+    while True:
+        character = text[index]
+        if character in "([": depth += 1
+        elif character in ")]": depth -= 1
+        elif character == "{" and depth == 0:
+            end = index
+            if text[:index].rstrip().endswith("else"): end = text[:index].rstrip().rindex("else")
+            parts.append((begin, end))
+            return parts, index
+        elif character == "{": depth += 1
+        elif character == "}": depth -= 1
+        elif character == "," and depth == 0:
+            parts.append((begin, index))
+            begin = index + 1
+        index += 1
+
+
+def instrument(name, text, mutants):
+    edits = []
+    code = blanked(text)
+
+    def add(position, what):
+        mutants.append(Mutant(len(mutants) + 1, name, text.count("\n", 0, position) + 1, what))
+        return len(mutants)
+
+    for match in re.finditer(r"\bguard\s", code):
+        parts, _ = conditions(code, match.end())
+        for begin, end in parts:
+            condition = code[begin:end].strip()
+            begin += len(code[begin:end]) - len(code[begin:end].lstrip())
+            end = begin + len(condition)
+            if "await " in condition or re.search(r"\btry\s", condition): continue
+            bound = re.match(r"(?:let|var)\s+\w+\s*=\s*", condition)
+            if bound and not re.search(r"(\.string|\.number|\.strings|\.bool|\.array|\.map\(.*\).*|decode\(.*\))$", condition):
+                continue  # without the value there is nothing to go on with
+            if bound:
+                number = add(begin, text[begin:end])
+                start = begin + bound.end()
+                edits.append((start, end, f"({text[start:end]}) ?? mutantValue({number})"))
+            elif not re.match(r"(let|var|case)\b", condition):
+                number = add(begin, text[begin:end])
+                edits.append((begin, end, f"({text[begin:end]}) || mutant({number})"))
+    for match in re.finditer(r"\bif\s", code):
+        parts, block = conditions(code, match.end())
+        if re.match(r"\{\s*(throw|return nil)\b", code[block:]):
+            number = add(match.start(), text[match.end():block])
+            edits.append((match.end(), match.end(), f"!mutant({number}), "))
+    for match in re.finditer(r"\bcase [^\n:]+: (?=throw refusal)", code):
+        number = add(match.start(), match.group() + "throw")
+        edits.append((match.end(), match.end(), f"if mutant({number}) {{ return }}; "))
+    for match in re.finditer(r"\breturn (?=\w+(<\w+>)?\.isValid\w+\()", code):
+        number = add(match.start(), code[match.start():code.index("\n", match.start())])
+        edits.append((match.end(), match.end(), f"mutant({number}) || "))
+    for match in re.finditer(r"^ +(?=try pending\.answer\(\))", code, re.M):
+        number = add(match.end(), "try pending.answer()")
+        edits.append((match.end(), match.end(), f"if !mutant({number}) {{ try pending.answer() }} else {{ }}; if false {{ "))
+        edits.append((match.end() + len("try pending.answer()"), match.end() + len("try pending.answer()"), " }"))
+    for begin, end, new in sorted(edits, key=lambda edit: (edit[0], edit[1]), reverse=True):
+        text = text[:begin] + new + text[end:]
+    return text
+
+
+def copy_package():
+    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    wanted = {f for f in files if f and (ROOT / f).is_file()}
+    mutants = []
+    for file in sorted(wanted):
+        source, target = ROOT / file, COPY / file
+        data = source.read_bytes()
+        if file.startswith("Sources/AuthFlow/"):
+            name = file[len("Sources/AuthFlow/"):-len(".swift")]
+            if name in SOURCES: data = instrument(name, data.decode(), mutants).encode()
+        # Only what has changed is written, so that a second run builds little.
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists() or target.read_bytes() != data: target.write_bytes(data)
+    switch = COPY / "Sources/AuthFlow/Mutants.swift"
+    if not switch.exists() or switch.read_text() != SWITCH: switch.write_text(SWITCH)
+    return mutants
+
+
+def test(stage, number):
+    environment = dict(os.environ, AUTHFLOW_MUTANT=str(number))
+    command = ["swift", "test", "--skip-build", "--disable-xctest", "--filter", stage]
+    try:
+        result = subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return "it hangs"
+    if result.returncode == 0: return None
+    failed = re.search(r"Test (.+?) recorded an issue", result.stdout) or re.search(r"(Fatal error.*)", result.stdout + result.stderr)
+    return failed.group(1)[:110] if failed else "it crashes"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--only", help="numbers, separated by commas")
+    options = parser.parse_args()
+    mutants = copy_package()
+    if options.list:
+        for mutant in mutants: print(mutant)
+        return
+    print(f"{len(mutants)} checks; building once", flush=True)
+    build = subprocess.run(["swift", "build", "--build-tests"], cwd=COPY, capture_output=True, text=True)
+    if build.returncode:
+        sys.exit("the copy does not build:\n" + "\n".join(line for line in build.stdout.split("\n") if "error:" in line)[:4000])
+    for stage in STAGES:
+        if failure := test(stage, 0): sys.exit(f"the tests fail with every check in place: {failure}")
+    wanted = {int(number) for number in options.only.split(",")} if options.only else None
+    survivors, equivalents, started = [], 0, time.time()
+    for mutant in mutants:
+        if wanted and mutant.number not in wanted: continue
+        killer = next((failure for failure in (test(stage, mutant.number) for stage in STAGES) if failure), None)
+        reason = next((why for text, why in EQUIVALENT.items() if text in mutant.text), None)
+        if killer: print(f"{mutant}\n       caught by {killer}", flush=True)
+        elif reason:
+            equivalents += 1
+            print(f"{mutant}\n       not to be seen: {reason}", flush=True)
+        else:
+            survivors.append(mutant)
+            print(f"{mutant}\n       SURVIVED", flush=True)
+    tried = len(wanted or mutants)
+    print(f"\n{tried} checks switched off in {time.time() - started:.0f} s: {tried - len(survivors) - equivalents} caught, "
+          f"{equivalents} that nothing can show, {len(survivors)} survived")
+    for mutant in survivors: print(mutant)
+    sys.exit(bool(survivors))
+
+
+main()
