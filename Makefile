@@ -1,7 +1,7 @@
 # AuthFlow. Everything a person needs to type; CI calls the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo test interop lint format release consumer sanitize no-traits
+.PHONY: help install install-test demo test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench
 
 APT := libjansson-dev libxml2-dev pkg-config
 APT_TEST := chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3
@@ -36,18 +36,23 @@ test: install ## Run all tests
 	swift build --build-tests
 	swift test --skip-build --disable-xctest
 
+conformance: install ## Run the conformance rows and write docs/conformance.md
+	swift build --product conformance-report
+	$$(swift build --product conformance-report --show-bin-path)/conformance-report > docs/conformance.md
+	@grep -F '**' docs/conformance.md
+
 interop: install-test ## Sign in at Glewlwyd, and with a real Chromium
 	swift build --build-tests
 	Tests/Interop/glewlwyd.sh swift test --skip-build --disable-xctest --filter InteropTests
 	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow
 
 lint: install ## Check the formatting and what the documentation claims
-	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests
+	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 	swift build --product authflow
 	.ci/check-docs $$(swift build --product authflow --show-bin-path)/authflow
 
 format: ## Format the sources
-	swift format --in-place --recursive Package.swift Sources Providers Samples Tests
+	swift format --in-place --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 
 release: install ## Build the command line tool for use
 	swift build --configuration release --product authflow --scratch-path .build-release
@@ -60,3 +65,14 @@ sanitize: install ## Run the tests of the C boundaries under the address and lea
 
 no-traits: install ## Build and test without libjansson
 	swift test --disable-xctest --disable-default-traits --scratch-path .build-no-traits --skip InteropTests
+
+FUZZ ?= 1000000
+fuzz: install ## Feed every parser with FUZZ bad inputs (a million), the same ones every time
+	swift build --configuration release --product fuzz --scratch-path .build-release
+	$$(swift build --configuration release --product fuzz --scratch-path .build-release --show-bin-path)/fuzz $(FUZZ)
+
+mutants: install ## Switch off every check in turn and see a test fail for each (half an hour)
+	Tests/Mutation/mutate.py
+
+bench: install ## Measure what validation costs beside the signature check, and how often keys are fetched
+	swift run --package-path Benchmarks --configuration release Benchmarks

@@ -72,7 +72,9 @@ struct RegisterCommand: AsyncParsableCommand {
             try PrivateFile(absolute(secretFile)).replace(with: Array("\(secret.exposed)\n".utf8))
         }
         // With it the registration can be changed or removed (RFC 7592).
-        try PrivateFile(absolute(registrationFile)).replace(with: registered.metadata.exposed.serialized(indented: true))
+        try PrivateFile(absolute(registrationFile)).replace(
+            with: registered.metadata.exposed.serialized(indented: true)
+        )
         let configuration = configuration(registered, issuer: issuer, secretFile: secretFile)
         try PrivateFile(absolute(output)).replace(with: configuration.serialized(indented: true))
         Terminal.talk("Registered. What the provider said is in \(registrationFile).")

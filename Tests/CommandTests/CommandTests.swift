@@ -267,7 +267,9 @@ import Testing
         } _: { emulator in
             try await withConfiguration("{}") { _, folder in
                 let path = "\(folder)/new.json"
-                let arguments = ["register", emulator.issuer, "--output", path, "--authentication", method, "--name", "T"]
+                let arguments = [
+                    "register", emulator.issuer, "--output", path, "--authentication", method, "--name", "T",
+                ]
                 let registered = try await run(arguments)
                 #expect(registered.status == 0, "\(registered.talk)")
                 let isPublic = method == "none"

@@ -29,7 +29,9 @@ import Synchronization
                     exit(1)
                 }
             }
-            print("\(target.name): \(share) inputs in \((ContinuousClock.now - start).formatted(.units(allowed: [.seconds, .milliseconds])))")
+            print(
+                "\(target.name): \(share) inputs in \((ContinuousClock.now - start).formatted(.units(allowed: [.seconds, .milliseconds])))"
+            )
         }
     }
 

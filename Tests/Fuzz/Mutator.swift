@@ -22,11 +22,14 @@ struct Mutator {
 
     /// Pieces that parsers trip over.
     private static let pieces: [String] = [
-        "", "\0", "\"", "\\", "{", "}", "[", "]", ":", ",", "null", "true", "-0", "1e400", "18446744073709551616", "1e-400",
+        "", "\0", "\"", "\\", "{", "}", "[", "]", ":", ",", "null", "true", "-0", "1e400", "18446744073709551616",
+        "1e-400",
         "\\u0000", "\\ud800", "\u{202E}", "é", "%", "%00", "%zz", "%25", "&", "=", "#", "?", "+", ";", "//", "@", "..",
-        "none", "HS256", "crit", "kid", "jwk", "x5c", "iss", "aud", "exp", "sub", "nonce", "azp", "state", "code", "error",
+        "none", "HS256", "crit", "kid", "jwk", "x5c", "iss", "aud", "exp", "sub", "nonce", "azp", "state", "code",
+        "error",
         "https://evil.example.com", "http://", "127.0.0.1", "[::1]", ".", "-", "_", "AAAA", "====", "\r\n", "\t", " ",
-        String(repeating: "[", count: 200), String(repeating: "{\"a\":", count: 200), String(repeating: "A", count: 5000),
+        String(repeating: "[", count: 200), String(repeating: "{\"a\":", count: 200),
+        String(repeating: "A", count: 5000),
     ]
 
     mutating func mutate(_ bytes: [UInt8]) -> [UInt8] {

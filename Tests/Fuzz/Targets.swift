@@ -43,7 +43,10 @@ final class PuppetProvider: Sendable {
             return HTTPReply(response: HTTPResponse(status: body == nil ? .notFound : .ok), body: body ?? [])
         }
         return AuthClient(
-            settings: try ClientSettings(clientID: "client", redirectURI: RedirectURI("https://app.example.com/callback")),
+            settings: try ClientSettings(
+                clientID: "client",
+                redirectURI: RedirectURI("https://app.example.com/callback")
+            ),
             provider: OIDCProvider(issuer: Self.issuer),
             userAgent: LoopbackUserAgent(launcher: nil),
             transport: transport
@@ -71,7 +74,9 @@ struct Target: Sendable {
 }
 
 extension Target {
-    static func all() throws -> [Target] { [try callback(), try token(), try keySet(), try discovery(), try reply(), configuration] }
+    static func all() throws -> [Target] {
+        [try callback(), try token(), try keySet(), try discovery(), try reply(), configuration]
+    }
 
     /// A callback is the answer when it is the answer to the last character, and then its code goes to the provider.
     private static func callback() throws -> Target {
@@ -133,7 +138,9 @@ extension Target {
             provider.say(mutator.mutate(provider.metadata), at: "/.well-known/openid-configuration")
             do {
                 let metadata = try await provider.client().metadata()
-                let endpoints = [metadata.authorizationEndpoint, metadata.tokenEndpoint, metadata.jwksURI].compactMap { $0 }
+                let endpoints = [metadata.authorizationEndpoint, metadata.tokenEndpoint, metadata.jwksURI].compactMap {
+                    $0
+                }
                 guard metadata.issuer == PuppetProvider.issuer, endpoints.allSatisfy({ $0.scheme == "https" }) else {
                     throw Finding(description: "another issuer or an unsafe address was accepted")
                 }
@@ -153,7 +160,8 @@ extension Target {
             provider.say(mutator.mutate(good), at: "/token")
             let pending = try await client.beginSignIn()
             let state = FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
-            let answer = "\(pending.redirectURI)?code=c&state=\(state)&iss=\(FormURLEncoding.encode(PuppetProvider.issuer))"
+            let answer =
+                "\(pending.redirectURI)?code=c&state=\(state)&iss=\(FormURLEncoding.encode(PuppetProvider.issuer))"
             do {
                 _ = try await client.finishSignIn(pending, with: answer)
                 throw Finding(description: "a forged ID Token signed somebody in")

@@ -50,10 +50,18 @@ import Synchronization
         let payload = token.split(separator: ".")[1]
         let bytes = Base64URL.decode(payload) ?? []
         print("\n| part | time | allocations |\n|---|---|---|")
-        let decoding = await Comparison.of(size: 500) { _ = Base64URL.decode(payload) } baseline: {}
+        let decoding = await Comparison.of(size: 500) {
+            _ = Base64URL.decode(payload)
+        } baseline: {
+        }
         let decodingCount = await allocations { _ = Base64URL.decode(payload) }
-        print("| Base64url, \(bytes.count) bytes | \(us(decoding.subject)) | \(decodingCount.map { "\(Int($0))" } ?? "") |")
-        let parsing = try await Comparison.of(size: 500) { _ = try JSON(parsing: bytes) } baseline: {}
+        print(
+            "| Base64url, \(bytes.count) bytes | \(us(decoding.subject)) | \(decodingCount.map { "\(Int($0))" } ?? "") |"
+        )
+        let parsing = try await Comparison.of(size: 500) {
+            _ = try JSON(parsing: bytes)
+        } baseline: {
+        }
         let parsingCount = try await allocations { _ = try JSON(parsing: bytes) }
         print("| JSON, the same bytes | \(us(parsing.subject)) | \(parsingCount.map { "\(Int($0))" } ?? "") |")
     }
@@ -136,7 +144,9 @@ final class ValidationBench: Sendable {
                 "acr": "urn:mace:incommon:iap:silver", "amr": ["pwd", "otp"], "name": "Jane Doe",
                 "email": "janedoe@example.com", "email_verified": true,
             ],
-            header: ["alg": .string(algorithm.rawValue), "kid": .string(keyID ?? keys.keyID(for: algorithm)), "typ": "JWT"],
+            header: [
+                "alg": .string(algorithm.rawValue), "kid": .string(keyID ?? keys.keyID(for: algorithm)), "typ": "JWT",
+            ],
             with: algorithm
         )
     }

@@ -31,27 +31,54 @@ public enum Base64URL {
     /// - Returns: The bytes, or nil when the text holds any other character (padding and white space included), has an
     ///   impossible length, or has bits left over that are not zero, so that no two texts decode to the same bytes.
     public static func decode(_ text: some StringProtocol) -> [UInt8]? {
-        decode(utf8: text.utf8)
+        decode(utf8: Array(text.utf8)[...])
     }
 
     /// Decodes text that is given as its bytes.
-    static func decode(utf8 text: some Collection<UInt8>) -> [UInt8]? {
-        let values = self.values
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(text.count * 3 / 4)
-        var buffer: UInt32 = 0
-        var bits: UInt32 = 0
-        for character in text {
-            let value = values[Int(character)]
-            guard value < 64 else { return nil }
-            buffer = buffer << 6 | UInt32(value)
-            bits += 6
-            if bits >= 8 {
-                bits -= 8
-                bytes.append(UInt8(truncatingIfNeeded: buffer >> bits))
+    static func decode(utf8 text: ArraySlice<UInt8>) -> [UInt8]? {
+        var isValid = true
+        // Tokens are decoded before anything is known of them, so this is worth doing without a check at every byte: the
+        // table has a place for every byte, and the target room for whatever the text may hold.
+        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: text.count * 3 / 4 + 1) { target, count in
+            unsafe values.withUnsafeBufferPointer { values in
+                unsafe text.withUnsafeBufferPointer { text in
+                    var seen: UInt8 = 0
+                    for start in stride(from: 0, to: text.count & ~3, by: 4) {
+                        let first = unsafe values[Int(text[start])]
+                        let second = unsafe values[Int(text[start &+ 1])]
+                        let third = unsafe values[Int(text[start &+ 2])]
+                        let fourth = unsafe values[Int(text[start &+ 3])]
+                        seen |= first | second | third | fourth
+                        unsafe target[count] = first &<< 2 | second &>> 4
+                        unsafe target[count &+ 1] = second &<< 4 | third &>> 2
+                        unsafe target[count &+ 2] = third &<< 6 | fourth
+                        count &+= 3
+                    }
+                    var rest: UInt32 = 0
+                    for index in (text.count & ~3)..<text.count {
+                        let value = unsafe values[Int(text[index])]
+                        seen |= value
+                        rest = rest &<< 6 | UInt32(value & 63)
+                    }
+                    // What is left over holds no byte, one, or two, and bits that must be zero.
+                    switch text.count & 3 {
+                    case 0: break
+                    case 2:
+                        unsafe target[count] = UInt8(truncatingIfNeeded: rest &>> 4)
+                        count &+= 1
+                        isValid = rest & 0b1111 == 0
+                    case 3:
+                        unsafe target[count] = UInt8(truncatingIfNeeded: rest &>> 10)
+                        unsafe target[count &+ 1] = UInt8(truncatingIfNeeded: rest &>> 2)
+                        count &+= 2
+                        isValid = rest & 0b11 == 0
+                    default: isValid = false
+                    }
+                    // Every value of the alphabet is below 64; every other byte has 255.
+                    isValid = isValid && seen < 64
+                }
             }
         }
-        guard bits < 6, buffer & (1 << bits - 1) == 0 else { return nil }
-        return bytes
+        return isValid ? bytes : nil
     }
 }

@@ -1,4 +1,5 @@
 public import AuthFlowJSON
+import Synchronization
 
 /// A signed JSON document in compact form (RFC 7515 section 7.1), taken apart but **not verified**.
 struct JWS: Sendable {
@@ -18,23 +19,26 @@ struct JWS: Sendable {
         }
         let bytes = Array(compact.exposed.utf8)
         guard bytes.count <= Self.maximumSize else { throw malformed("it has more than \(Self.maximumSize) bytes") }
-        let parts = bytes.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
-        guard parts.count != 5 else {
+        let dots = bytes.indices.filter { bytes[$0] == UInt8(ascii: ".") }
+        guard dots.count != 4 else {
             throw AuthError(.unsupported, "The token is encrypted (JWE), which is not supported.")
         }
-        guard parts.count == 3 else { throw malformed("it does not have three parts (RFC 7515 section 7.1)") }
-        guard let header = Base64URL.decode(utf8: parts[0]), let payload = Base64URL.decode(utf8: parts[1]),
-            let signature = Base64URL.decode(utf8: parts[2])
+        guard dots.count == 2 else { throw malformed("it does not have three parts (RFC 7515 section 7.1)") }
+        guard let payload = Base64URL.decode(utf8: bytes[(dots[0] + 1)..<dots[1]]),
+            let signature = Base64URL.decode(utf8: bytes[(dots[1] + 1)...])
         else { throw malformed("a part is not base64url (RFC 7515 section 2)") }
+        let header: JWSHeader?
         do throws(JSONError) {
-            self.header = JWSHeader(try JSON(parsing: header))
+            header = try JWSHeader(encoded: bytes[..<dots[0]])
             self.payload = try JSON(parsing: payload)
         } catch {
             throw malformed("a part is not acceptable JSON: \(error)", error)
         }
+        guard let header else { throw malformed("a part is not base64url (RFC 7515 section 2)") }
+        self.header = header
         guard self.payload.object != nil else { throw malformed("the payload is not an object (RFC 7519 section 7.2)") }
         self.signature = signature
-        self.signedBytes = Array(bytes[..<parts[2].startIndex.advanced(by: -1)])
+        self.signedBytes = Array(bytes[..<dots[1]])
     }
 }
 
@@ -48,6 +52,22 @@ public struct JWSHeader: Sendable, Hashable {
 
     /// All members.
     public let json: JSON
+
+    /// The last header that was read, and the text it was read from: the tokens of one key all have the same.
+    private static let last = Mutex<(text: [UInt8], header: JWSHeader)?>(nil)
+
+    /// Reads a header as it stands in a token.
+    /// - Returns: nil when the text is not base64url.
+    init?(encoded text: ArraySlice<UInt8>) throws(JSONError) {
+        if let last = Self.last.withLock({ $0 }), last.text.elementsEqual(text) {
+            self = last.header
+            return
+        }
+        guard let bytes = Base64URL.decode(utf8: text) else { return nil }
+        let header = JWSHeader(try JSON(parsing: bytes))
+        Self.last.withLock { $0 = (Array(text), header) }
+        self = header
+    }
 
     init(_ json: JSON) {
         self.algorithm = SignatureAlgorithm(rawValue: json["alg"]?.string ?? "")

@@ -20,7 +20,10 @@ import Testing
         #expect(try AuthenticationDemand(["claims": voluntary]) == AuthenticationDemand())
     }
 
-    @Test(arguments: [["max_age": "-1"], ["max_age": "soon"], ["max_age": ""], ["claims": "{"], ["claims": ""]] as [FormParameters])
+    @Test(
+        arguments: [["max_age": "-1"], ["max_age": "soon"], ["max_age": ""], ["claims": "{"], ["claims": ""]]
+            as [FormParameters]
+    )
     func refusesWhatItCannotCheck(_ parameters: FormParameters) {
         #expect(throws: AuthError.self) { try AuthenticationDemand(parameters) }
     }

@@ -80,7 +80,9 @@ private struct PlainProvider: ProviderAdapter {
         (["client_id": "c"], .badRequest, .invalidReply),
     ]
 
-    @Test(arguments: refused) func refuses(_ test: (reply: JSON, status: HTTPResponse.Status, code: AuthError.Code)) async {
+    @Test(arguments: refused) func refuses(_ test: (reply: JSON, status: HTTPResponse.Status, code: AuthError.Code))
+        async
+    {
         let error = await #expect(throws: AuthError.self) { try await register(test.reply, status: test.status) }
         #expect(error?.code == test.code)
     }

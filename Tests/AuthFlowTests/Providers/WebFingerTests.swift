@@ -11,8 +11,10 @@ import Testing
         ("joe@example.com", "acct:joe@example.com", "https://example.com"),
         ("acct:joe@example.com", "acct:joe@example.com", "https://example.com"),
         ("ACCT:joe@example.com", "acct:joe@example.com", "https://example.com"),
-        ("acct:juliet%40capulet.example@shopping.example.com", "acct:juliet%40capulet.example@shopping.example.com",
-         "https://shopping.example.com"),
+        (
+            "acct:juliet%40capulet.example@shopping.example.com", "acct:juliet%40capulet.example@shopping.example.com",
+            "https://shopping.example.com"
+        ),
         ("a@b@example.com", "acct:a@b@example.com", "https://example.com"),
         ("example.com", "https://example.com", "https://example.com"),
         ("example.com:8080", "https://example.com:8080", "https://example.com:8080"),
@@ -25,7 +27,9 @@ import Testing
         #expect(result.origin == origin)
     }
 
-    @Test(arguments: ["", "acct:", "acct:@example.com", "acct:joe", "joe@", "acct:joe@a/b", "http://example.com/joe", "a b"])
+    @Test(arguments: [
+        "", "acct:", "acct:@example.com", "acct:joe", "joe@", "acct:joe@a/b", "http://example.com/joe", "a b",
+    ])
     func refusesWhatIsNoIdentifier(_ identifier: String) {
         #expect(throws: AuthError.self) { try WebFinger.normalized(identifier) }
     }
@@ -36,7 +40,8 @@ import Testing
     }
 
     @Test(arguments: [
-        (404, #"{"links":[]}"#), (200, #"{"links":[]}"#), (200, "{}"), (200, #"{"links":[{"rel":"other","href":"https://a"}]}"#),
+        (404, #"{"links":[]}"#), (200, #"{"links":[]}"#), (200, "{}"),
+        (200, #"{"links":[{"rel":"other","href":"https://a"}]}"#),
         (200, #"{"links":[{"rel":"http://openid.net/specs/connect/1.0/issuer"}]}"#),
         (
             404,
@@ -49,7 +54,9 @@ import Testing
     }
 
     @Test func followsNoRedirect() async {
-        let reply = HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: "https://a.example.com"]))
+        let reply = HTTPReply(
+            response: HTTPResponse(status: .found, headerFields: [.location: "https://a.example.com"])
+        )
         let error = await #expect(throws: AuthError.self) { try await find(reply) }
         #expect(error?.code == .invalidReply)
     }

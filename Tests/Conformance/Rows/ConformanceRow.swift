@@ -23,6 +23,7 @@ public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// The trial.
     public let check: Check
 
+    /// Number and name.
     public var description: String { "\(number) \(name)" }
 
     /// Why a row failed.

@@ -67,7 +67,8 @@ extension ConformanceTable {
         ),
         .notApplicable("76", "rp-id_token-sig+enc", encryption),
         .notApplicable("77", "rp-id_token-sig+enc-a128kw", encryption),
-        .row("78", "rp-claims_request-id_token", "Ask for claims of the ID Token, and check those that are essential.") {
+        .row("78", "rp-claims_request-id_token", "Ask for claims of the ID Token, and check those that are essential.")
+        {
             scene in
             let claims = #"{"id_token":{"acr":{"essential":true,"values":["gold"]}}}"#
             try await ConformanceRow.signsIn(scene) { $0.parameters[.authorization] = ["claims": claims] }
@@ -109,7 +110,11 @@ extension ConformanceTable {
         .notApplicable("61", "oidcc-client-test-rp-init-logout-other-state", logout),
         .notApplicable("62", "oidcc-client-test-rp-init-logout-no-state", logout),
         .notApplicable("63 to 70", "back-channel logout", "The provider calls a website; apps cannot be called."),
-        .notApplicable("71 to 73", "front-channel logout, session management", "These are frames in a website's pages."),
+        .notApplicable(
+            "71 to 73",
+            "front-channel logout, session management",
+            "These are frames in a website's pages."
+        ),
     ]
 
     private static let hmac: @Sendable (inout ClientSettings) throws -> Void = {

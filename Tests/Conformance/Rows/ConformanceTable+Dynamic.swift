@@ -61,7 +61,9 @@ extension ConformanceTable {
             name: "rp-discovery-webfinger-http-href",
             demand: "Refuse an issuer that is not https.",
             check: .trial { _ in
-                let finder = WebFinger(transport: answering(["rel": .string(relation), "href": "http://id.example.com"]))
+                let finder = WebFinger(
+                    transport: answering(["rel": .string(relation), "href": "http://id.example.com"])
+                )
                 do {
                     _ = try await finder.issuer(of: "alice@id.example.com")
                 } catch let error as AuthError {

@@ -7,7 +7,10 @@ import HTTPTypes
 extension ConformanceTable {
     static let requests: [ConformanceRow] = [
         request("I1", "scope", "Ask for openid.") { scene in
-            try ConformanceRow.require(scene.authorization?["scope"]?.hasPrefix("openid") == true, "openid is asked for.")
+            try ConformanceRow.require(
+                scene.authorization?["scope"]?.hasPrefix("openid") == true,
+                "openid is asked for."
+            )
         },
         request("I2", "redirect_uri", "Send the registered redirect URI.") { scene in
             let uri = scene.authorization?["redirect_uri"]
@@ -72,7 +75,9 @@ extension ConformanceTable {
         .accepts("O8", "keys that cannot be read", "Skip them.", fault: .jwks(.unreadableKeys)),
         .accepts("O9", "keys for encryption and of unknown curves", "Skip them.", fault: .jwks(.withoutKeyIDs)),
         .row("O10", "oversized replies", "Refuse them.") { scene in
-            for fault in [EmulatorFault.metadata(.oversized), .jwks(.oversized), .tokenReply(.oversized), .userInfo(.oversized)] {
+            for fault in [
+                EmulatorFault.metadata(.oversized), .jwks(.oversized), .tokenReply(.oversized), .userInfo(.oversized),
+            ] {
                 scene.emulator.fault = fault
                 try await refused(scene, .invalidReply)
             }
@@ -144,7 +149,8 @@ extension ConformanceTable {
         }
     }
 
-    private static func refused(_ scene: Scene, _ code: AuthError.Code, _ settings: ClientSettings? = nil) async throws {
+    private static func refused(_ scene: Scene, _ code: AuthError.Code, _ settings: ClientSettings? = nil) async throws
+    {
         do {
             _ = try await scene.client(settings: settings).signIn()
         } catch let error as AuthError {

@@ -32,8 +32,14 @@ extension ConformanceTable {
                 do {
                     _ = try await scene.client(settings: settings).signIn()
                 } catch let error as AuthError {
-                    try ConformanceRow.require(error.providerError?.error == "login_required", "The error is passed on.")
-                    try ConformanceRow.require(!scene.emulator.requests.contains("POST /token"), "No code is exchanged.")
+                    try ConformanceRow.require(
+                        error.providerError?.error == "login_required",
+                        "The error is passed on."
+                    )
+                    try ConformanceRow.require(
+                        !scene.emulator.requests.contains("POST /token"),
+                        "No code is exchanged."
+                    )
                     return
                 }
                 throw ConformanceRow.Failure(description: "The sign-in fails.")
@@ -55,7 +61,13 @@ extension ConformanceTable {
             _ fault: EmulatorFault? = nil
         ) -> ConformanceRow {
             .accepts(
-                number(offset), prefix + name, demand, fault: fault, algorithm: .rs256, client: client, settings: settings
+                number(offset),
+                prefix + name,
+                demand,
+                fault: fault,
+                algorithm: .rs256,
+                client: client,
+                settings: settings
             )
         }
         func refuses(
@@ -67,8 +79,15 @@ extension ConformanceTable {
             last: String = "POST /token"
         ) -> ConformanceRow {
             .refuses(
-                number(offset), prefix + name, demand, fault: fault, algorithm: .rs256, code: code, last: last,
-                client: client, settings: settings
+                number(offset),
+                prefix + name,
+                demand,
+                fault: fault,
+                algorithm: .rs256,
+                code: code,
+                last: last,
+                client: client,
+                settings: settings
             )
         }
         return [
@@ -107,7 +126,8 @@ extension ConformanceTable {
                 last: "GET /userinfo"
             ),
             refuses(12, "-nonce-invalid", "Refuse another nonce.", .idToken(.wrongNonce)),
-            .row(number(13), prefix + "-scope-userinfo-claims", "Ask for claims by scope.", clients: [client]) { scene in
+            .row(number(13), prefix + "-scope-userinfo-claims", "Ask for claims by scope.", clients: [client]) {
+                scene in
                 var own = try Scene.settings()
                 try settings(&own)
                 own.scopes = ["openid", "profile", "email", "address", "phone"]

@@ -2,7 +2,9 @@
 public enum ConformanceTable {
     /// A part of the table.
     public struct Section: Sendable {
+        /// What its rows have in common.
         public let title: String
+        /// Its rows.
         public let rows: [ConformanceRow]
     }
 

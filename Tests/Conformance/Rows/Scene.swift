@@ -11,7 +11,9 @@ public enum Setting: String, CaseIterable, Sendable {
 
 /// An emulated provider, the way to it, and clients of it.
 public struct Scene: Sendable {
+    /// The provider.
     public let emulator: OIDCEmulator
+    /// The way to it.
     public let transport: any HTTPTransport
 
     /// Creates a scene with a provider in this process.
