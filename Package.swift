@@ -125,7 +125,8 @@ let package = Package(
             name: "AuthFlowTests",
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowTesting", httpTypes, crypto, cryptoExtras,
-            ]
+            ],
+            exclude: ["Tokens/Fixtures"]
         ),
         .testTarget(
             name: "AuthFlowLoopbackTests",
@@ -148,9 +149,11 @@ let package = Package(
         ),
         .testTarget(
             name: "InteropTests",
-            dependencies: ["AuthFlowOIDC", "AuthFlowHeadless", "AuthFlow", "AuthFlowJSON", httpTypes],
+            dependencies: [
+                "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes,
+            ],
             path: "Tests/Interop",
-            exclude: ["README.md", "browser.sh", "browser_login.py", "glewlwyd.sh", "glewlwyd_seed.py"]
+            exclude: ["README.md", "keyring.sh", "browser.sh", "browser_login.py", "glewlwyd.sh", "glewlwyd_seed.py"]
         ),
     ],
     swiftLanguageModes: [.v6]

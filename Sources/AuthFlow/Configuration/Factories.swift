@@ -99,20 +99,54 @@ extension TokenStoreFactory {
     /// ## Configuration keys
     /// - `directory` (string, optional): Where the files go; the person's data directory unless given.
     public static var file: TokenStoreFactory {
-        let directory = ConfigurationKey(
+        TokenStoreFactory("file", keys: [directoryKey]) { options, host in
+            FileTokenStore(directory: directory(options, host), clock: host.clock)
+        }
+    }
+
+    /// `encrypted-file`: files that are of no use without a key.
+    ///
+    /// ## Configuration keys
+    /// - `directory` (string, optional): Where the files go; the person's data directory unless given.
+    /// - `key_file` (string): A file with the key, made when it is not there. Or:
+    /// - `passphrase` (secret): A passphrase. Or:
+    /// - `key_store` (string): `secret-service`, the system's key store. One of the three.
+    public static var encryptedFile: TokenStoreFactory {
+        let keys = [
+            directoryKey,
+            ConfigurationKey("key_file", .text, "A file with the key; made when it is not there."),
+            ConfigurationKey("passphrase", .secret, "A passphrase that the key is made from."),
+            ConfigurationKey(
+                "key_store",
+                .choice(PlatformKeyStore.names),
+                "The key store of the system, which keeps the key."
+            ),
+        ]
+        return TokenStoreFactory("encrypted-file", keys: keys) { options, host in
+            let file = FileTokenStore(directory: directory(options, host), clock: host.clock)
+            switch (options.filePath("key_file"), try options.secret("passphrase"), options.text("key_store")) {
+            case (let path?, nil, nil): return EncryptedTokenStore(file, key: .file(path: path), host: host)
+            case (nil, let passphrase?, nil): return EncryptedTokenStore(file, key: .passphrase(passphrase), host: host)
+            case (nil, nil, let name?):
+                return EncryptedTokenStore(file, key: .store(try PlatformKeyStore.store(name, host)), host: host)
+            default:
+                throw options.error("an encrypted store needs one of \"key_file\", \"passphrase\" and \"key_store\"")
+            }
+        }
+    }
+
+    private static var directoryKey: ConfigurationKey {
+        ConfigurationKey(
             "directory",
             .text,
             "The directory for the files. Relative to this file; the person's data directory unless given."
         )
-        return TokenStoreFactory("file", keys: [directory]) { options, host in
-            FileTokenStore(
-                directory: options.filePath("directory")
-                    ?? FileTokenStore.defaultDirectory(environment: host.environment),
-                clock: host.clock
-            )
-        }
     }
 
-    /// The stores that need nothing but this package.
-    public static var standard: [TokenStoreFactory] { [.file, .memory] }
+    private static func directory(_ options: ConfigurationObject, _ host: HostServices) -> String {
+        options.filePath("directory") ?? FileTokenStore.defaultDirectory(environment: host.environment)
+    }
+
+    /// The stores that need nothing but this package and what the system has.
+    public static var standard: [TokenStoreFactory] { [.file, .memory, .encryptedFile] + PlatformKeyStore.factories }
 }

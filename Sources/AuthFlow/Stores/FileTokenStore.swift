@@ -65,9 +65,10 @@ public struct FileTokenStore: TokenStore {
         var pause = Duration.milliseconds(5)
         while try !lock.acquire() {
             guard waited < patience else {
+                let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
                 throw AuthError(
                     .storageFailed,
-                    "Another process has held \(path(for: key, "lock")) for \(Int(patience.seconds)) seconds. Wait for it, or end it."
+                    "\(holder) has held \(path(for: key, "lock")) for \(Int(patience.seconds)) seconds. Wait for it, or end it."
                 )
             }
             try await clock.sleep(for: pause)

@@ -89,6 +89,21 @@ package struct PrivateFile {
         try makeDirectoryDurable()
     }
 
+    /// Creates the file, durably, unless there is one.
+    /// - Returns: Whether it was created.
+    func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
+        // Written whole under another name first: whoever sees the file sees all of it.
+        let temporary = PrivateFile("\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).new")
+        try temporary.replace(with: bytes)
+        defer { unsafe unlink(temporary.path) }
+        guard unsafe link(temporary.path, path) == 0 else {
+            if errno == EEXIST { return false }
+            throw failure("cannot be created")
+        }
+        try makeDirectoryDurable()
+        return true
+    }
+
     /// Removes the file, if there is one.
     func remove() throws(AuthError) {
         guard unsafe unlink(path) == 0 else {
@@ -139,9 +154,23 @@ struct FileLock {
 
     /// Takes the lock unless somebody else has it.
     func acquire() throws(AuthError) -> Bool {
-        if flock(descriptor, LOCK_EX | LOCK_NB) == 0 { return true }
+        if flock(descriptor, LOCK_EX | LOCK_NB) == 0 {
+            // For whoever waits in vain. The kernel keeps the lock; this is a note on it.
+            let note = Array("\(getpid())\n".utf8)
+            ftruncate(descriptor, 0)
+            _ = unsafe note.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
+            return true
+        }
         guard errno == EWOULDBLOCK || errno == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
         return false
+    }
+
+    /// The process that has the lock, as it says itself; nil when it says nothing.
+    var holder: Int32? {
+        var buffer = [UInt8](repeating: 0, count: 16)
+        let count = unsafe buffer.withUnsafeMutableBytes { unsafe pread(descriptor, $0.baseAddress, $0.count, 0) }
+        guard count > 0 else { return nil }
+        return Int32(String(decoding: buffer[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self))
     }
 
     /// Gives the lock up.

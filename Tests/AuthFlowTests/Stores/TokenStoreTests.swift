@@ -109,7 +109,7 @@ import Testing
                     .withExclusiveAccess(to: key) {}
                 }
             }
-            #expect(error?.description.contains("Another process") == true)
+            #expect(error?.description.contains("Process \(getpid())") == true)
             try await store.withExclusiveAccess(to: key) {}
         }
     }

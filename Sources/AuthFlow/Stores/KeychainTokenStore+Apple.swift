@@ -1,0 +1,88 @@
+#if canImport(Security)
+import Foundation
+import Security
+
+/// Keeps credentials in the keychain of Apple's systems.
+///
+/// Type-checked on Linux against hand-written interfaces, and not run there.
+public struct KeychainTokenStore: Sendable {
+    private let accessGroup: String?
+    private let isSynchronizable: Bool
+    private let locks: FileTokenStore
+
+    /// Creates a store.
+    /// - Parameters:
+    ///   - accessGroup: The keychain access group that several apps of one team share; nil for the app's own.
+    ///   - isSynchronizable: Whether iCloud carries the credentials to the person's other devices. They then cannot be told
+    ///     apart by device, and not be withdrawn for one alone.
+    ///   - host: The clock, and the environment that the lock files are found by.
+    public init(accessGroup: String? = nil, isSynchronizable: Bool = false, host: HostServices = .system) {
+        self.accessGroup = accessGroup
+        self.isSynchronizable = isSynchronizable
+        self.locks = FileTokenStore(
+            directory: FileTokenStore.defaultDirectory(environment: host.environment),
+            clock: host.clock
+        )
+    }
+}
+
+extension KeychainTokenStore: TokenStore {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(for key: TokenKey) async throws -> [UInt8]? {
+        let query = item(for: key)
+        query[kSecReturnData] = true
+        query[kSecMatchLimit] = kSecMatchLimitOne
+        var found: CFTypeRef?
+        let status = unsafe SecItemCopyMatching(query as NSDictionary as CFDictionary, &found)
+        if status == errSecItemNotFound { return nil }
+        guard status == errSecSuccess, let data = found as? Data else { throw Self.failure("read", status) }
+        return Array(data)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func set(_ bytes: [UInt8]?, for key: TokenKey) async throws {
+        let query = item(for: key)
+        guard let bytes else {
+            let status = SecItemDelete(query as NSDictionary as CFDictionary)
+            guard status == errSecSuccess || status == errSecItemNotFound else { throw Self.failure("removed", status) }
+            return
+        }
+        // Changed in place: an item that is removed and added again is gone for a moment, and a crash makes that for good.
+        let change = NSMutableDictionary()
+        change[kSecValueData] = Data(bytes)
+        var status = SecItemUpdate(query as NSDictionary as CFDictionary, change as NSDictionary as CFDictionary)
+        if status == errSecItemNotFound {
+            query[kSecValueData] = Data(bytes)
+            status = unsafe SecItemAdd(query as NSDictionary as CFDictionary, nil)
+        }
+        guard status == errSecSuccess else { throw Self.failure("written", status) }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withExclusiveAccess<Return: Sendable>(
+        to key: TokenKey,
+        _ body: () async throws -> Return
+    ) async throws -> Return {
+        try await locks.withExclusiveAccess(to: key, body)
+    }
+
+    private func item(for key: TokenKey) -> NSMutableDictionary {
+        let item = NSMutableDictionary()
+        item[kSecClass] = kSecClassGenericPassword
+        item[kSecAttrService] = "AuthFlow"
+        item[kSecAttrAccount] = [key.name, key.provider.rawValue, key.clientID]
+            .map { "\($0.utf8.count):\($0)" }.joined()
+        // Readable in the background after the first unlock, and, unless shared by iCloud, on this device alone.
+        item[kSecAttrAccessible] =
+            isSynchronizable ? kSecAttrAccessibleAfterFirstUnlock : kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly
+        item[kSecAttrSynchronizable] = isSynchronizable
+        item[kSecUseDataProtectionKeychain] = true
+        if let accessGroup { item[kSecAttrAccessGroup] = accessGroup }
+        return item
+    }
+
+    private static func failure(_ what: String, _ status: OSStatus) -> AuthError {
+        AuthError(.storageFailed, "The credential could not be \(what) in the keychain (status \(status)).")
+    }
+}
+#endif

@@ -1,0 +1,32 @@
+// The part of Apple's Security framework that AuthFlow uses, written by hand from Apple's documentation, so that the files
+// for Apple's systems can be type-checked where there is no such framework. Nothing here does anything.
+
+@_exported import Foundation
+
+public typealias CFTypeRef = AnyObject
+public typealias CFDictionary = NSDictionary
+public typealias CFString = NSString
+public typealias OSStatus = Int32
+
+public let errSecSuccess: OSStatus = 0
+public let errSecItemNotFound: OSStatus = -25300
+
+nonisolated(unsafe) public let kSecClass: CFString = ""
+nonisolated(unsafe) public let kSecClassGenericPassword: CFString = ""
+nonisolated(unsafe) public let kSecAttrService: CFString = ""
+nonisolated(unsafe) public let kSecAttrAccount: CFString = ""
+nonisolated(unsafe) public let kSecAttrAccessGroup: CFString = ""
+nonisolated(unsafe) public let kSecAttrAccessible: CFString = ""
+nonisolated(unsafe) public let kSecAttrAccessibleAfterFirstUnlock: CFString = ""
+nonisolated(unsafe) public let kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly: CFString = ""
+nonisolated(unsafe) public let kSecAttrSynchronizable: CFString = ""
+nonisolated(unsafe) public let kSecUseDataProtectionKeychain: CFString = ""
+nonisolated(unsafe) public let kSecReturnData: CFString = ""
+nonisolated(unsafe) public let kSecMatchLimit: CFString = ""
+nonisolated(unsafe) public let kSecMatchLimitOne: CFString = ""
+nonisolated(unsafe) public let kSecValueData: CFString = ""
+
+public func SecItemAdd(_ attributes: CFDictionary, _ result: UnsafeMutablePointer<CFTypeRef?>?) -> OSStatus { 0 }
+public func SecItemCopyMatching(_ query: CFDictionary, _ result: UnsafeMutablePointer<CFTypeRef?>?) -> OSStatus { 0 }
+public func SecItemUpdate(_ query: CFDictionary, _ attributesToUpdate: CFDictionary) -> OSStatus { 0 }
+public func SecItemDelete(_ query: CFDictionary) -> OSStatus { 0 }

@@ -1,0 +1,123 @@
+import AuthFlowTesting
+import Foundation
+import Testing
+
+@testable import AuthFlow
+
+@Suite struct EncryptedTokenStoreTests {
+    private let key = TokenKey(name: "work", provider: "oidc", clientID: "client")
+    private let secret = Array("the refresh token".utf8)
+
+    private func withDirectory<Return>(_ body: (String) async throws -> Return) async throws -> Return {
+        let directory = NSTemporaryDirectory() + "authflow-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        return try await body(directory)
+    }
+
+    private func failure(_ store: EncryptedTokenStore) async -> String {
+        let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key) }
+        #expect(error?.code == .storageFailed)
+        return error?.message ?? ""
+    }
+
+    @Test func conformsWithAKeyFile() async throws {
+        try await withDirectory { directory in
+            let store = EncryptedTokenStore(
+                FileTokenStore(directory: directory),
+                key: .file(path: "\(directory)/keys/key")
+            )
+            try await TokenStoreConformance(store: store).run()
+            let mode = try FileManager.default.attributesOfItem(atPath: "\(directory)/keys/key")[.posixPermissions]
+            #expect(mode as? Int == 0o600)
+        }
+    }
+
+    @Test func conformsWithAKeyOfAnotherStore() async throws {
+        let store = EncryptedTokenStore(MemoryTokenStore(), key: .store(MemoryTokenStore()))
+        try await TokenStoreConformance(store: store).run()
+    }
+
+    @Test func opensWithTheRightPassphraseAlone() async throws {
+        let base = MemoryTokenStore()
+        let store = EncryptedTokenStore(base, key: .passphrase(Secret("correct horse")))
+        try await store.set(secret, for: key)
+        let kept = String(decoding: try #require(await base.bytes(for: key)), as: UTF8.self)
+        #expect(!kept.contains("refresh"))
+        #expect(
+            try await EncryptedTokenStore(base, key: .passphrase(Secret("correct horse"))).bytes(for: key) == secret
+        )
+        let message = await failure(EncryptedTokenStore(base, key: .passphrase(Secret("wrong"))))
+        #expect(message.contains("the passphrase is not the one"))
+        let empty = EncryptedTokenStore(MemoryTokenStore(), key: .passphrase(Secret("")))
+        await #expect(throws: AuthError.self) { try await empty.set(secret, for: key) }
+    }
+
+    @Test func tellsAWrongKeyFromAChangedCredential() async throws {
+        try await withDirectory { directory in
+            let base = MemoryTokenStore()
+            let store = EncryptedTokenStore(base, key: .file(path: "\(directory)/one"))
+            try await store.set(secret, for: key)
+            let good = try #require(await base.bytes(for: key))
+
+            try await EncryptedTokenStore(MemoryTokenStore(), key: .file(path: "\(directory)/two")).set([1], for: key)
+            let wrongKey = await failure(EncryptedTokenStore(base, key: .file(path: "\(directory)/two")))
+            #expect(wrongKey.contains("is not the file it was encrypted with"))
+
+            let missing = await failure(EncryptedTokenStore(base, key: .file(path: "\(directory)/three")))
+            #expect(missing.contains("is not there"))
+            #expect(!FileManager.default.fileExists(atPath: "\(directory)/three"))
+
+            // One bit of the sealed part, in the middle of its text.
+            var changed = good
+            let place = try #require(good.firstRange(of: Array(#""sealed":""#.utf8))?.upperBound) + 30
+            changed[place] = changed[place] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
+            await base.set(changed, for: key)
+            #expect(await failure(store).contains("was changed by somebody"))
+
+            // The credential of one profile in the place of another.
+            let other = TokenKey(name: "home", provider: "oidc", clientID: "client")
+            await base.set(good, for: other)
+            let moved = await #expect(throws: AuthError.self) { try await store.bytes(for: other) }
+            #expect(moved?.message.contains("was changed by somebody") == true)
+        }
+    }
+
+    @Test(arguments: [
+        "", "garbage", "{}", #"{"version":2,"accounts":[]}"#, #"{"encrypted":2}"#, #"{"encrypted":1,"salt":"!"}"#,
+    ])
+    func saysWhatIsWrongWithWhatItFinds(_ text: String) async throws {
+        let base = MemoryTokenStore()
+        await base.set(Array(text.utf8), for: key)
+        _ = await failure(EncryptedTokenStore(base, key: .passphrase(Secret("x"))))
+    }
+
+    @Test(arguments: ["", "short", "!!!!"]) func refusesAKeyFileThatHoldsNoKey(_ text: String) async throws {
+        try await withDirectory { directory in
+            try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+            try PrivateFile("\(directory)/key").replace(with: Array(text.utf8))
+            let store = EncryptedTokenStore(MemoryTokenStore(), key: .file(path: "\(directory)/key"))
+            let error = await #expect(throws: AuthError.self) { try await store.set(secret, for: key) }
+            #expect(error?.message.contains("does not hold a key") == true)
+        }
+    }
+
+    @Test func makesOneKeyForAllWhoComeAtOnce() async throws {
+        try await withDirectory { directory in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for number in 0..<20 {
+                    group.addTask {
+                        let store = EncryptedTokenStore(
+                            FileTokenStore(directory: directory),
+                            key: .file(path: "\(directory)/keys/key")
+                        )
+                        let own = TokenKey(name: "\(number)", provider: "oidc", clientID: "client")
+                        try await store.set([UInt8(number)], for: own)
+                        #expect(try await store.bytes(for: own) == [UInt8(number)])
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(try FileManager.default.contentsOfDirectory(atPath: "\(directory)/keys") == ["key"])
+        }
+    }
+}

@@ -1,0 +1,39 @@
+#if canImport(Glibc)
+import AuthFlow
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// What state the keyring is in; nil without one.
+private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
+
+/// A real GNOME Keyring, started by `keyring.sh`, which says in the environment what state it is in.
+@Suite(.serialized, .enabled(if: keyring != nil, "Run through Tests/Interop/keyring.sh.")) struct KeyringTests {
+    private let key = TokenKey(name: "work", provider: "oidc", clientID: "client")
+
+    @Test(.enabled(if: keyring == "unlocked")) func conforms() async throws {
+        try await TokenStoreConformance(store: SecretServiceTokenStore()).run()
+    }
+
+    @Test(.enabled(if: keyring == "unlocked")) func keepsTheKeyOfEncryptedFiles() async throws {
+        let directory = NSTemporaryDirectory() + "authflow-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let files = FileTokenStore(directory: directory)
+        try await TokenStoreConformance(store: EncryptedTokenStore(files, key: .store(SecretServiceTokenStore()))).run()
+    }
+
+    @Test(.enabled(if: keyring == "locked" || keyring == "absent")) func saysAtOnceThatItCannotBeUsed() async throws {
+        let start = ContinuousClock.now
+        let store = SecretServiceTokenStore()
+        let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key) }
+        #expect(error?.code == .storageFailed)
+        #expect(
+            error?.message.contains(keyring == "locked" ? "is locked" : "cannot be") == true,
+            "\(error?.message ?? "")"
+        )
+        await #expect(throws: AuthError.self) { try await store.set([1], for: key) }
+        // Three seconds is what each call may take; nobody is asked to unlock anything.
+        #expect(ContinuousClock.now - start < .seconds(7))
+    }
+}
+#endif

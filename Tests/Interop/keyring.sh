@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Runs a command with a GNOME Keyring of its own, on a session bus of its own:
+#   keyring.sh unlocked COMMAND...    a keyring that is open
+#   keyring.sh locked COMMAND...      one that is locked, and nobody to unlock it
+#   keyring.sh absent COMMAND...      a session bus with no keyring at all
+# Nothing of the person's is touched, and what was started is ended.
+set -euo pipefail
+
+if [ "${1:-}" != --inside ]; then
+  home=$(mktemp -d)
+  trap 'rm -rf "$home"' EXIT
+  mkdir -m 700 "$home/run"
+  # A bus without services to start: whatever answers was started here.
+  sed "s|@HOME@|$home|" > "$home/bus.conf" <<'BUS'
+<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+<busconfig>
+  <type>session</type>
+  <listen>unix:tmpdir=@HOME@</listen>
+  <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy>
+</busconfig>
+BUS
+  env -u DISPLAY -u WAYLAND_DISPLAY HOME="$home" XDG_DATA_HOME="$home/data" XDG_RUNTIME_DIR="$home/run" \
+    AUTHFLOW_KEYRING="$1" dbus-run-session --config-file="$home/bus.conf" -- "$0" --inside "$@"
+  exit
+fi
+
+shift
+state=$1
+shift
+start() { gnome-keyring-daemon --foreground --components=secrets "$@" <&0 >"$HOME/keyring.log" 2>&1 & daemon=$!; }
+wait_for_service() {
+  for _ in $(seq 100); do
+    dbus-send --session --print-reply --dest=org.freedesktop.DBus / org.freedesktop.DBus.NameHasOwner \
+      string:org.freedesktop.secrets 2>/dev/null | grep -q 'boolean true' && return
+    sleep 0.05
+  done
+  echo "keyring.sh: the keyring did not start: $(cat "$HOME/keyring.log")" >&2
+  exit 1
+}
+daemon=
+trap '[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true' EXIT
+case $state in
+  absent) ;;
+  unlocked)
+    # The first unlock makes the login keyring.
+    start --unlock < <(printf 'password')
+    wait_for_service
+    ;;
+  locked)
+    start --unlock < <(printf 'password')
+    wait_for_service
+    kill "$daemon"
+    wait "$daemon" 2>/dev/null || true
+    # A new daemon finds the keyring on the disk, and has no password for it.
+    start
+    wait_for_service
+    ;;
+  *) echo "keyring.sh: unlocked, locked or absent" >&2; exit 2 ;;
+esac
+"$@"
