@@ -12,6 +12,14 @@ struct DevIDPCommand: AsyncParsableCommand {
     @Option(help: "The port; any free one unless given.")
     var port: Int?
 
+    @Option(help: "How long access tokens last, in seconds.")
+    var tokenLifetime: Int64 = 3600
+
+    @Option(
+        help: "How long a refresh token that was used may be used again, in seconds; after that it ends the session."
+    )
+    var refreshLeeway = 0.0
+
     func validate() throws {
         if let port, !(1...65_535).contains(port) { throw ValidationError("--port takes 1 to 65535.") }
     }
@@ -20,6 +28,8 @@ struct DevIDPCommand: AsyncParsableCommand {
         try await EmulatorServer.run(port: port) { issuer in
             try OIDCEmulator(issuer: issuer)
         } _: { emulator in
+            emulator.accessTokenLifetime = tokenLifetime
+            emulator.refreshPolicy = .rotating(leeway: refreshLeeway)
             Terminal.result(emulator.issuer)
             Terminal.talk(
                 "The test provider runs. Sign in as alice / wonderland; client_id authflow-demo. Ctrl-C ends it."

@@ -28,10 +28,10 @@ enum ExitStatus {
     private static func of(_ code: AuthError.Code) -> ExitCode {
         switch code {
         case .invalidConfiguration: usage
-        case .loginRequired: loginRequired
+        case .loginRequired, .accessTokenRejected: loginRequired
         case .accessDenied: denied
         case .timedOut: timeout
-        case .networkFailed, .discoveryFailed, .issuerMismatch: network
+        case .networkFailed, .discoveryFailed, .issuerMismatch, .temporarilyUnavailable: network
         case .storageFailed: storage
         default: failure
         }

@@ -65,7 +65,8 @@ struct AuthFlowCommand: AsyncParsableCommand {
             discovery, 8 storage, 130 cancelled.
             """,
         subcommands: [
-            LoginCommand.self, StatusCommand.self, TokenCommand.self, UserInfoCommand.self, LogoutCommand.self,
+            LoginCommand.self, StatusCommand.self, AccountsCommand.self, TokenCommand.self, UserInfoCommand.self,
+            LogoutCommand.self,
             DiscoverCommand.self, RegisterCommand.self, ConfigCommand.self, DevIDPCommand.self, TryCommand.self,
         ]
     )

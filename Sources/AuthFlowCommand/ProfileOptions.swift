@@ -23,6 +23,9 @@ struct ProfileOptions: ParsableArguments {
     @Option(name: [.short, .long], help: "The profile. Otherwise \"default_profile\", or the only one there is.")
     var profile: String?
 
+    @Option(help: "The subject of the account that is meant, when several are signed in.")
+    var account: String?
+
     @Flag(name: [.short, .long], help: "Show every event.")
     var verbose = false
 
@@ -35,6 +38,7 @@ struct ProfileOptions: ParsableArguments {
             profile: try file().profile(profile),
             providers: Known.providers,
             userAgents: Known.userAgents,
+            account: account,
             observer: Progress(isVerbose: verbose).callAsFunction
         )
     }

@@ -4,7 +4,8 @@ import AuthFlow
 struct StatusCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
-        abstract: "Show who is signed in. Asks nobody; exits with 4 when nobody is, or the access token has ended."
+        abstract:
+            "Show who is signed in. Asks nobody; exits with 4 when nobody is, or the provider has ended the session."
     )
 
     @OptionGroup var options: ProfileOptions
@@ -13,6 +14,6 @@ struct StatusCommand: AsyncParsableCommand {
     var json = false
 
     func run() async throws {
-        try Report.print(try await options.client().validCredential(margin: .zero), asJSON: json)
+        try Report.print(try await options.client().requiredCredential(), asJSON: json)
     }
 }

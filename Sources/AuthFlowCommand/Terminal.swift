@@ -39,6 +39,8 @@ struct Progress: Sendable {
             } else if let browser = event.details["browser"] {
                 Terminal.talk("Browser: \(browser)")
             }
+        case (.storing, .failed):
+            Terminal.talk("Warning: the credential could not be stored. It is good, and only this program knows of it.")
         case (let step, .succeeded):
             Terminal.talk("  ok  \(step)")
         default:

@@ -6,7 +6,7 @@ import Foundation
 struct TokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "token",
-        abstract: "Print an access token for a program to use. Never signs in; exits with 4 when that is needed."
+        abstract: "Print a fresh access token for a program to use. Never signs in; exits with 4 when that is needed."
     )
 
     @OptionGroup var options: ProfileOptions
@@ -22,7 +22,7 @@ struct TokenCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let tokens = try await options.client().validCredential(margin: .seconds(minTTL)).tokens
+        let tokens = try await options.client().freshCredential(lasting: .seconds(minTTL)).tokens
         guard json else { return Terminal.result(tokens.accessToken.exposed) }
         try Terminal.result([
             "access_token": .string(tokens.accessToken.exposed),

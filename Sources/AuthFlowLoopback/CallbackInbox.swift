@@ -19,7 +19,8 @@ final class CallbackInbox: Sendable {
     private let redirectURI: String
     private let authority: String
     private let path: String
-    private let state: Secret
+    /// nil when whatever arrives is the answer.
+    private let state: Secret?
     private let responseMode: ResponseMode
     private let clock: any Clock<Duration>
 
@@ -33,7 +34,7 @@ final class CallbackInbox: Sendable {
         redirectURI: String,
         authority: String,
         path: String,
-        state: String,
+        state: String?,
         responseMode: ResponseMode,
         clock: any Clock<Duration>
     ) {
@@ -41,7 +42,7 @@ final class CallbackInbox: Sendable {
         self.redirectURI = redirectURI
         self.authority = authority
         self.path = path
-        self.state = Secret(state)
+        self.state = state.map(Secret.init)
         self.clock = clock
         (self.callbacks, self.callbackContinuation) = AsyncStream.makeStream()
         (self.outcomes, self.outcomeContinuation) = AsyncStream.makeStream()
@@ -102,9 +103,7 @@ final class CallbackInbox: Sendable {
         default:
             return notLikeThis
         }
-        guard let states = FormURLEncoding.decode(answer)?.values(for: "state"), states.count == 1,
-            Secret(states[0]) == state
-        else {
+        guard isExpected(answer) else {
             return ResultPage(
                 status: .badRequest,
                 title: "Not this sign-in",
@@ -128,6 +127,13 @@ final class CallbackInbox: Sendable {
         return await resultPage().reply
     }
 
+    /// Whether an answer is that of this sign-in; after a sign-out everything is.
+    private func isExpected(_ answer: Substring) -> Bool {
+        guard let state else { return true }
+        guard let states = FormURLEncoding.decode(answer)?.values(for: "state"), states.count == 1 else { return false }
+        return Secret(states[0]) == state
+    }
+
     private var notLikeThis: HTTPReply {
         ResultPage(status: .methodNotAllowed, title: "Not like this", message: "This is not how the answer comes.")
             .reply
@@ -145,9 +151,17 @@ final class CallbackInbox: Sendable {
         }
         switch outcome {
         case .succeeded?:
-            return ResultPage(status: .ok, title: "You are signed in", message: "You can close this page and go back.")
+            return ResultPage(
+                status: .ok,
+                title: state == nil ? "You are signed out" : "You are signed in",
+                message: "You can close this page and go back."
+            )
         case .failed(let message)?:
-            return ResultPage(status: .ok, title: "You are not signed in", message: message)
+            return ResultPage(
+                status: .ok,
+                title: state == nil ? "You may not be signed out" : "You are not signed in",
+                message: message
+            )
         default:
             return ResultPage(
                 status: .ok,

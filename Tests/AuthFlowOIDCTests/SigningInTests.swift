@@ -77,7 +77,7 @@ import Testing
         ("token_type mac", .tokenReply(.unknownTokenType), .unsupported, "POST /token"),
         ("error with status 200", .tokenReply(.member("error", "bad")), .providerRejected, "POST /token"),
         ("token reply that is a page", .tokenReply(.notJSON), .invalidReply, "POST /token"),
-        ("token endpoint down", .tokenReply(.unavailable), .invalidReply, "POST /token"),
+        ("token endpoint down", .tokenReply(.unavailable), .temporarilyUnavailable, "POST /token"),
         ("wrong c_hash", .idToken(.wrongCodeHash), .invalidIDToken, "POST /token"),
         ("unknown kid", .idToken(.unknownKeyID), .invalidIDToken, "GET /jwks"),
         ("no keys in the set", .jwks(.empty), .invalidIDToken, "GET /jwks"),
@@ -268,33 +268,6 @@ import Testing
         let error = await #expect(throws: AuthError.self) { try await client.finishSignIn(other, with: mixed) }
         #expect(error?.code == .issuerMismatch)
         #expect(!evil.emulator.requests.contains("POST /token"))
-    }
-
-    @Test func hasNoValidCredentialWhenTheTokenHasEnded() async throws {
-        try await Scene.with(.inProcess) { scene in
-            let now = Mutex(Date())
-            let store = MemoryTokenStore()
-            let client = try scene.client(store: store, host: HostServices(now: { now.withLock { $0 } }))
-            let none = await #expect(throws: AuthError.self) { try await client.validCredential() }
-            #expect(none?.code == .loginRequired)
-            _ = try await client.signIn()
-            _ = try await client.validCredential()
-            now.withLock { $0 += 3600 - 59 }
-            let ended = await #expect(throws: AuthError.self) { try await client.validCredential() }
-            #expect(ended?.code == .loginRequired)
-            _ = try await client.validCredential(margin: .seconds(30))
-        }
-    }
-
-    @Test func wantsARefreshTokenToRefresh() async throws {
-        try await Scene.with(.inProcess) { scene in
-            let client = try scene.client()
-            await #expect(throws: AuthError.self) { try await client.refresh() }
-            _ = try await client.signIn()
-            let error = await #expect(throws: AuthError.self) { try await client.refresh() }
-            #expect(error?.code == .loginRequired)
-            #expect(error?.message.contains("offline_access") == true)
-        }
     }
 
     @Test func neverSendsARefreshTokenToAnotherIssuer() async throws {

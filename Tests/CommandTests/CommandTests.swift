@@ -4,6 +4,31 @@ import Foundation
 import HTTPTypes
 import Testing
 
+/// Lets a few in at a time. Programs that wait for an emulator keep a processor busy (curl's timers do), and too many of them
+/// leave none for the emulator.
+private actor Gate {
+    private var free: Int
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    init(_ free: Int) { self.free = free }
+
+    func enter() async {
+        if free > 0 {
+            free -= 1
+        } else {
+            await withCheckedContinuation { waiting.append($0) }
+        }
+    }
+
+    func leave() {
+        if waiting.isEmpty {
+            free += 1
+        } else {
+            waiting.removeFirst().resume()
+        }
+    }
+}
+
 /// The command line tool as a person runs it: the built program, its two streams and its exit status.
 @Suite struct CommandTests {
     private struct Outcome: Sendable {
@@ -12,18 +37,35 @@ import Testing
         let talk: String
     }
 
+    private static let gate = Gate(3)
+
     private static let folder = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
 
     /// Runs a program that was built beside the tests.
+    /// - Parameter isAlone: Whether it counts among the few that run at a time.
     /// - Parameter onTalk: Called with what has been said so far; returning true interrupts the program as Ctrl-C does.
     private func run(
         _ arguments: [String],
         program: String = "authflow",
         environment: [String: String] = [:],
+        isAlone: Bool = true,
         interruptWhen onTalk: (@Sendable (String) -> Bool)? = nil
     ) async throws -> Outcome {
+        if isAlone { await Self.gate.enter() }
+        let outcome = try await runNow(arguments, program: program, environment: environment, interruptWhen: onTalk)
+        if isAlone { await Self.gate.leave() }
+        return outcome
+    }
+
+    private func runNow(
+        _ arguments: [String],
+        program: String,
+        environment: [String: String],
+        interruptWhen onTalk: (@Sendable (String) -> Bool)?
+    ) async throws -> Outcome {
         let process = Process()
-        process.executableURL = Self.folder.appendingPathComponent(program)
+        process.executableURL =
+            program.hasPrefix("/") ? URL(fileURLWithPath: program) : Self.folder.appendingPathComponent(program)
         process.arguments = arguments
         process.environment = environment.merging(["PATH": "/usr/bin:/bin", "HOME": NSTemporaryDirectory()]) { own, _ in
             own
@@ -215,7 +257,8 @@ import Testing
             try await withConfiguration(profile(emulator.issuer, store)) { path, _ in
                 let outcome = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
                 #expect(outcome.status == 8)
-                #expect(outcome.output.contains("Signed in as"))
+                // Nobody is asked to sign in for nothing.
+                #expect(!emulator.requests.contains("GET /authorize"))
             }
         }
     }
@@ -311,6 +354,173 @@ import Testing
             #expect(found.output.contains("\"issuer\": \"\(emulator.issuer)\""))
             let unknown = try await run(["discover", "alice@127.0.0.1"])
             #expect(unknown.status == 7, "\(unknown.talk)")
+        }
+    }
+
+    // MARK: Token life
+
+    private let longScopes = ["scopes": #"["openid", "profile", "offline_access"]"#]
+
+    private func refreshes(_ emulator: OIDCEmulator) -> Int {
+        emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" }
+    }
+
+    @Test func refreshesOnceForSixteenProcesses() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await withConfiguration(profile(emulator.issuer, longScopes)) { path, _ in
+                // Ended as soon as it is there; the provider does not forgive a refresh token that is used twice.
+                emulator.accessTokenLifetime = 0
+                let login = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                #expect(login.status == 0, "\(login.talk)")
+                emulator.accessTokenLifetime = 3600
+                let outcomes = try await withThrowingTaskGroup(of: Outcome.self) { group in
+                    for _ in 0..<16 {
+                        group.addTask {
+                            try await run(["token", "--config", path], environment: ["PASSWORD": "x"], isAlone: false)
+                        }
+                    }
+                    return try await group.reduce(into: [Outcome]()) { $0.append($1) }
+                }
+                #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.talk))")
+                #expect(Set(outcomes.map(\.output)).count == 1)
+                #expect(refreshes(emulator) == 1)
+                // The session is alive.
+                let forced = try await run(
+                    ["token", "--config", path, "--min-ttl", "86400"],
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(forced.status == 0)
+                #expect(forced.output != outcomes[0].output)
+                #expect(refreshes(emulator) == 2)
+            }
+        }
+    }
+
+    @Test func printsATokenThatCannotBeStored() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await withConfiguration(profile(emulator.issuer, longScopes)) { path, folder in
+                _ = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                let file = try #require(
+                    try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store").first {
+                        $0.hasSuffix(".json")
+                    }
+                )
+                let before = try Data(contentsOf: URL(fileURLWithPath: "\(folder)/store/\(file)"))
+                // A full disk: no file may grow, and the signal that says so is ignored.
+                let tool = Self.folder.appendingPathComponent("authflow").path
+                let outcome = try await run(
+                    ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --min-ttl 86400 --config '\(path)'"],
+                    program: "/bin/bash",
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(outcome.status == 0, "\(outcome.talk)")
+                #expect(!outcome.output.isEmpty)
+                #expect(outcome.talk.contains("could not be stored"))
+                #expect(try Data(contentsOf: URL(fileURLWithPath: "\(folder)/store/\(file)")) == before)
+            }
+        }
+    }
+
+    @Test func saysWhyTheSessionHasEnded() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await withConfiguration(profile(emulator.issuer, longScopes)) { path, _ in
+                emulator.accessTokenLifetime = 0
+                _ = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                emulator.endSessions()
+                for command in ["token", "token", "status"] {
+                    let outcome = try await run([command, "--config", path], environment: ["PASSWORD": "x"])
+                    #expect(outcome.status == 4)
+                    #expect(outcome.talk.contains("was ended by the provider"), "\(outcome.talk)")
+                }
+                #expect(refreshes(emulator) == 1)
+            }
+        }
+    }
+
+    /// What can be in the place of a credential: how it is put there, and what is said about it.
+    static let damages: [(name: String, command: String, word: String)] = [
+        ("truncated", "truncate -s 40 \"$f\"", "is damaged"),
+        ("garbage", "head -c 500 /dev/urandom > \"$f\"", "is damaged"),
+        ("empty", ": > \"$f\"", "is damaged"),
+        ("loose permissions", "chmod 644 \"$f\"", "chmod 600"),
+        ("a link", "mv \"$f\" \"$f.real\" && ln -s \"$f.real\" \"$f\"", "cannot be read"),
+        ("a directory", "rm \"$f\" && mkdir \"$f\"", "not a plain file"),
+        ("open folder", "chmod 777 \"$(dirname \"$f\")\"", "chmod 700"),
+    ]
+
+    @Test(arguments: damages) func saysWhatIsWrongWithTheStore(
+        _ damage: (name: String, command: String, word: String)
+    ) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await withConfiguration(profile(emulator.issuer, longScopes)) { path, folder in
+                emulator.accessTokenLifetime = 0
+                _ = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                let script = "f=$(ls \(folder)/store/*.json) && \(damage.command)"
+                #expect(try await run(["-c", script], program: "/bin/bash").status == 0)
+                let token = try await run(["token", "--config", path], environment: ["PASSWORD": "x"])
+                #expect(token.status == 8, "\(damage.name): \(token.talk)")
+                #expect(token.talk.contains(damage.word), "\(damage.name): \(token.talk)")
+                #expect(refreshes(emulator) == 0)
+                // Nothing that was there is overwritten, and nobody signs in for nothing.
+                let asked = emulator.requests.count { $0 == "GET /authorize" }
+                let login = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                #expect(login.status == 8, "\(damage.name): \(login.talk)")
+                #expect(emulator.requests.count { $0 == "GET /authorize" } == asked)
+            }
+        }
+    }
+
+    @Test func keepsAndSelectsAccounts() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            func agent(_ user: OIDCEmulator.User) -> [String: String?] {
+                [
+                    "user_agent": """
+                    {"name": "headless", "username": "\(user.userName)", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"]}
+                    """
+                ]
+            }
+            try await withConfiguration(profile(emulator.issuer)) { path, folder in
+                let other = "\(folder)/bob.json"
+                let bob = profile(emulator.issuer, agent(.bob))
+                try Data(bob.utf8).write(to: URL(fileURLWithPath: other))
+                _ = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                let refused = try await run(["login", "--config", other], environment: ["PASSWORD": "builder"])
+                #expect(refused.status == 1)
+                #expect(refused.talk.contains("somebody else is signed in already"))
+                let added = try await run(
+                    ["login", "--add-account", "--config", other],
+                    environment: ["PASSWORD": "builder"]
+                )
+                #expect(added.status == 0, "\(added.talk)")
+                let listed = try await run(["accounts", "--config", path], environment: ["PASSWORD": "x"])
+                #expect(listed.output == "248289761002  Bob Example\n248289761001  Alice Example\n")
+                let alice = try await run(
+                    ["status", "--account", "248289761001", "--config", path],
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(alice.output.contains("Alice Example"))
+                _ = try await run(
+                    ["accounts", "--select", "248289761001", "--config", path],
+                    environment: ["PASSWORD": "x"]
+                )
+                let out = try await run(["logout", "--config", path], environment: ["PASSWORD": "x"])
+                #expect(out.status == 0)
+                #expect(out.talk.contains("Alice Example is signed out"))
+                #expect(out.talk.contains("The tokens were withdrawn"))
+                let left = try await run(["accounts", "--json", "--config", path], environment: ["PASSWORD": "x"])
+                #expect(left.output.contains("Bob Example"))
+                #expect(!left.output.contains("Alice"))
+            }
         }
     }
 }

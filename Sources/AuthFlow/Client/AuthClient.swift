@@ -12,13 +12,13 @@ import Foundation
 /// print("Hello, \(signIn.credential.identity.displayName)")
 /// ```
 ///
-/// or from values, with ``init(name:settings:provider:userAgent:store:transport:host:observer:)``. Cancelling the task
+/// or from values, with ``init(name:settings:provider:userAgent:store:account:transport:host:observer:)``. Cancelling the task
 /// that signs in cancels the sign-in and frees what it had opened.
 public final class AuthClient: Sendable {
-    private let engine: Engine
-    private let userAgent: any UserAgent
-    private let store: any TokenStore
-    private let tokenKey: TokenKey
+    let engine: Engine
+    let userAgent: any UserAgent
+    let keeper: SessionKeeper
+    private let account: String?
     private let observer: @Sendable (FlowEvent) -> Void
 
     /// Creates a client.
@@ -28,6 +28,8 @@ public final class AuthClient: Sendable {
     ///   - provider: The adapter of the provider.
     ///   - userAgent: Shows the provider's pages to the person.
     ///   - store: Keeps the credential.
+    ///   - account: The subject of the account that is meant when several are signed in; nil for the one that signed in or
+    ///     was selected last.
     ///   - transport: The way to the network.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, at once and in order. It must not block.
@@ -37,25 +39,46 @@ public final class AuthClient: Sendable {
         provider: any ProviderAdapter,
         userAgent: any UserAgent,
         store: any TokenStore = MemoryTokenStore(),
+        account: String? = nil,
         transport: any HTTPTransport = URLSessionTransport(),
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) {
         self.engine = Engine(provider: provider, settings: settings, transport: transport, host: host)
         self.userAgent = userAgent
-        self.store = store
-        self.tokenKey = TokenKey(name: name, provider: provider.id, clientID: settings.clientID)
+        self.account = account
         self.observer = observer
+        self.keeper = SessionKeeper(
+            engine: engine,
+            store: store,
+            key: TokenKey(name: name, provider: provider.id, clientID: settings.clientID),
+            account: account,
+            reporter: { FlowReporter(host: host, observer: observer) }
+        )
+    }
+
+    /// What to do when somebody else signs in than the one who is signed in already.
+    public enum AccountPolicy: Sendable, Hashable {
+        /// Refuse. The one who was signed in stays.
+        case sameAccount
+        /// Keep both; the new one becomes the current one.
+        case addAccount
+        /// Forget the one who was signed in.
+        case replaceAccount
     }
 
     // MARK: Signing in
 
     /// Signs a person in: shows the provider's page, waits, checks everything, and keeps the credential.
+    /// - Parameter policy: What to do when it is somebody else than the one who is signed in already.
     /// - Returns: The credential, and what went wrong if it could not be stored.
-    /// - Throws: ``AuthError``; `CancellationError` when the task is cancelled.
-    public func signIn() async throws -> SignIn {
+    /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
+    ///   `CancellationError` when the task is cancelled.
+    public func signIn(_ policy: AccountPolicy = .sameAccount) async throws -> SignIn {
         let flow = AuthorizationCodeFlow(engine: engine, reporter: reporter())
         let timeout = engine.settings.timeout
+        // A person who has signed in for nothing does not come back.
+        try await keeper.probe()
         return try await withDeadline(timeout, clock: engine.host.clock) {
             AuthError(
                 .timedOut,
@@ -63,15 +86,15 @@ public final class AuthClient: Sendable {
             )
         } _: {
             try await flow.signIn(with: self.userAgent) { outcome in
-                await self.keep(outcome, reporter: flow.reporter)
+                try await self.keep(outcome, policy, reporter: flow.reporter)
             }
         }
     }
 
     /// Begins a sign-in by hand: for apps that show the page and receive the redirect themselves.
     ///
-    /// Open the URL of the result, then hand the redirect to ``finishSignIn(_:with:)``. No user agent is used. A loopback
-    /// redirect URI must name its port.
+    /// Open the URL of the result, then hand the redirect to ``finishSignIn(_:with:policy:)``. No user agent is used. A
+    /// loopback redirect URI must name its port.
     /// - Throws: ``AuthError``.
     public func beginSignIn() async throws -> PendingAuthorization {
         let redirectURI = engine.settings.redirectURI
@@ -93,20 +116,30 @@ public final class AuthClient: Sendable {
     /// - Parameters:
     ///   - pending: What ``beginSignIn()`` returned. It can be finished once.
     ///   - redirectURL: The URL that the person was sent back to, whole.
+    ///   - policy: What to do when it is somebody else than the one who is signed in already.
     /// - Throws: ``AuthError``. When the URL is not the answer, `pending` is still good and the answer may yet come.
-    public func finishSignIn(_ pending: PendingAuthorization, with redirectURL: String) async throws -> SignIn {
+    public func finishSignIn(
+        _ pending: PendingAuthorization,
+        with redirectURL: String,
+        policy: AccountPolicy = .sameAccount
+    ) async throws -> SignIn {
         let flow = AuthorizationCodeFlow(engine: engine, reporter: reporter())
-        return await keep(try await flow.finish(pending, with: redirectURL), reporter: flow.reporter)
+        return try await keep(try await flow.finish(pending, with: redirectURL), policy, reporter: flow.reporter)
     }
 
-    private func keep(_ outcome: AuthorizationCodeFlow.Outcome, reporter: FlowReporter) async -> SignIn {
-        var storageError: AuthError?
+    private func keep(
+        _ outcome: AuthorizationCodeFlow.Outcome,
+        _ policy: AccountPolicy,
+        reporter: FlowReporter
+    ) async throws -> SignIn {
+        let storageError: AuthError?
         do {
-            try await reporter.step(.storing) {
-                let bytes = try outcome.credential.serialized()
-                try await store.withExclusiveAccess(to: tokenKey) { try await store.set(bytes, for: tokenKey) }
-            }
+            try await reporter.step(.storing) { try await keeper.keep(outcome.credential, policy) }
+            storageError = nil
+        } catch let error as AuthError where error.code == .accountMismatch {
+            throw error
         } catch {
+            await keeper.keepInMemory(outcome.credential)
             storageError =
                 error as? AuthError
                 ?? AuthError(.storageFailed, "The credential could not be stored.", underlyingError: error)
@@ -123,43 +156,106 @@ public final class AuthClient: Sendable {
     /// The stored credential, whether or not its access token is still good; nil when nobody is signed in.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential() async throws -> Credential? {
-        guard let bytes = try await store.bytes(for: tokenKey) else { return nil }
-        return try Credential(serialized: bytes)
+        guard case .signedIn(let credential)? = try await keeper.book().entry(account) else { return nil }
+        return credential
     }
 
-    /// The stored credential when its access token is good for a while yet.
-    /// - Parameter margin: How long it must last.
-    /// - Throws: ``AuthError`` with `login_required` when nobody is signed in or the token has ended.
-    public func validCredential(margin: Duration = .seconds(60)) async throws -> Credential {
-        guard let credential = try await credential() else {
-            throw AuthError(.loginRequired, "Nobody is signed in.")
+    /// The stored credential, whether or not its access token is still good. Nobody is asked.
+    /// - Throws: ``AuthError`` with `login_required` when nobody is signed in, or, with the reason, when the provider has ended
+    ///   the session; `storage_failed`.
+    public func requiredCredential() async throws -> Credential {
+        try keeper.signedIn(in: try await keeper.book())
+    }
+
+    /// Who is signed in, the current account first.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func accounts() async throws -> [Identity] {
+        let book = try await keeper.book()
+        let current = book.entry(nil)
+        return ([current].compactMap { $0 } + book.entries.filter { $0 != current }).compactMap {
+            if case .signedIn(let credential) = $0 { credential.identity } else { nil }
         }
-        if let end = credential.tokens.expiresAt, end.timeIntervalSince(engine.host.now()) <= margin.seconds {
-            throw AuthError(
-                .loginRequired,
-                "The access token of \(credential.identity.displayName) has ended. Sign in again."
-            )
+    }
+
+    /// Makes an account the current one, for this and every other process.
+    /// - Parameter subject: The subject of an account that is signed in.
+    /// - Throws: ``AuthError`` with `login_required` when it is not.
+    public func selectAccount(_ subject: String) async throws {
+        try await keeper.change { book in
+            guard book.entry(subject) != nil else {
+                throw AuthError(
+                    .loginRequired,
+                    "The account \"\(DisplayText.sanitized(subject, limit: 80))\" is not signed in."
+                )
+            }
+            book.select(subject)
         }
-        return credential
+        keeper.forget()
+    }
+
+    /// Tokens that are good for a while yet: those at hand, or refreshed ones.
+    ///
+    /// Call it before each use and keep nothing. While the tokens are fresh this costs next to nothing; when they are not,
+    /// all tasks and processes wait for one refresh. What is at hand in this process is trusted until it has ended, also
+    /// when another process has signed out meanwhile.
+    /// - Throws: ``AuthError`` with `login_required` when nobody is signed in or the session has ended, or what refreshing
+    ///   throws; `CancellationError` when the task is cancelled, which ends nobody else's refresh.
+    public func freshTokens() async throws -> TokenSet {
+        if let fresh = keeper.fresh() { return fresh.tokens }
+        return try await keeper.credential().tokens
+    }
+
+    /// A credential whose access token lasts for a while.
+    /// - Parameter duration: How long it should last. Less comes back when the provider gives no more.
+    /// - Throws: As ``freshTokens()``.
+    public func freshCredential(lasting duration: Duration) async throws -> Credential {
+        let credential = try await keeper.credential()
+        let end = credential.tokens.expiresAt ?? .distantFuture
+        guard end.timeIntervalSince(engine.host.now()) < duration.seconds, credential.tokens.refreshToken != nil else {
+            return credential
+        }
+        return try await keeper.credential(rejected: credential.tokens.accessToken)
+    }
+
+    /// Runs `body` with fresh tokens, and once more with newer ones when it throws an ``AuthError`` with
+    /// `access_token_rejected`: what to throw when an API answers with 401.
+    /// - Throws: As ``freshTokens()``, and whatever `body` throws.
+    public func perform<Return: Sendable>(
+        _ body: nonisolated(nonsending) (TokenSet) async throws -> Return
+    ) async throws -> Return {
+        let tokens = try await freshTokens()
+        do {
+            return try await body(tokens)
+        } catch let error as AuthError where error.code == .accessTokenRejected && tokens.refreshToken != nil {
+            return try await body(try await keeper.credential(rejected: tokens.accessToken).tokens)
+        }
+    }
+
+    /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
+    /// - Throws: As ``freshTokens()``.
+    @discardableResult
+    public func refresh() async throws -> Credential {
+        guard let credential = try await credential() else { return try await keeper.credential() }
+        return try await keeper.credential(rejected: credential.tokens.accessToken)
     }
 
     /// What the provider's userinfo endpoint says about the person who is signed in.
     /// - Throws: ``AuthError`` with `login_required` when nobody is, and what fetching it throws.
     public func userInfo() async throws -> JSON {
-        let credential = try await validCredential(margin: .zero)
-        // A token never goes to another provider than the one that issued it, whatever became of the configuration.
         let issuer = try await engine.metadata().issuer
+        let credential = try await keeper.credential()
+        // A token never goes to another provider than the one that issued it, whatever became of the configuration.
         guard issuer == credential.identity.issuer else {
             throw AuthError(
                 .loginRequired,
                 "The person is signed in at \(credential.identity.issuer), and the configuration now says \(issuer). Sign in again."
             )
         }
-        return try await engine.context.userInfo(for: credential.tokens)
+        return try await perform { try await engine.context.userInfo(for: $0) }
     }
 
-    /// Verifies an ID Token of this provider for this client, one that came by another way than ``signIn()``: signature and
-    /// every claim (OIDC Core section 3.1.3.7).
+    /// Verifies an ID Token of this provider for this client, one that came by another way than ``signIn(_:)``: signature
+    /// and every claim (OIDC Core section 3.1.3.7).
     /// - Parameters:
     ///   - idToken: The token.
     ///   - nonce: The nonce that was sent for it; nil when none was, and then it must have none.
@@ -172,38 +268,13 @@ public final class AuthClient: Sendable {
         return try await engine.verify(idToken, expectation, metadata: metadata)
     }
 
-    /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
-    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token.
-    public func refresh() async throws -> Credential {
-        try await store.withExclusiveAccess(to: tokenKey) {
-            guard let credential = try await credential() else {
-                throw AuthError(.loginRequired, "Nobody is signed in.")
-            }
-            let refreshed = try await reporter().step(.refresh) { try await engine.refreshed(credential) }
-            try await store.set(try refreshed.serialized(), for: tokenKey)
-            return refreshed
-        }
-    }
-
-    /// Forgets the credential on this machine. The session at the provider goes on.
-    /// - Returns: Whether there was one.
-    /// - Throws: ``AuthError`` with `storage_failed`.
-    @discardableResult
-    public func signOutLocally() async throws -> Bool {
-        try await store.withExclusiveAccess(to: tokenKey) {
-            let existed = try await store.bytes(for: tokenKey) != nil
-            try await store.set(nil, for: tokenKey)
-            return existed
-        }
-    }
-
     /// The provider's metadata.
     /// - Throws: ``AuthError``.
     public func metadata() async throws -> ProviderMetadata {
         try await AuthorizationCodeFlow(engine: engine, reporter: reporter()).discover()
     }
 
-    private func reporter() -> FlowReporter {
+    func reporter() -> FlowReporter {
         FlowReporter(host: engine.host, observer: observer)
     }
 }

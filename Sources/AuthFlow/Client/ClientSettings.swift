@@ -28,6 +28,16 @@ public struct ClientSettings: Sendable {
     /// How far this machine's clock and the provider's may be apart.
     public var clockLeeway: Duration
 
+    /// How long before its end an access token counts as ended, so that it lasts for what it is used for.
+    public var freshnessMargin: Duration
+
+    /// Where the provider sends the person back to after a sign-out (`post_logout_redirect_uri`), as registered; nil to not
+    /// end the session at the provider.
+    public var postLogoutRedirectURI: RedirectURI?
+
+    /// The origins of the APIs that the access token may be sent to.
+    public var apiOrigins: [Endpoint]
+
     /// Creates settings.
     /// - Parameters:
     ///   - clientID: `client_id`, as registered.
@@ -42,6 +52,9 @@ public struct ClientSettings: Sendable {
     ///     (`id_token_signed_response_alg`). Those with a shared secret must be named here, and need a client that keeps
     ///     one.
     ///   - clockLeeway: How far the two clocks may be apart: from zero to five minutes, one minute unless given.
+    ///   - freshnessMargin: How long before its end an access token counts as ended. One minute unless given.
+    ///   - postLogoutRedirectURI: Where the provider sends the person back to after a sign-out, as registered.
+    ///   - apiOrigins: The origins of the APIs that the access token may be sent to.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe.
     public init(
         clientID: String,
@@ -52,7 +65,10 @@ public struct ClientSettings: Sendable {
         timeout: Duration = .seconds(300),
         responseMode: ResponseMode = .query,
         idTokenSigningAlgorithms: [SignatureAlgorithm]? = nil,
-        clockLeeway: Duration = .seconds(60)
+        clockLeeway: Duration = .seconds(60),
+        freshnessMargin: Duration = .seconds(60),
+        postLogoutRedirectURI: RedirectURI? = nil,
+        apiOrigins: [Endpoint] = []
     ) throws(AuthError) {
         guard !clientID.isEmpty else { throw AuthError(.invalidConfiguration, "The client_id is empty.") }
         // RFC 6749 section 3.3: scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
@@ -79,6 +95,9 @@ public struct ClientSettings: Sendable {
         self.responseMode = responseMode
         self.idTokenSigningAlgorithms = idTokenSigningAlgorithms
         self.clockLeeway = clockLeeway
+        self.freshnessMargin = freshnessMargin
+        self.postLogoutRedirectURI = postLogoutRedirectURI
+        self.apiOrigins = apiOrigins
     }
 
     /// Checks that a client with this authentication can verify signatures by these algorithms, and may.

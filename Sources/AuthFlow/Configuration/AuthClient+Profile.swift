@@ -7,6 +7,7 @@ extension AuthClient {
     ///   - providers: The provider adapters to choose from.
     ///   - userAgents: The user agents to choose from. Without `user_agent` the first that can work here is taken.
     ///   - stores: The token stores to choose from.
+    ///   - account: The subject of the account that is meant, whatever the profile says.
     ///   - transport: The way to the network.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, at once and in order. It must not block.
@@ -16,6 +17,7 @@ extension AuthClient {
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        account: String? = nil,
         transport: any HTTPTransport = URLSessionTransport(),
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
@@ -32,6 +34,7 @@ extension AuthClient {
             provider: try provider.make(configuration),
             userAgent: try Self.userAgent(configuration, userAgents, host),
             store: try Self.store(configuration, stores, host),
+            account: account ?? configuration.text("account"),
             transport: transport,
             host: host,
             observer: observer
@@ -125,6 +128,14 @@ extension ClientSettings {
                 )
             }
         }
+        let postLogoutRedirectURI = try configuration.text("post_logout_redirect_uri").map { uri in
+            try configuration.located("post_logout_redirect_uri") { () throws(AuthError) in try RedirectURI(uri) }
+        }
+        let apiOrigins = try (configuration.texts("api_origins") ?? []).map { origin in
+            try configuration.located("api_origins") { () throws(AuthError) in
+                try Endpoint(origin, name: "origin of an API")
+            }
+        }
         let algorithms = configuration.texts("id_token_signing_algorithms")?.map(SignatureAlgorithm.init(rawValue:))
         try configuration.located("id_token_signing_algorithms") { () throws(AuthError) in
             try Self.check(algorithms, authentication)
@@ -143,7 +154,10 @@ extension ClientSettings {
                 timeout: .seconds(configuration.number("timeout") ?? 300),
                 responseMode: configuration.text("response_mode").flatMap(ResponseMode.init(rawValue:)) ?? .query,
                 idTokenSigningAlgorithms: algorithms,
-                clockLeeway: .seconds(configuration.number("clock_leeway") ?? 60)
+                clockLeeway: .seconds(configuration.number("clock_leeway") ?? 60),
+                freshnessMargin: .seconds(configuration.number("freshness_margin") ?? 60),
+                postLogoutRedirectURI: postLogoutRedirectURI,
+                apiOrigins: apiOrigins
             )
         }
     }

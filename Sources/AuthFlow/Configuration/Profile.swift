@@ -100,6 +100,26 @@ public struct Profile: Sendable {
                 "How far this machine's clock and the provider's may be apart, in seconds; 60 unless given."
             ),
             ConfigurationKey(
+                "freshness_margin",
+                .number(0...3600),
+                "How long before its end an access token counts as ended, in seconds; 60 unless given."
+            ),
+            ConfigurationKey(
+                "account",
+                .text,
+                "The subject of the account that is meant when several are signed in; the last one unless given."
+            ),
+            ConfigurationKey(
+                "post_logout_redirect_uri",
+                .text,
+                "Where the provider sends the person back to after a sign-out, as registered."
+            ),
+            ConfigurationKey(
+                "api_origins",
+                .list(.url),
+                "The origins of the APIs that the access token may be sent to."
+            ),
+            ConfigurationKey(
                 "timeout",
                 .number(5...3600),
                 "How long a sign-in may take, in seconds; 300 unless given."

@@ -12,6 +12,9 @@ public struct AuthError: Error, Sendable {
     /// What the provider itself said, when it said something.
     public let providerError: ProviderError?
 
+    /// How long the server asks to be left alone (`Retry-After`), when it does.
+    public let retryAfter: Duration?
+
     /// The error below this one, for debugging.
     public let underlyingError: (any Error)?
 
@@ -20,16 +23,19 @@ public struct AuthError: Error, Sendable {
     ///   - code: What went wrong.
     ///   - message: A sentence for a person, without any secret.
     ///   - providerError: What the provider said, as data.
+    ///   - retryAfter: How long the server asks to be left alone.
     ///   - underlyingError: The error that caused this one.
     public init(
         _ code: Code,
         _ message: String,
         providerError: ProviderError? = nil,
+        retryAfter: Duration? = nil,
         underlyingError: (any Error)? = nil
     ) {
         self.code = code
         self.message = message
         self.providerError = providerError
+        self.retryAfter = retryAfter
         self.underlyingError = underlyingError
     }
 }
@@ -50,6 +56,8 @@ extension AuthError {
         public static let issuerMismatch = Self(rawValue: "issuer_mismatch")
         /// No answer came: name resolution, connection, TLS, or the connection broke.
         public static let networkFailed = Self(rawValue: "network_failed")
+        /// The provider is overloaded or limits how often it is asked (status 429 or 503); see ``AuthError/retryAfter``.
+        public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
         /// Time ran out.
         public static let timedOut = Self(rawValue: "timed_out")
         /// The person, or the provider for them, said no (`access_denied`).
@@ -70,6 +78,10 @@ extension AuthError {
         public static let userAgentFailed = Self(rawValue: "user_agent_failed")
         /// The port that the redirect URI names is taken.
         public static let portBusy = Self(rawValue: "port_busy")
+        /// An API has refused the access token.
+        public static let accessTokenRejected = Self(rawValue: "access_token_rejected")
+        /// Somebody else signed in than the one who is signed in already.
+        public static let accountMismatch = Self(rawValue: "account_mismatch")
         /// Nobody is signed in, or the session has ended.
         public static let loginRequired = Self(rawValue: "login_required")
         /// Credentials could not be read, written or locked.

@@ -53,11 +53,15 @@ final class Engine: Sendable {
             headerFields: request.headerFields,
             body: Array(body.utf8)
         )
-        return ProviderReply(
-            purpose: request.purpose,
-            endpoint: request.endpoint,
-            http: try await context.send(call),
-            scopes: scopes
-        )
+        let reply = try await context.send(call)
+        // RFC 6585 section 4 and RFC 9110 section 15.6.4: both may say when to come back.
+        guard reply.status != 429, reply.status != 503 else {
+            throw AuthError(
+                .temporarilyUnavailable,
+                "\(request.endpoint.host) cannot answer the \(request.purpose) request now (status \(reply.status)).",
+                retryAfter: reply.retryAfter(now: host.now())
+            )
+        }
+        return ProviderReply(purpose: request.purpose, endpoint: request.endpoint, http: reply, scopes: scopes)
     }
 }

@@ -33,6 +33,12 @@ public struct FlowEvent: Sendable {
         public static let identity = Self(rawValue: "identity")
         /// Exchanging the refresh token for new tokens.
         public static let refresh = Self(rawValue: "refresh")
+        /// The provider has ended the session.
+        public static let sessionEnd = Self(rawValue: "session end")
+        /// Withdrawing tokens at the provider.
+        public static let revocation = Self(rawValue: "revocation")
+        /// Signing the person out at the provider.
+        public static let endSession = Self(rawValue: "end session")
         /// Writing the credential to the store.
         public static let storing = Self(rawValue: "storing")
     }

@@ -8,7 +8,7 @@ extension Engine {
         guard let refreshToken = credential.tokens.refreshToken else {
             throw AuthError(
                 .loginRequired,
-                "The provider gave no refresh token to \(credential.identity.displayName). Sign in again; many providers give one for the scope \"offline_access\"."
+                "The provider gave no refresh token to \(credential.identity.displayName). Sign in again."
             )
         }
         let metadata = try await metadata()
@@ -44,6 +44,7 @@ extension Engine {
         }
         var credential = credential
         credential.tokens = tokens
+        credential.obtainedAt = host.wholeSecond
         return credential
     }
 }

@@ -7,7 +7,7 @@ extension ProviderContext {
     /// - Parameter tokens: Tokens with a verified ID Token.
     /// - Returns: The claims.
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
-    ///   `login_required` when the access token is not accepted; `invalid_user_info` when the reply is about somebody else.
+    ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the reply is about somebody else.
     public func userInfo(for tokens: TokenSet) async throws -> JSON {
         let metadata = try await metadata()
         let endpoint = try metadata.required(\.userInfoEndpoint, "userinfo endpoint")
@@ -28,7 +28,10 @@ extension ProviderContext {
         )
         let reply = try await send(call)
         if reply.status == 401 {
-            throw AuthError(.loginRequired, "\(endpoint) does not accept the access token any more. Sign in again.")
+            throw AuthError(
+                .accessTokenRejected,
+                "\(endpoint) does not accept the access token any more. Sign in again."
+            )
         }
         guard reply.status == 200 else {
             throw AuthError(.invalidReply, "\(endpoint) answered with status \(reply.status).")

@@ -96,7 +96,18 @@ public struct HTTPReply: Sendable {
 
     /// When the server sent it, by its own clock (RFC 9110 section 6.6.1); nil when it does not say.
     public var date: Date? {
-        guard let value = response.headerFields[.date] else { return nil }
+        response.headerFields[.date].flatMap(Self.date)
+    }
+
+    /// `Retry-After` (RFC 9110 section 10.2.3): how long to wait before asking again; nil when the reply does not say.
+    public func retryAfter(now: Date) -> Duration? {
+        guard let value = response.headerFields[.retryAfter] else { return nil }
+        if let seconds = UInt32(value) { return .seconds(Int(seconds)) }
+        return Self.date(value).map { .seconds(max(0, Int($0.timeIntervalSince(now).rounded(.up)))) }
+    }
+
+    /// RFC 9110 section 5.6.7, in the form that is sent today.
+    private static func date(_ value: String) -> Date? {
         let format = DateFormatter()
         format.locale = Locale(identifier: "en_US_POSIX")
         format.timeZone = TimeZone(identifier: "GMT")

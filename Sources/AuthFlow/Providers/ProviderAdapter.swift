@@ -45,6 +45,24 @@ public protocol ProviderAdapter: Sendable {
 
     /// Returns who the tokens belong to. The ID Token, if there is one, has passed every check by then.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity
+
+    /// Returns what is to be withdrawn when the person signs out (RFC 7009), in this order.
+    func revocableTokens(of tokens: TokenSet) -> [RevocableToken]
+}
+
+/// A token that can be withdrawn at the provider.
+public struct RevocableToken: Sendable, Hashable {
+    /// The token.
+    public let token: Secret
+
+    /// `token_type_hint`: what kind of token it is, such as `refresh_token`.
+    public let typeHint: String
+
+    /// Creates a token to withdraw.
+    public init(_ token: Secret, typeHint: String) {
+        self.token = token
+        self.typeHint = typeHint
+    }
 }
 
 extension ProviderAdapter {
@@ -54,6 +72,12 @@ extension ProviderAdapter {
     /// Reads the reply with ``standardTokens(from:in:)``.
     public func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
         try standardTokens(from: reply, in: context)
+    }
+
+    /// The refresh token, without which there are no new ones, then the access token.
+    public func revocableTokens(of tokens: TokenSet) -> [RevocableToken] {
+        [tokens.refreshToken.map { RevocableToken($0, typeHint: "refresh_token") }].compactMap { $0 }
+            + [RevocableToken(tokens.accessToken, typeHint: "access_token")]
     }
 
     /// Takes the identity from ``standardIdentity(for:in:)``.

@@ -25,6 +25,9 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `revocation_endpoint` (RFC 7009).
     public var revocationEndpoint: Endpoint?
 
+    /// `introspection_endpoint` (RFC 7662).
+    public var introspectionEndpoint: Endpoint?
+
     /// `device_authorization_endpoint` (RFC 8628).
     public var deviceAuthorizationEndpoint: Endpoint?
 
@@ -86,6 +89,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.userInfoEndpoint = try Self.endpoint("userinfo_endpoint", in: json)
         self.endSessionEndpoint = try Self.endpoint("end_session_endpoint", in: json)
         self.revocationEndpoint = try Self.endpoint("revocation_endpoint", in: json)
+        self.introspectionEndpoint = try Self.endpoint("introspection_endpoint", in: json)
         self.deviceAuthorizationEndpoint = try Self.endpoint("device_authorization_endpoint", in: json)
         self.registrationEndpoint = try Self.endpoint("registration_endpoint", in: json)
         self.namesIssuerInResponses = try Self.flag("authorization_response_iss_parameter_supported", in: json)

@@ -21,6 +21,12 @@ public struct ProviderRequest: Sendable {
         public static let token = Self(rawValue: "token")
         /// The exchange of a refresh token for new tokens (RFC 6749 section 6).
         public static let refresh = Self(rawValue: "refresh")
+        /// The withdrawal of a token (RFC 7009).
+        public static let revocation = Self(rawValue: "revocation")
+        /// The question what a token is good for (RFC 7662).
+        public static let introspection = Self(rawValue: "introspection")
+        /// The sign-out at the provider, sent through the user agent (OIDC RP-Initiated Logout).
+        public static let endSession = Self(rawValue: "end_session")
 
         /// Those that a configuration may give more parameters.
         static let configurable: [Purpose] = [.authorization, .token, .refresh]
@@ -46,7 +52,7 @@ public struct ProviderRequest: Sendable {
     static let reservedNames: Set<String> = [
         "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
         "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",
-        "grant_type", "refresh_token", "request", "request_uri",
+        "grant_type", "refresh_token", "token", "id_token_hint", "post_logout_redirect_uri", "request", "request_uri",
     ]
 
     /// What is sent: the free parameters, then the protected ones.

@@ -12,29 +12,43 @@ public struct Credential: Sendable, Hashable {
     /// When, by this machine's clock.
     public var signedInAt: Date
 
+    /// When the tokens came, by this machine's clock: at the sign-in, or at the last refresh.
+    public var obtainedAt: Date
+
     /// Creates a credential.
-    public init(tokens: TokenSet, identity: Identity, signedInAt: Date) {
+    /// - Parameters:
+    ///   - tokens: The tokens.
+    ///   - identity: Who signed in.
+    ///   - signedInAt: When.
+    ///   - obtainedAt: When the tokens came; at the sign-in unless given.
+    public init(tokens: TokenSet, identity: Identity, signedInAt: Date, obtainedAt: Date? = nil) {
         self.tokens = tokens
         self.identity = identity
         self.signedInAt = signedInAt
+        self.obtainedAt = obtainedAt ?? signedInAt
     }
+
+    /// Until when the access token is worth using: its end less a margin, which is no more than a quarter of its life, so
+    /// that tokens that live shortly are used at all. Without a known end it is used until an API refuses it.
+    func freshUntil(margin: Duration) -> Date {
+        guard let end = tokens.expiresAt else { return .distantFuture }
+        let life = max(0, end.timeIntervalSince(obtainedAt))
+        return end - min(margin.seconds, life / 4)
+    }
+
+    /// Before when this machine's clock cannot be: a clock that was set back would make tokens last longer than they do.
+    var notBefore: Date { obtainedAt - 300 }
 }
 
 // MARK: - Stored form
 
 extension Credential {
-    /// The version that ``serialized()`` writes.
-    static let formatVersion: Int64 = 1
-
-    /// The credential as bytes for a ``TokenStore``. They hold secrets.
-    /// - Throws: ``AuthError`` with `storage_failed` when it cannot be written as JSON.
-    public func serialized() throws(AuthError) -> [UInt8] {
+    /// The credential as one entry of an ``AccountBook``. It holds secrets.
+    var json: JSON {
         var json: [String: JSON] = [
-            "version": .integer(Self.formatVersion),
             "signed_in_at": .double(signedInAt.timeIntervalSince1970),
-            "identity": [
-                "issuer": .string(identity.issuer), "subject": .string(identity.subject), "claims": identity.claims,
-            ],
+            "obtained_at": .double(obtainedAt.timeIntervalSince1970),
+            "identity": identity.json,
             "access_token": .string(tokens.accessToken.exposed),
             "token_type": .string(tokens.tokenType),
             "scopes": .array(tokens.scopes.map(JSON.string)),
@@ -46,38 +60,16 @@ extension Credential {
         if let verified = tokens.verifiedIDToken {
             json["verified_id_token"] = ["header": verified.header.json, "claims": verified.claims]
         }
-        do throws(JSONError) {
-            return try JSON.object(json).serialized(indented: true)
-        } catch {
-            throw AuthError(.storageFailed, "The credential cannot be written: \(error).", underlyingError: error)
-        }
+        return .object(json)
     }
 
-    /// Reads what ``serialized()`` wrote.
-    /// - Throws: ``AuthError`` with `storage_failed` when the bytes are damaged or of a version not known here.
-    public init(serialized bytes: [UInt8]) throws(AuthError) {
-        let json: JSON
-        do throws(JSONError) {
-            json = try JSON(parsing: bytes)
-        } catch {
-            throw AuthError(
-                .storageFailed,
-                "The stored credential is damaged: \(error). Sign out and in again.",
-                underlyingError: error
-            )
-        }
-        guard json["version"]?.integer == Self.formatVersion else {
-            throw AuthError(
-                .storageFailed,
-                "The stored credential was written by another version of AuthFlow. Sign out and in again."
-            )
-        }
+    /// Reads what ``json`` wrote.
+    /// - Returns: nil when something is missing.
+    init?(_ json: JSON) {
         guard let accessToken = json["access_token"]?.string, let tokenType = json["token_type"]?.string,
             let signedInAt = json["signed_in_at"]?.number, let scopes = json["scopes"]?.strings,
-            let issuer = json["identity"]?["issuer"]?.string, let subject = json["identity"]?["subject"]?.string
-        else {
-            throw AuthError(.storageFailed, "The stored credential is incomplete. Sign out and in again.")
-        }
+            let identity = json["identity"].flatMap(Identity.init)
+        else { return nil }
         var tokens = TokenSet(
             accessToken: Secret(accessToken),
             tokenType: tokenType,
@@ -91,9 +83,32 @@ extension Credential {
         tokens.verifiedIDToken = json["verified_id_token"].flatMap { IDToken(stored: $0) }
         self.init(
             tokens: tokens,
-            identity: Identity(issuer: issuer, subject: subject, claims: json["identity"]?["claims"] ?? [:]),
-            signedInAt: Date(timeIntervalSince1970: signedInAt)
+            identity: identity,
+            signedInAt: Date(timeIntervalSince1970: signedInAt),
+            obtainedAt: json["obtained_at"]?.number.map(Date.init(timeIntervalSince1970:))
         )
+    }
+}
+
+extension Identity {
+    fileprivate var json: JSON { ["issuer": .string(issuer), "subject": .string(subject), "claims": claims] }
+
+    fileprivate init?(_ json: JSON) {
+        guard let issuer = json["issuer"]?.string, let subject = json["subject"]?.string else { return nil }
+        self.init(issuer: issuer, subject: subject, claims: json["claims"] ?? [:])
+    }
+}
+
+extension EndedSession {
+    var json: JSON {
+        ["identity": identity.json, "reason": .string(reason), "ended_at": .double(endedAt.timeIntervalSince1970)]
+    }
+
+    init?(_ json: JSON) {
+        guard let identity = json["identity"].flatMap(Identity.init), let reason = json["reason"]?.string,
+            let endedAt = json["ended_at"]?.number
+        else { return nil }
+        self.init(identity: identity, reason: reason, endedAt: Date(timeIntervalSince1970: endedAt))
     }
 }
 

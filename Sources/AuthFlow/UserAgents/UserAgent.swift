@@ -40,8 +40,9 @@ public struct RedirectOptions: Sendable {
     /// The redirect URI, as configured.
     public let redirectURI: RedirectURI
 
-    /// The `state` that the answer will carry. What arrives without it is not the answer, and must not end the wait.
-    public let state: String
+    /// The `state` that the answer will carry. What arrives without it is not the answer, and must not end the wait. nil
+    /// when whatever arrives ends it: after a sign-out, where nothing depends on the answer.
+    public let state: String?
 
     /// How the answer comes. An agent that cannot receive it in this way throws `unsupported` before it shows a page.
     public let responseMode: ResponseMode
@@ -55,7 +56,7 @@ public struct RedirectOptions: Sendable {
     /// Creates options.
     public init(
         redirectURI: RedirectURI,
-        state: String,
+        state: String?,
         responseMode: ResponseMode = .query,
         reporter: FlowReporter,
         clock: any Clock<Duration>

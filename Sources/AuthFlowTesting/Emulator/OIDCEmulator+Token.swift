@@ -8,7 +8,7 @@ import Synchronization
 // The back channel: the token endpoint.
 
 extension OIDCEmulator {
-    /// How long an access token lasts, in seconds.
+    /// How long an ID Token lasts, in seconds.
     private static let lifetime: Int64 = 3600
 
     func token(_ form: FormParameters, _ request: HTTPRequest) -> HTTPReply {
@@ -55,30 +55,38 @@ extension OIDCEmulator {
     }
 
     private func refresh(_ form: FormParameters, _ client: Client, _ refuse: Refuse) -> HTTPReply {
-        // Every refresh token is good once: the next one comes with the tokens (RFC 9700 section 4.14.2).
-        let grant = form["refresh_token"].flatMap { token in
-            state.withLock { $0.refreshTokens.removeValue(forKey: token) }
+        let text = form["refresh_token"] ?? ""
+        let now = now()
+        let token = state.withLock { state -> RefreshToken? in
+            guard let token = state.refreshTokens[text], token.grant.authorization.client.id == client.id else {
+                return nil
+            }
+            guard case .rotating(let leeway) = state.refreshPolicy else { return token }
+            if let usedAt = token.usedAt, now.timeIntervalSince(usedAt) >= leeway {
+                // Used twice: the thief or the owner. Neither goes on.
+                state.refreshTokens = state.refreshTokens.filter { $0.value.family != token.family }
+                return nil
+            }
+            state.refreshTokens[text]?.usedAt = token.usedAt ?? now
+            return token
         }
-        guard let grant else { return refuse("invalid_grant", "no such refresh token") }
-        guard grant.authorization.client.id == client.id else {
-            return refuse("invalid_grant", "another client's refresh token")
-        }
-        return issue(grant, code: nil)
+        guard let token else { return refuse("invalid_grant", "no such refresh token, or it was used before") }
+        return issue(token.grant, code: nil, family: token.family)
     }
 
-    private func issue(_ grant: Grant, code: String?) -> HTTPReply {
+    private func issue(_ grant: Grant, code: String?, family: String = randomID()) -> HTTPReply {
         let accessToken = Self.randomID()
         var reply: [String: JSON] = [
-            "access_token": .string(accessToken), "token_type": "Bearer", "expires_in": .integer(Self.lifetime),
+            "access_token": .string(accessToken), "token_type": "Bearer", "expires_in": .integer(accessTokenLifetime),
             "scope": .string(grant.scopes.joined(separator: " ")),
         ]
         if grant.scopes.contains("openid") {
             guard let idToken = try? idToken(for: grant, accessToken: accessToken, code: code) else { return .failure }
             reply["id_token"] = .string(idToken)
         }
-        if grant.scopes.contains("offline_access") {
+        if grant.scopes.contains("offline_access"), code != nil || refreshPolicy != .lasting {
             let refreshToken = Self.randomID()
-            state.withLock { $0.refreshTokens[refreshToken] = grant }
+            state.withLock { $0.refreshTokens[refreshToken] = RefreshToken(grant: grant, family: family) }
             reply["refresh_token"] = .string(refreshToken)
         }
         let fault = fault?.tokenReply ?? TokenReplyFault()
@@ -138,6 +146,35 @@ extension OIDCEmulator {
         let asked = claims?["id_token"]?["acr"]
         return asked?["value"]?.string ?? asked?["values"]?.strings?.first
             ?? request["acr_values"]?.split(separator: " ").first.map(String.init)
+    }
+
+    /// RFC 7009: withdraws a token, and with a refresh token everything that came of it.
+    func revoke(_ form: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+        guard authenticatedClient(form, request) != nil else {
+            return .json(["error": "invalid_client"], status: .unauthorized)
+        }
+        guard let token = form["token"] else { return .json(["error": "invalid_request"], status: .badRequest) }
+        state.withLock { state in
+            state.accessTokens[token] = nil
+            guard let family = state.refreshTokens[token]?.family else { return }
+            state.refreshTokens = state.refreshTokens.filter { $0.value.family != family }
+        }
+        return HTTPReply(response: HTTPResponse(status: .ok))
+    }
+
+    /// RFC 7662: says what a token is good for, to clients that can prove who they are.
+    func introspect(_ form: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+        guard let client = authenticatedClient(form, request), client.secret != nil else {
+            return .json(["error": "invalid_client"], status: .unauthorized)
+        }
+        guard let grant = form["token"].flatMap({ token in state.withLock { $0.accessTokens[token] } }) else {
+            return .json(["active": false])
+        }
+        return .json([
+            "active": true, "client_id": .string(grant.authorization.client.id),
+            "scope": .string(grant.scopes.joined(separator: " ")),
+            "sub": users[grant.session.userIndex].claims["sub"] ?? "",
+        ])
     }
 
     /// The client, when it has authenticated in exactly the way it is registered for.

@@ -36,6 +36,13 @@ public final class OIDCEmulator: Sendable {
                 "email": "alice@example.com", "email_verified": true,
             ]
         )
+
+        /// `bob`, with the password `builder`.
+        public static let bob = User(
+            userName: "bob",
+            password: "builder",
+            claims: ["sub": "248289761002", "name": "Bob Example", "preferred_username": "bob"]
+        )
     }
 
     /// A registered client.
@@ -91,6 +98,30 @@ public final class OIDCEmulator: Sendable {
         set { state.withLock { $0.signingAlgorithm = newValue } }
     }
 
+    /// How long access tokens last, in seconds.
+    public var accessTokenLifetime: Int64 {
+        get { state.withLock { $0.accessTokenLifetime } }
+        set { state.withLock { $0.accessTokenLifetime = newValue } }
+    }
+
+    /// What happens to refresh tokens.
+    public enum RefreshPolicy: Sendable, Hashable {
+        /// Each is good once. One that is used again ends the session, for it may have been stolen (RFC 9700 section 4.14.2);
+        /// within the leeway, in seconds, it is taken for a lost reply instead.
+        case rotating(leeway: Double)
+        /// One is good for ever, and replies have none.
+        case lasting
+    }
+
+    /// What happens to refresh tokens.
+    public var refreshPolicy: RefreshPolicy {
+        get { state.withLock { $0.refreshPolicy } }
+        set { state.withLock { $0.refreshPolicy = newValue } }
+    }
+
+    /// Ends every session, as an administrator would: no refresh token is good any more.
+    public func endSessions() { state.withLock { $0.refreshTokens = [:] } }
+
     /// A request as it arrived.
     public struct ReceivedRequest: Sendable {
         /// The method, target and header fields. They hold secrets.
@@ -123,7 +154,17 @@ public final class OIDCEmulator: Sendable {
         var sessions: [String: Session] = [:]
         var codes: [String: Grant] = [:]
         var accessTokens: [String: Grant] = [:]
-        var refreshTokens: [String: Grant] = [:]
+        var refreshTokens: [String: RefreshToken] = [:]
+        var accessTokenLifetime: Int64 = 3600
+        var refreshPolicy = RefreshPolicy.rotating(leeway: 0)
+    }
+
+    /// A refresh token, kept after its use so that a second use is noticed.
+    struct RefreshToken {
+        let grant: Grant
+        /// What all tokens of one sign-in have in common.
+        let family: String
+        var usedAt: Date?
     }
 
     /// A person's session in a browser.
@@ -156,7 +197,7 @@ public final class OIDCEmulator: Sendable {
     ///   - now: The time that tokens are made with.
     public init(
         issuer: String,
-        users: [User] = [.alice],
+        users: [User] = [.alice, .bob],
         clients: [Client] = [.demo],
         now: @escaping @Sendable () -> Date = { Date() }
     ) throws {
@@ -192,6 +233,8 @@ public final class OIDCEmulator: Sendable {
         case (.post, "/login"): return signIn(form)
         case (.post, "/consent"): return consent(form)
         case (.post, "/token"): return token(form, request)
+        case (.post, "/revoke"): return revoke(form, request)
+        case (.post, "/introspect"): return introspect(form, request)
         case (.post, "/register"): return register(request, body)
         case (.get, "/userinfo"), (.post, "/userinfo"): return userInfo(request)
         case (.get, "/end_session"): return endSession(query, request)
@@ -211,6 +254,8 @@ public final class OIDCEmulator: Sendable {
             "userinfo_endpoint": .string("\(issuer)/userinfo"),
             "end_session_endpoint": .string("\(issuer)/end_session"),
             "registration_endpoint": .string("\(issuer)/register"),
+            "revocation_endpoint": .string("\(issuer)/revoke"),
+            "introspection_endpoint": .string("\(issuer)/introspect"),
             "response_types_supported": ["code"],
             "response_modes_supported": .array(ResponseMode.allCases.map { .string($0.rawValue) }),
             "grant_types_supported": ["authorization_code", "refresh_token"],

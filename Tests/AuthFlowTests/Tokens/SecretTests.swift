@@ -37,27 +37,4 @@ import Testing
         #expect(!dumped.contains("SECRET"))
         #expect(!"\(credential)".contains("SECRET"))
     }
-
-    @Test func credentialsAreReadBackAsTheyWereWritten() throws {
-        let credential = Credential(
-            tokens: TokenSet(
-                accessToken: Secret("a"),
-                expiresAt: Date(timeIntervalSince1970: 1_800_000_000.5),
-                refreshToken: Secret("r"),
-                idToken: Secret("i"),
-                scopes: ["openid"],
-                parameters: RedactedJSON(["x": 1])
-            ),
-            identity: Identity(issuer: "https://id.example.com", subject: "1", claims: ["name": "A"]),
-            signedInAt: Date(timeIntervalSince1970: 1_799_999_999)
-        )
-        #expect(try Credential(serialized: try credential.serialized()) == credential)
-    }
-
-    @Test(arguments: ["", "{}", #"{"version":2}"#, #"{"version":1}"#, "not json"]) func damagedCredentialsSaySo(
-        _ text: String
-    ) {
-        let error = #expect(throws: AuthError.self) { try Credential(serialized: Array(text.utf8)) }
-        #expect(error?.code == .storageFailed)
-    }
 }

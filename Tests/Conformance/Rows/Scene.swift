@@ -54,32 +54,39 @@ public struct Scene: Sendable {
         )
     }
 
-    /// A client of the provider, whose user agent signs alice in.
+    /// A client of the provider, whose user agent signs a person in.
     public func client(
         settings: ClientSettings? = nil,
         provider: (any ProviderAdapter)? = nil,
+        user: OIDCEmulator.User = .alice,
         consent: HTMLFormDriver.Consent = .allow,
         store: any TokenStore = MemoryTokenStore(),
+        account: String? = nil,
+        transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         AuthClient(
             settings: try settings ?? Self.settings(),
             provider: provider ?? OIDCProvider(issuer: emulator.issuer),
-            userAgent: try userAgent(consent: consent),
+            userAgent: try userAgent(user: user, consent: consent),
             store: store,
-            transport: transport,
+            account: account,
+            transport: transport ?? self.transport,
             host: host,
             observer: observer
         )
     }
 
-    /// A user agent that signs alice in.
-    public func userAgent(consent: HTMLFormDriver.Consent = .allow) throws -> HeadlessUserAgent {
+    /// A user agent that signs a person in.
+    public func userAgent(
+        user: OIDCEmulator.User = .alice,
+        consent: HTMLFormDriver.Consent = .allow
+    ) throws -> HeadlessUserAgent {
         HeadlessUserAgent(
             driver: HTMLFormDriver(
-                userName: "alice",
-                password: Secret("wonderland"),
+                userName: user.userName,
+                password: Secret(user.password),
                 origins: [try Endpoint(emulator.issuer)],
                 consent: consent
             ),

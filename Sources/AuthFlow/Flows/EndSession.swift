@@ -1,0 +1,61 @@
+import HTTPTypes
+
+/// A sign-out at the provider, through the user agent (OpenID Connect RP-Initiated Logout 1.0).
+struct EndSessionFlow: Sendable {
+    let engine: Engine
+    let reporter: FlowReporter
+
+    /// Sends the person to the provider's end session endpoint and waits for their return.
+    /// - Returns: nil when the provider has sent them back with the right state; otherwise what was wrong with it.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint or no way back is configured.
+    func run(_ credential: Credential, with userAgent: any UserAgent) async throws -> String? {
+        let endpoint = try (try await engine.metadata()).required(\.endSessionEndpoint, "end session endpoint")
+        guard let redirectURI = engine.settings.postLogoutRedirectURI else {
+            throw AuthError(
+                .unsupported,
+                "No way back from the provider's sign-out page is configured. Register one and set \"post_logout_redirect_uri\"."
+            )
+        }
+        let state = engine.host.randomToken()
+        let options = RedirectOptions(
+            redirectURI: redirectURI,
+            state: nil,
+            reporter: reporter,
+            clock: engine.host.clock
+        )
+        return try await userAgent.withRedirectSession(options) { session in
+            let url = try await url(endpoint, credential, redirectURI: session.redirectURI, state: state)
+            let callback = try await session.visit(url)
+            return Self.fault(of: callback, redirectURI: session.redirectURI, state: state)
+        }
+    }
+
+    private func url(_ endpoint: Endpoint, _ credential: Credential, redirectURI: String, state: String) async throws
+        -> String
+    {
+        var request = ProviderRequest(
+            purpose: .endSession,
+            endpoint: endpoint,
+            parameters: [:],
+            headerFields: [:],
+            protectedParameters: ["post_logout_redirect_uri": redirectURI, "state": state]
+        )
+        // Section 2: id_token_hint is RECOMMENDED; without it the client has to be named.
+        if let idToken = credential.tokens.idToken {
+            request.protectedParameters["id_token_hint"] = idToken.exposed
+        } else {
+            request.protectedParameters["client_id"] = engine.settings.clientID
+        }
+        try await engine.provider.prepare(&request, in: engine.context)
+        return endpoint.url(adding: try request.allParameters())
+    }
+
+    /// Section 3: the provider passes "this value back to the RP using the state parameter". Rows 61 and 62: when it does
+    /// not, the person may have been sent here by somebody else, and it is not known whether they are signed out.
+    private static func fault(of callback: String, redirectURI: String, state: String) -> String? {
+        let parameters = FormURLEncoding.decode(callback.drop { $0 != "?" }.dropFirst()) ?? [:]
+        guard callback.prefix(while: { $0 != "?" }) == redirectURI else { return "the return went to another address" }
+        guard let returned = parameters["state"] else { return "the return has no state" }
+        return Secret(returned) == Secret(state) ? nil : "the return has another state"
+    }
+}

@@ -1,0 +1,36 @@
+import Synchronization
+
+/// Lets any number of readers follow the events of a client, as an observer to give to it.
+///
+/// ```swift
+/// let events = FlowEventStream()
+/// let client = AuthClient(..., observer: events.observer)
+/// for await event in events.stream() where event.step == .sessionEnd { askToSignIn() }
+/// ```
+public final class FlowEventStream: Sendable {
+    private let readers = Mutex<[UInt64: AsyncStream<FlowEvent>.Continuation]>([:])
+    private let next = Mutex<UInt64>(0)
+
+    /// Creates a stream without readers.
+    public init() {}
+
+    /// What to give to a client.
+    public var observer: @Sendable (FlowEvent) -> Void {
+        { [self] event in
+            for reader in readers.withLock({ Array($0.values) }) { reader.yield(event) }
+        }
+    }
+
+    /// The events from now on.
+    /// - Parameter limit: How many are kept for a reader that is slow; the oldest are dropped first.
+    public func stream(keeping limit: Int = 1000) -> AsyncStream<FlowEvent> {
+        let (stream, continuation) = AsyncStream<FlowEvent>.makeStream(bufferingPolicy: .bufferingNewest(limit))
+        let id = next.withLock { next in
+            defer { next += 1 }
+            return next
+        }
+        readers.withLock { $0[id] = continuation }
+        continuation.onTermination = { [self] _ in readers.withLock { $0[id] = nil } }
+        return stream
+    }
+}

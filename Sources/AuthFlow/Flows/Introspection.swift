@@ -1,0 +1,36 @@
+public import AuthFlowJSON
+import HTTPTypes
+
+extension AuthClient {
+    /// Asks the provider whether an access token is good, and for what (RFC 7662).
+    ///
+    /// Most providers answer confidential clients only.
+    /// - Parameter token: The token; that of the person who is signed in unless given.
+    /// - Returns: The reply. `active` is there, and when it is false nothing else is to be believed.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such service, `provider_rejected` when it does not
+    ///   answer this client.
+    public func introspect(_ token: Secret? = nil) async throws -> JSON {
+        let endpoint = try (try await engine.metadata()).required(\.introspectionEndpoint, "introspection endpoint")
+        let token = try await token == nil ? freshTokens().accessToken : token
+        let reply = try await engine.send(
+            ProviderRequest(
+                purpose: .introspection,
+                endpoint: endpoint,
+                parameters: [:],
+                headerFields: [:],
+                protectedParameters: ["token": token?.exposed ?? "", "token_type_hint": "access_token"]
+            ),
+            scopes: []
+        )
+        let json = try reply.json()
+        // RFC 7662 section 2.2: active is REQUIRED.
+        guard reply.status == 200, json["active"]?.bool != nil else {
+            throw AuthError(
+                .providerRejected,
+                "\(endpoint.host) did not answer the question about the token (status \(reply.status)).",
+                providerError: ProviderError(json, status: reply.status)
+            )
+        }
+        return json
+    }
+}

@@ -1,0 +1,37 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowJSON
+
+struct AccountsCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "accounts",
+        abstract: "List the accounts that are signed in, the current one first; or make another the current one."
+    )
+
+    @OptionGroup var options: ProfileOptions
+
+    @Option(help: "The subject of the account to make the current one.")
+    var select: String?
+
+    @Flag(help: "Print them as JSON.")
+    var json = false
+
+    func run() async throws {
+        let client = try options.client()
+        if let select { try await client.selectAccount(select) }
+        let accounts = try await client.accounts()
+        guard json else {
+            for account in accounts {
+                Terminal.result("\(DisplayText.sanitized(account.subject))  \(account.displayName)")
+            }
+            return
+        }
+        try Terminal.result(
+            .array(
+                accounts.map {
+                    ["issuer": .string($0.issuer), "subject": .string($0.subject), "name": .string($0.displayName)]
+                }
+            )
+        )
+    }
+}
