@@ -1,10 +1,11 @@
 # AuthFlow. Everything a person needs to type; CI calls the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench
+.PHONY: help install install-test demo test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple
 
 APT := libjansson-dev libxml2-dev pkg-config
-APT_TEST := chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3
+APT_TEST := chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
+  gnome-keyring libsecret-1-0 dbus
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
 help: ## Show this list
@@ -41,10 +42,13 @@ conformance: install ## Run the conformance rows and write docs/conformance.md
 	$$(swift build --product conformance-report --show-bin-path)/conformance-report > docs/conformance.md
 	@grep -F '**' docs/conformance.md
 
-interop: install-test ## Sign in at Glewlwyd, and with a real Chromium
+interop: install-test ## Sign in at Glewlwyd, and with a real Chromium; keep credentials in a real GNOME Keyring
 	swift build --build-tests
 	Tests/Interop/glewlwyd.sh swift test --skip-build --disable-xctest --filter InteropTests
 	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow
+	Tests/Interop/keyring.sh unlocked swift test --skip-build --disable-xctest --filter KeyringTests
+	Tests/Interop/keyring.sh locked swift test --skip-build --disable-xctest --filter KeyringTests
+	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests
 
 lint: install ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
@@ -66,6 +70,15 @@ sanitize: install ## Run the tests of the C boundaries under the address and lea
 no-traits: install ## Build and test without libjansson
 	swift test --disable-xctest --disable-default-traits --scratch-path .build-no-traits --skip InteropTests
 
+SOAK ?= 1000
+soak: install ## Kill SOAK processes (a thousand) while they refresh and store, and look at what is left
+	swift build --product authflow
+	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
+
+apple: install ## Type-check the files for Apple's systems against hand-written interfaces
+	swift build --target AuthFlow
+	.ci/check-apple $$(swift build --show-bin-path)
+
 FUZZ ?= 1000000
 fuzz: install ## Feed every parser with FUZZ bad inputs (a million), the same ones every time
 	swift build --configuration release --product fuzz --scratch-path .build-release
@@ -76,3 +89,5 @@ mutants: install ## Switch off every check in turn and see a test fail for each 
 
 bench: install ## Measure what validation costs beside the signature check, and how often keys are fetched
 	swift run --package-path Benchmarks --configuration release Benchmarks
+	swift build --configuration release --product authflow --scratch-path .build-release
+	Benchmarks/cold_start.py $$(swift build --configuration release --product authflow --scratch-path .build-release --show-bin-path)/authflow

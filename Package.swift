@@ -7,6 +7,7 @@ let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
 let flyingFox = Target.Dependency.product(name: "FlyingFox", package: "FlyingFox")
 let flyingSocks = Target.Dependency.product(name: "FlyingSocks", package: "FlyingFox")
+let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
 /// What every provider adapter is written with: the engine's public API and nothing else.
@@ -20,6 +21,7 @@ let package = Package(
         .library(name: "AuthFlowOIDC", targets: ["AuthFlowOIDC", "AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback"]),
         .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
+        .library(name: "AuthFlowLog", targets: ["AuthFlowLog"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
         .executable(name: "oidc-login", targets: ["oidc-login"]),
@@ -32,6 +34,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-crypto.git", from: "4.5.0"),
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
         .package(url: "https://github.com/swhitty/FlyingFox.git", from: "0.27.0"),
     ],
     targets: [
@@ -59,6 +62,9 @@ let package = Package(
         // User agents
         .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", flyingFox, flyingSocks]),
         .target(name: "AuthFlowHeadless", dependencies: ["AuthFlow", "AuthFlowJSON", "CLibXML2", httpTypes]),
+
+        // Events as log lines, for those who log with swift-log; the engine itself does not.
+        .target(name: "AuthFlowLog", dependencies: ["AuthFlow", logging]),
 
         // Providers
         .target(
@@ -139,7 +145,7 @@ let package = Package(
         .testTarget(
             name: "AuthFlowOIDCTests",
             dependencies: [
-                "ConformanceRows", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
+                "ConformanceRows", "AuthFlowLog", logging, "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
                 "AuthFlow", "AuthFlowJSON", httpTypes,
             ]
         ),

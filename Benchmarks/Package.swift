@@ -21,6 +21,7 @@ let package = Package(
                 .product(name: "AuthFlow", package: "AuthFlow"),
                 .product(name: "AuthFlowOIDC", package: "AuthFlow"),
                 .product(name: "AuthFlowLoopback", package: "AuthFlow"),
+                .product(name: "AuthFlowHeadless", package: "AuthFlow"),
                 .product(name: "AuthFlowTesting", package: "AuthFlow"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "CryptoExtras", package: "swift-crypto"),

@@ -43,6 +43,10 @@ public actor HeadlessBrowser {
     /// Goes somewhere and follows redirects until there is a page, or the redirect URI is reached.
     func go(_ navigation: HeadlessNavigation, until redirectURI: String) async throws -> Arrival {
         if navigation.typesCredentials { hasTypedCredentials = true }
+        // A driver that was told where the visit ends goes there itself.
+        if navigation.form == nil, Self.isAnswer(navigation.endpoint.url, redirectURI) {
+            return .redirect(navigation.endpoint.url)
+        }
         var endpoint = navigation.endpoint
         var form = navigation.form
         for _ in 0...Self.maximumRedirects {

@@ -13,8 +13,24 @@ struct GlewlwydLoginDriver: LoginDriver {
     func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let query = FormURLEncoding.decode(page.endpoint.query ?? "")
         guard page.endpoint.origin == origin, page.endpoint.path.hasSuffix("/login.html"),
-            let callback = query?["callback_url"], let clientID = query?["client_id"], let scope = query?["scope"]
+            let callback = query?["callback_url"], let clientID = query?["client_id"]
         else {
+            throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-in page.")
+        }
+        if query?["prompt"] == "end_session", let session = query?["sid"], let plugin = query?["plugin"] {
+            // What the page does when the person, whose browser is still signed in, confirms the sign-out. This browser has
+            // forgotten the sign-in.
+            try await send(
+                .post,
+                "/api/auth/",
+                ["username": .string(userName), "password": .string(password.exposed)],
+                browser
+            )
+            try await send(.delete, "/api/\(plugin)/session/\(session)", nil, browser)
+            try await send(.delete, "/api/auth/", nil, browser)
+            return .visit(try Endpoint(callback, name: "callback_url"))
+        }
+        guard let scope = query?["scope"] else {
             throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-in page.")
         }
         guard !page.hasTypedCredentials else {
@@ -33,7 +49,7 @@ struct GlewlwydLoginDriver: LoginDriver {
     private func send(
         _ method: HTTPRequest.Method,
         _ path: String,
-        _ json: JSON,
+        _ json: JSON?,
         _ browser: HeadlessBrowser
     ) async throws {
         let reply = try await browser.send(
@@ -41,7 +57,7 @@ struct GlewlwydLoginDriver: LoginDriver {
                 method,
                 try Endpoint(origin + path),
                 headerFields: [.contentType: "application/json"],
-                body: try json.serialized()
+                body: try json?.serialized() ?? []
             )
         )
         guard reply.status == 200 else {

@@ -6,11 +6,15 @@ import Foundation
 import Testing
 
 /// Signing in at a provider that nobody here wrote. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
-@Suite(.enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"] != nil))
+@Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"] != nil))
 struct GlewlwydTests {
     private let environment = ProcessInfo.processInfo.environment
 
-    private func client(password: String = "wonderland", scopes: String = #"["openid", "profile", "email"]"#) throws
+    private func client(
+        hasSecret: Bool = false,
+        password: String = "wonderland",
+        scopes: String = #"["openid", "profile", "email"]"#
+    ) throws
         -> AuthClient
     {
         let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"])
@@ -21,8 +25,10 @@ struct GlewlwydTests {
                 "glewlwyd": {
                   "provider": "oidc",
                   "issuer": "\(issuer)",
-                  "client_id": "authflow-interop",
+                  \(hasSecret ? #""client_secret": {"env": "SECRET"},"# : "")
+                  "client_id": "authflow-interop\(hasSecret ? "-confidential" : "")",
                   "redirect_uri": "\(redirectURI)",
+                  "post_logout_redirect_uri": "\(redirectURI)",
                   "scopes": \(scopes),
                   "user_agent": {
                     "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
@@ -36,7 +42,7 @@ struct GlewlwydTests {
             profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
             providers: [.oidc],
             userAgents: [.glewlwyd],
-            host: HostServices(environment: ["PASSWORD": password])
+            host: HostServices(environment: ["PASSWORD": password, "SECRET": "interop-secret-of-some-length"])
         )
     }
 
@@ -52,6 +58,20 @@ struct GlewlwydTests {
         #expect(try await client.signOutLocally())
         let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
         #expect(error?.code == .loginRequired)
+    }
+
+    @Test func refreshesRevokesAndEndsTheSession() async throws {
+        let client = try client(hasSecret: true)
+        let first = try await client.signIn().credential
+        let second = try await client.refresh()
+        #expect(second.tokens.accessToken != first.tokens.accessToken)
+        #expect(try await client.userInfo()["sub"]?.string == first.identity.subject)
+        let signOut = try await client.signOut(endingSession: true)
+        guard case .done = signOut.revocation, case .done = signOut.endSession else {
+            Issue.record("\(signOut)")
+            return
+        }
+        #expect(try await client.credential() == nil)
     }
 
     @Test func saysThatThePasswordIsWrong() async throws {

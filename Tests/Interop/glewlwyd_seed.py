@@ -55,9 +55,15 @@ call("POST", "/api/mod/plugin/", {
         "email-claim": "on-demand", "email-claim-scope": ["email"], "scope-claim": "no",
         "pkce-allowed": True, "pkce-method-plain-allowed": False, "pkce-required": False,
         "pkce-required-public-client": True, "session-management-allowed": True,
+        "introspection-revocation-allowed": True, "introspection-revocation-allow-target-client": True,
         "session-cookie-name": "GLEWLWYD2_OIDC_SID", "session-cookie-expiration": 2419200, "oauth-as-iss-id": True,
     },
 })
+# The client table keeps only what its format names.
+module = next(m for m in json.loads(call("GET", "/api/mod/client/")) if m["name"] == "database")
+module["parameters"]["data-format"]["post_logout_redirect_uris"] = {"multiple": True, "read": True, "write": True}
+call("PUT", "/api/mod/client/database", module)
+call("PUT", "/api/mod/client/database/reset")
 for scope in ("profile", "email"):
     call("POST", "/api/scope/", {
         "name": scope, "display_name": scope, "password_required": True, "password_max_age": 0, "scheme": {}})
@@ -68,5 +74,11 @@ call("POST", "/api/user/", {
     "enabled": True, "scope": ["openid", "profile", "email"]})
 call("POST", "/api/client/", {
     "client_id": "authflow-interop", "name": "AuthFlow interop", "enabled": True, "confidential": False,
-    "redirect_uri": [redirect_uri], "authorization_type": ["code", "refresh_token"],
+    "redirect_uri": [redirect_uri], "post_logout_redirect_uris": [redirect_uri], "authorization_type": ["code", "refresh_token"],
     "token_endpoint_auth_method": ["none"], "scope": ["openid", "profile", "email"]})
+# Tokens can be withdrawn by clients that prove who they are.
+call("POST", "/api/client/", {
+    "client_id": "authflow-interop-confidential", "name": "AuthFlow interop, with a secret", "enabled": True,
+    "confidential": True, "client_secret": "interop-secret-of-some-length", "redirect_uri": [redirect_uri],
+    "post_logout_redirect_uris": [redirect_uri], "authorization_type": ["code", "refresh_token"],
+    "token_endpoint_auth_method": ["client_secret_basic"], "scope": ["openid", "profile", "email"]})

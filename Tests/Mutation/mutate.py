@@ -179,7 +179,8 @@ def test(stage, number):
     except subprocess.TimeoutExpired:
         return "it hangs"
     if result.returncode == 0: return None
-    failed = re.search(r"Test (.+?) recorded an issue", result.stdout) or re.search(r"(Fatal error.*)", result.stdout + result.stderr)
+    said = result.stdout + result.stderr
+    failed = re.search(r"Test (.+?) recorded an issue", said) or re.search(r"(Fatal error.*)", said)
     return failed.group(1)[:110] if failed else "it crashes"
 
 

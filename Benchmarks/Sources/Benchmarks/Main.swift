@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowHeadless
 import AuthFlowJSON
 import AuthFlowLoopback
 import AuthFlowOIDC
@@ -15,6 +16,7 @@ import Synchronization
         var isWithinBounds = true
         try await validation(&isWithinBounds)
         try await keyFetches(&isWithinBounds)
+        try await freshTokens(&isWithinBounds)
         exit(isWithinBounds ? 0 : 1)
     }
 
@@ -42,6 +44,48 @@ import Synchronization
             if let bound, result.ratio > bound { isWithinBounds = false }
         }
         try await parts(bench)
+    }
+
+    /// What it costs to ask for tokens that are fresh.
+    private static func freshTokens(_ isWithinBounds: inout Bool) async throws {
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com")
+        let transport = InProcessTransport(emulator)
+        let client = AuthClient(
+            settings: try ClientSettings(
+                clientID: "authflow-demo",
+                redirectURI: RedirectURI("http://127.0.0.1:8400/callback")
+            ),
+            provider: OIDCProvider(issuer: emulator.issuer),
+            userAgent: HeadlessUserAgent(
+                driver: HTMLFormDriver(
+                    userName: "alice",
+                    password: Secret("wonderland"),
+                    origins: [try Endpoint(emulator.issuer)]
+                ),
+                transport: transport
+            ),
+            transport: transport
+        )
+        _ = try await client.signIn()
+        let result = try await Comparison.of(size: 10_000) {
+            _ = try await client.freshTokens()
+        } baseline: {
+            _ = Date()
+        }
+        let count = try await allocations { _ = try await client.freshTokens() }
+        let main = try await onMainActor(client)
+        print("\n| fresh tokens | time | bound | allocations |\n|---|---|---|---|")
+        print("| from any task | \(Int(result.subject)) ns | 150 ns | \(count.map { "\(Int($0))" } ?? "") |")
+        print("| from the main actor | \(Int(main)) ns | | |")
+        print("| reading the clock alone | \(Int(result.baseline)) ns | | |")
+        if result.subject > 150 || (count ?? 0) >= 1 { isWithinBounds = false }
+    }
+
+    @MainActor private static func onMainActor(_ client: AuthClient) async throws -> Double {
+        try await Comparison.of(size: 10_000) {
+            _ = try await client.freshTokens()
+        } baseline: {
+        }.subject
     }
 
     /// Where the rest goes.

@@ -201,7 +201,7 @@ public final class AuthClient: Sendable {
     /// - Throws: ``AuthError`` with `login_required` when nobody is signed in or the session has ended, or what refreshing
     ///   throws; `CancellationError` when the task is cancelled, which ends nobody else's refresh.
     public func freshTokens() async throws -> TokenSet {
-        if let fresh = keeper.fresh() { return fresh.tokens }
+        if let fresh = keeper.fresh() { return fresh.credential.tokens }
         return try await keeper.credential().tokens
     }
 

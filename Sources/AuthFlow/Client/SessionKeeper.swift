@@ -22,12 +22,12 @@ final class SessionKeeper: Sendable {
     }
 
     /// Tokens at hand, and when they are good.
-    private final class Cached: Sendable {
+    final class Cached: Sendable {
         let credential: Credential
         let notBefore: Double
         let freshUntil: Double
 
-        init(_ credential: Credential, margin: Duration) {
+        fileprivate init(_ credential: Credential, margin: Duration) {
             self.credential = credential
             self.notBefore = credential.notBefore.timeIntervalSinceReferenceDate
             self.freshUntil = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
@@ -148,12 +148,12 @@ final class SessionKeeper: Sendable {
     // MARK: Fresh tokens
 
     /// The tokens at hand, when they are fresh. No waiting, no input or output, no memory.
-    func fresh() -> Credential? {
+    func fresh() -> Cached? {
         let now = engine.host.now().timeIntervalSinceReferenceDate
         guard let cached = state.withLock({ $0.cached }), now < cached.freshUntil, now >= cached.notBefore else {
             return nil
         }
-        return cached.credential
+        return cached
     }
 
     /// A credential whose access token is fresh, refreshed when need be.
@@ -161,7 +161,7 @@ final class SessionKeeper: Sendable {
     /// - Throws: ``AuthError`` with `login_required` when nobody is signed in or the session has ended; what refreshing
     ///   throws, when the old token has ended too; `CancellationError`, which cancels nobody else's refresh.
     func credential(rejected: Secret? = nil) async throws -> Credential {
-        if let fresh = fresh(), fresh.tokens.accessToken != rejected { return fresh }
+        if let fresh = fresh()?.credential, fresh.tokens.accessToken != rejected { return fresh }
         // A refresh under way may end with the very token that was refused, and then another one is begun, once.
         var credential = try await sharedRefresh(rejected).value()
         if let rejected, credential.tokens.accessToken == rejected {

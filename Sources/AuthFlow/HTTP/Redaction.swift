@@ -6,7 +6,9 @@ public enum Redaction {
     public static func url(_ url: some StringProtocol) -> String {
         let beforeFragment = url.prefix { $0 != "#" }
         let base = beforeFragment.prefix { $0 != "?" }
-        var result = withoutUser(base)
+        // An equals sign in a path is that of a query without its question mark.
+        let path = base.prefix { $0 != "=" }
+        var result = withoutUser(path) + (path.endIndex < base.endIndex ? "=…" : "")
         if base.endIndex < beforeFragment.endIndex { result += "?" + values(of: beforeFragment[base.endIndex...]) }
         if beforeFragment.endIndex < url.endIndex { result += "#" + values(of: url[beforeFragment.endIndex...]) }
         return DisplayText.sanitized(result, limit: 2000)

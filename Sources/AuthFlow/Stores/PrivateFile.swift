@@ -70,6 +70,7 @@ package struct PrivateFile {
 
     /// Replaces the file. When this returns the bytes survive a power cut; when it throws the old ones are still there.
     package func replace(with bytes: [UInt8]) throws(AuthError) {
+        removeLeftovers()
         let temporary = "\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).tmp"
         let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw failure("cannot be written") }
@@ -102,6 +103,20 @@ package struct PrivateFile {
         }
         try makeDirectoryDurable()
         return true
+    }
+
+    /// Removes what processes have left beside the file that ended while they replaced it. Each has its number in the name.
+    private func removeLeftovers() {
+        let slash = path.lastIndex(of: "/") ?? path.startIndex
+        let directory = path.prefix(upTo: slash)
+        let prefix = path[slash...].drop { $0 == "/" } + "."
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: String(directory))) ?? [] {
+            guard name.hasPrefix(prefix), name.hasSuffix(".tmp"),
+                let process = Int32(name.dropFirst(prefix.count).prefix { $0 != "." }),
+                process > 0, kill(process, 0) != 0, errno == ESRCH
+            else { continue }
+            unsafe unlink("\(directory)/\(name)")
+        }
     }
 
     /// Removes the file, if there is one.

@@ -91,7 +91,7 @@ extension SecretServiceTokenStore: TokenStore {
 }
 
 /// The few functions of libsecret and GLib that are used, found when the program runs.
-@safe private struct Libsecret: @unchecked Sendable {  // Function addresses, which never change; the functions are thread-safe.
+@safe private struct Libsecret: @unchecked Sendable {  // Addresses of thread-safe functions.
     static let shared = Result { () throws(AuthError) in try Libsecret() }
 
     typealias Pointer = UnsafeMutableRawPointer
@@ -102,7 +102,7 @@ extension SecretServiceTokenStore: TokenStore {
     private static let messageOffset = 8
 
     /// An object of GLib's that ends a call from another thread.
-    @safe struct Cancellation: @unchecked Sendable {  // GCancellable is made to be used from several threads.
+    @safe struct Cancellation: @unchecked Sendable {  // GCancellable is thread-safe.
         fileprivate let object: Pointer?
     }
 

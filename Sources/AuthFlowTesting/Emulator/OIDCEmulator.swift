@@ -297,6 +297,7 @@ public final class OIDCEmulator: Sendable {
         else { return .page("Signed out", "<p>You are signed out.</p>") }
         var parameters = FormParameters()
         if let state = query["state"] { parameters.append("state", state) }
+        fault?.callback.change(&parameters)
         return .redirect(to: endpoint.url(adding: parameters))
     }
 

@@ -6,16 +6,19 @@ import Testing
 @Suite struct AuthorizationResponseTests {
     private static let issuer = "https://id.example.com"
 
-    private func pending(_ redirectURI: String = "http://127.0.0.1:8400/callback", announces: Bool = false)
-        -> PendingAuthorization
-    {
+    private func pending(
+        _ redirectURI: String = "http://127.0.0.1:8400/callback",
+        announces: Bool = false,
+        mode: ResponseMode = .query
+    ) -> PendingAuthorization {
         PendingAuthorization(
             url: "\(Self.issuer)/authorize",
             redirectURI: redirectURI,
             state: Secret("z634l182"),
             nonce: Secret("nonce"),
             codeVerifier: Secret("verifier"),
-            metadata: ProviderMetadata(issuer: Self.issuer, namesIssuerInResponses: announces)
+            metadata: ProviderMetadata(issuer: Self.issuer, namesIssuerInResponses: announces),
+            responseMode: mode
         )
     }
 
@@ -34,6 +37,23 @@ import Testing
             to: pending("com.example.apps.1234-x:/")
         )
         #expect(response.code.exposed == "4/WQAstm4iiN_0Qi-n4mEo-jL-85CvQ")
+    }
+
+    @Test func takesTheCodeOutOfAFragmentWhenThatWasAskedFor() throws {
+        let response = try AuthorizationResponse(
+            "http://127.0.0.1:8400/callback#state=z634l182&code=1",
+            to: pending(mode: .fragment)
+        )
+        #expect(response.code.exposed == "1")
+    }
+
+    @Test(arguments: [
+        "?state=z634l182&code=1", "?x=1#state=z634l182&code=1", "/x#state=z634l182&code=1", "#state=x&code=1", "#", "",
+    ]) func refusesOtherAnswersThanAFragment(_ answer: String) {
+        let error = #expect(throws: AuthError.self) {
+            try AuthorizationResponse("http://127.0.0.1:8400/callback\(answer)", to: pending(mode: .fragment))
+        }
+        #expect(error?.code == .invalidCallback)
     }
 
     @Test func acceptsTheIssuerThatWasAsked() throws {
@@ -65,6 +85,7 @@ import Testing
         ("no query", "", false, .invalidCallback),
         ("fragment", "?state=z634l182&code=1#access_token=x", false, .invalidCallback),
         ("broken escape", "?state=z634l182&code=%zz", false, .invalidCallback),
+        ("query without its mark", "&state=z634l182&code=1", false, .invalidCallback),
         ("longer path", "/x?state=z634l182&code=1", false, .invalidCallback),
         ("path that goes up", "/../callback?state=z634l182&code=1", false, .invalidCallback),
     ]

@@ -106,9 +106,23 @@ extension ConformanceTable {
             "oidcc-client-test-3rd-party-init-login",
             "An initiate_login_uri is a page of a website; an app that has one calls signIn() there."
         ),
-        .notApplicable("60", "oidcc-client-test-rp-init-logout", logout),
-        .notApplicable("61", "oidcc-client-test-rp-init-logout-other-state", logout),
-        .notApplicable("62", "oidcc-client-test-rp-init-logout-no-state", logout),
+        .row("60", "oidcc-client-test-rp-init-logout", "Sign out at the provider and handle the return.") { scene in
+            let (credential, signOut) = try await signsOut(scene, fault: nil)
+            guard case .done = signOut.endSession else {
+                throw ConformanceRow.Failure(description: "The session has ended: \(signOut.endSession)")
+            }
+            let request = scene.emulator.receivedRequests.last { $0.path == "/end_session" }?.query
+            let hint = credential.tokens.idToken?.exposed
+            try ConformanceRow.require(request?["id_token_hint"] == hint, "The hint is the ID Token.")
+            let uri = request?["post_logout_redirect_uri"]
+            try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "The way back is the registered one.")
+        },
+        .row("61", "oidcc-client-test-rp-init-logout-other-state", "Notice another state in the return.") { scene in
+            try await noticesTheReturn(scene, .wrongState)
+        },
+        .row("62", "oidcc-client-test-rp-init-logout-no-state", "Notice a return without a state.") { scene in
+            try await noticesTheReturn(scene, .missingState)
+        },
         .notApplicable("63 to 70", "back-channel logout", "The provider calls a website; apps cannot be called."),
         .notApplicable(
             "71 to 73",
@@ -125,7 +139,24 @@ extension ConformanceTable {
     private static let mutualTLS = "Mutual TLS is not built."
     private static let assertions = "Client assertions (RFC 7523) are not built."
     private static let encryption = "Encryption (JWE) is not built; an encrypted token is refused with that reason."
-    private static let logout = "Not built yet: signing out is local."
+
+    private static func signsOut(_ scene: Scene, fault: CallbackFault?) async throws -> (Credential, SignOut) {
+        var settings = try Scene.settings()
+        settings.postLogoutRedirectURI = settings.redirectURI
+        let client = try scene.client(settings: settings)
+        let credential = try await client.signIn().credential
+        scene.emulator.fault = fault.map { .callback($0) }
+        let signOut = try await client.signOut(endingSession: true)
+        try ConformanceRow.require(try await client.credential() == nil, "The credential is forgotten.")
+        return (credential, signOut)
+    }
+
+    private static func noticesTheReturn(_ scene: Scene, _ fault: CallbackFault) async throws {
+        let (_, signOut) = try await signsOut(scene, fault: fault)
+        guard case .failed(let error) = signOut.endSession, error.code == .invalidCallback else {
+            throw ConformanceRow.Failure(description: "It is said that the end is not certain: \(signOut.endSession)")
+        }
+    }
 
     /// Signs in with a refresh token.
     static func signedInForLong(_ scene: Scene) async throws -> (AuthClient, Credential) {

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A fault of the answer that goes through the person's browser.
+/// A fault of what comes back through the person's browser: the answer to a sign-in, or the return from a sign-out.
 public struct CallbackFault: Sendable {
     var change: @Sendable (inout FormParameters) -> Void = { _ in }
 
@@ -13,9 +13,9 @@ public struct CallbackFault: Sendable {
     public static let wrongIss = parameters { $0["iss"] = "https://elsewhere.example.com" }
     /// No issuer, although one was announced (row 102).
     public static let missingIss = parameters { $0["iss"] = nil }
-    /// Another state (row 103).
+    /// Another state (rows 61 and 103).
     public static let wrongState = parameters { $0["state"] = "another" }
-    /// No state (row 104).
+    /// No state (rows 62 and 104).
     public static let missingState = parameters { $0["state"] = nil }
     /// The code twice (row O4).
     public static let repeatedCode = parameters { $0.append("code", "another") }

@@ -1,0 +1,28 @@
+public import AuthFlow
+public import Logging
+
+extension FlowEvent {
+    /// An observer that writes every event as a line of swift-log's: what a service that signs in wants to see.
+    ///
+    /// The lines hold no secret: addresses come without their values.
+    ///
+    /// ```swift
+    /// let client = AuthClient(..., observer: FlowEvent.logger(Logger(label: "auth")))
+    /// ```
+    /// - Parameter logger: Where to. Failures are warnings, the end of a session is a notice, the rest is for debugging.
+    public static func logger(_ logger: Logger) -> @Sendable (FlowEvent) -> Void {
+        { event in
+            var metadata: Logger.Metadata = ["flow": "\(event.flowID)", "step": "\(event.step)"]
+            for (name, value) in event.details { metadata[name] = "\(DisplayText.sanitized(value))" }
+            logger.log(level: event.level, "\(event)", metadata: metadata)
+        }
+    }
+
+    private var level: Logger.Level {
+        switch progress {
+        case .failed(nil): .info
+        case .failed: .warning
+        default: step == .sessionEnd ? .notice : .debug
+        }
+    }
+}

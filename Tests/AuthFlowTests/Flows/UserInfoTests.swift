@@ -1,0 +1,128 @@
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+@testable import AuthFlow
+
+/// A provider whose endpoints are given by hand.
+private struct FixedProvider: ProviderAdapter {
+    let id: ProviderID = "fixed"
+    let fixed: ProviderMetadata
+    func metadata(in context: ProviderContext) -> ProviderMetadata { fixed }
+}
+
+/// Userinfo, plain and signed (OIDC Core section 5.3.2; rows 11, 25 and 44).
+@Suite struct UserInfoTests {
+    private static let issuer = "https://id.example.com"
+    private static let time: Int64 = 1_800_000_000
+
+    private let keys: EmulatorKeys
+
+    init() throws { keys = try EmulatorKeys() }
+
+    private func ask(_ reply: HTTPReply, tokens: TokenSet? = nil) async throws -> JSON {
+        let set = try keys.jwks()
+        let transport = InProcessTransport(origin: Self.issuer) { request, _ in
+            request.path == "/jwks" ? HTTPReply(response: HTTPResponse(status: .ok), body: try set.serialized()) : reply
+        }
+        let metadata = try ProviderMetadata([
+            "issuer": .string(Self.issuer), "jwks_uri": .string("\(Self.issuer)/jwks"),
+            "userinfo_endpoint": .string("\(Self.issuer)/userinfo"),
+            "userinfo_signing_alg_values_supported": ["ES256", "RS256", "HS256"],
+        ])
+        let engine = Engine(
+            provider: FixedProvider(fixed: metadata),
+            settings: try ClientSettings(clientID: "client"),
+            transport: transport,
+            host: HostServices(now: { Date(timeIntervalSince1970: TimeInterval(Self.time)) })
+        )
+        return try await engine.context.userInfo(for: try tokens ?? Self.tokens())
+    }
+
+    private static func tokens() throws -> TokenSet {
+        let claims: JSON = [
+            "iss": .string(issuer), "sub": "alice", "aud": "client", "exp": .integer(time + 60), "iat": .integer(time),
+        ]
+        let jws = try JWS(Secret(try EmulatorKeys().sign(claims, header: ["alg": "ES256"], with: .es256)))
+        var tokens = TokenSet(accessToken: Secret("access"))
+        tokens.verifiedIDToken = try IDTokenValidation(
+            expectation: .init(
+                issuer: issuer,
+                clientID: "client",
+                algorithms: [.es256],
+                occasion: .signIn(nonce: nil)
+            ),
+            now: Date(timeIntervalSince1970: TimeInterval(time))
+        ).validateClaims(of: jws)
+        return tokens
+    }
+
+    private func signed(
+        _ change: [String: JSON?] = [:],
+        header: [String: JSON] = [:],
+        algorithm: SignatureAlgorithm = .es256
+    ) throws -> HTTPReply {
+        var claims: [String: JSON] = ["iss": .string(Self.issuer), "aud": ["client", "other"], "sub": "alice", "name": "A"]
+        for (name, value) in change { claims[name] = value }
+        let own: [String: JSON] = ["alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm))]
+        let token = try keys.sign(.object(claims), header: .object(own.merging(header) { $1 }), with: algorithm)
+        return reply(token, type: "application/jwt")
+    }
+
+    private func reply(_ body: String, type: String = "application/json", status: Int = 200) -> HTTPReply {
+        HTTPReply(
+            response: HTTPResponse(status: .init(code: status), headerFields: [.contentType: type]),
+            body: Array(body.utf8)
+        )
+    }
+
+    @Test func readsPlainAndSignedClaims() async throws {
+        #expect(try await ask(reply(#"{"sub":"alice","name":"A"}"#))["name"] == "A")
+        #expect(try await ask(try signed())["name"] == "A")
+        #expect(try await ask(try signed(["exp": .integer(Self.time + 1), "aud": "client"]))["name"] == "A")
+        #expect(try await ask(try signed(algorithm: .rs256))["name"] == "A")
+    }
+
+    static let refusedClaims: [[String: JSON?]] = [
+        ["iss": nil], ["iss": "https://id.example.com1"], ["aud": nil], ["aud": "other"], ["aud": []], ["sub": "bob"],
+        ["sub": nil], ["exp": .integer(time - 60)], ["exp": "never"],
+    ]
+
+    @Test(arguments: refusedClaims) func refusesSignedClaims(_ change: [String: JSON?]) async throws {
+        let reply = try signed(change)
+        let error = await #expect(throws: AuthError.self) { try await ask(reply) }
+        #expect(error?.code == .invalidUserInfo)
+    }
+
+    @Test(arguments: [["crit": ["x"]], ["alg": "none"], ["alg": "HS256"], ["alg": "PS256"], ["kid": "other"]] as [[String: JSON]])
+    func refusesSignedHeaders(_ header: [String: JSON]) async throws {
+        let reply = try signed(header: header)
+        let error = await #expect(throws: AuthError.self) { try await ask(reply) }
+        #expect(error?.code == .invalidUserInfo)
+    }
+
+    @Test func refusesWhatIsNoUserInfo() async throws {
+        let strange = HTTPReply(
+            response: HTTPResponse(status: .ok, headerFields: [.contentType: "application/jwt"]),
+            body: [0xFF, 0xFE]
+        )
+        let cases: [(HTTPReply, AuthError.Code)] = [
+            (reply("not a token", type: "application/jwt"), .invalidUserInfo), (strange, .invalidUserInfo),
+            (reply("a.b.c.d.e", type: "application/jwt"), .unsupported), (reply("[]"), .invalidReply),
+            (reply("{}"), .invalidUserInfo), (reply("{}", status: 401), .accessTokenRejected),
+            (reply(#"{"sub":"alice"}"#, status: 500), .invalidReply),
+        ]
+        for (reply, code) in cases {
+            let error = await #expect(throws: AuthError.self) { try await ask(reply) }
+            #expect(error?.code == code)
+        }
+        // Without a verified ID Token there is nothing to compare with.
+        let plain = reply(#"{"sub":"alice"}"#)
+        let error = await #expect(throws: AuthError.self) {
+            try await ask(plain, tokens: TokenSet(accessToken: Secret("access")))
+        }
+        #expect(error?.code == .unsupported)
+    }
+}

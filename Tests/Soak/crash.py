@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Kills `authflow token` (SIGKILL) at random moments while it refreshes and stores, and looks at what is left.
+
+    crash.py PATH/TO/authflow COUNT
+
+After every kill the store must hold a whole credential: the new one, or the one before it. It is run twice. With a provider
+that forgives a refresh token that is used again within a minute, the session always goes on. With one that forgives nothing,
+a kill between the provider's answer and the writing of it ends the session, which no client can prevent: then the next run
+must say so, once, with status 4.
+"""
+
+import json, os, pathlib, random, signal, subprocess, sys, tempfile, time
+
+tool, count = sys.argv[1], int(sys.argv[2])
+
+
+def run(*arguments, **options):
+    return subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=60, **options)
+
+
+def fail(message, *details):
+    sys.exit("crash: " + message + "".join(f"\n{detail}" for detail in details))
+
+
+def whole(folder):
+    """The credential's refresh token; and nothing but a whole credential may be there."""
+    files = list(folder.glob("*.json"))
+    if len(files) != 1: fail(f"there are {len(files)} credentials")
+    book = json.loads(files[0].read_text())
+    account = book["accounts"][0]
+    return account["refresh_token"] if "ended" not in account else None
+
+
+def soak(leeway):
+    random.seed(20261121)
+    with tempfile.TemporaryDirectory() as work:
+        provider = subprocess.Popen([tool, "dev-idp", "--refresh-leeway", str(leeway)], stdout=subprocess.PIPE,
+                                    stderr=subprocess.DEVNULL, text=True)
+        try:
+            issuer = provider.stdout.readline().strip()
+            config = pathlib.Path(work, "authflow.json")
+            config.write_text(json.dumps({"profiles": {"soak": {
+                "provider": "oidc", "issuer": issuer, "client_id": "authflow-demo", "scopes": ["openid", "offline_access"],
+                "store": {"name": "file", "directory": "store"},
+                "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": [issuer]},
+            }}}))
+            environment = dict(os.environ, PASSWORD="wonderland")
+            at = ["--config", str(config)]
+            if run("login", *at, env=environment).returncode: fail("the first login failed")
+            refresh = ["token", "--min-ttl", "86400", *at]
+            start = time.monotonic()
+            if run(*refresh, env=environment).returncode: fail("the first refresh failed")
+            # Kills fall anywhere in a run, and a little after its end.
+            length = (time.monotonic() - start) * 1.2
+            killed = ended = 0
+            for number in range(count):
+                process = subprocess.Popen([tool, *refresh], env=environment, stdout=subprocess.DEVNULL,
+                                           stderr=subprocess.DEVNULL)
+                time.sleep(random.uniform(0, length))
+                process.send_signal(signal.SIGKILL)
+                killed += process.wait() == -signal.SIGKILL
+                has_ended = whole(pathlib.Path(work, "store")) is None
+                # A tenth of the time the next run is left alone, and has to get on with what is there. So it is when a run
+                # has come far enough to write down that the provider has ended the session.
+                if has_ended or number % 10 == 9:
+                    next_run = run(*refresh, env=environment)
+                    if next_run.returncode == 0:
+                        if has_ended: fail("an ended session goes on")
+                        continue
+                    ended += 1
+                    if next_run.returncode != 4 or "was ended by the provider" not in next_run.stderr:
+                        fail(f"kill {number}: the next run ends with {next_run.returncode}", next_run.stderr)
+                    again = run(*refresh, env=environment)
+                    if again.returncode != 4: fail("an ended session is not ended for good", again.stderr)
+                    if run("login", *at, env=environment).returncode: fail("the next login failed")
+            left = [file.name for file in pathlib.Path(work, "store").iterdir() if file.suffix not in (".json", ".lock")]
+            print(f"leeway {leeway:2} s: {count} runs, {killed} killed before their end, sessions ended {ended}, "
+                  f"files left behind {len(left)}")
+            if leeway and ended: fail("with leeway every session goes on")
+        finally:
+            provider.terminate()
+            provider.wait()
+
+
+soak(60)
+soak(0)
