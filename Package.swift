@@ -145,7 +145,8 @@ let package = Package(
         .testTarget(
             name: "AuthFlowOIDCTests",
             dependencies: [
-                "ConformanceRows", "AuthFlowLog", logging, "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
+                "ConformanceRows", "AuthFlowLog", logging, "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless",
+                "AuthFlowTesting",
                 "AuthFlow", "AuthFlowJSON", httpTypes,
             ]
         ),

@@ -64,7 +64,9 @@ private struct FixedProvider: ProviderAdapter {
         header: [String: JSON] = [:],
         algorithm: SignatureAlgorithm = .es256
     ) throws -> HTTPReply {
-        var claims: [String: JSON] = ["iss": .string(Self.issuer), "aud": ["client", "other"], "sub": "alice", "name": "A"]
+        var claims: [String: JSON] = [
+            "iss": .string(Self.issuer), "aud": ["client", "other"], "sub": "alice", "name": "A",
+        ]
         for (name, value) in change { claims[name] = value }
         let own: [String: JSON] = ["alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm))]
         let token = try keys.sign(.object(claims), header: .object(own.merging(header) { $1 }), with: algorithm)
@@ -96,7 +98,10 @@ private struct FixedProvider: ProviderAdapter {
         #expect(error?.code == .invalidUserInfo)
     }
 
-    @Test(arguments: [["crit": ["x"]], ["alg": "none"], ["alg": "HS256"], ["alg": "PS256"], ["kid": "other"]] as [[String: JSON]])
+    @Test(
+        arguments: [["crit": ["x"]], ["alg": "none"], ["alg": "HS256"], ["alg": "PS256"], ["kid": "other"]]
+            as [[String: JSON]]
+    )
     func refusesSignedHeaders(_ header: [String: JSON]) async throws {
         let reply = try signed(header: header)
         let error = await #expect(throws: AuthError.self) { try await ask(reply) }
