@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import Synchronization
 
@@ -5,22 +6,23 @@ import Synchronization
 ///
 ///     fuzz [count of inputs in all] [seed] [target]
 @main enum Main {
-    /// What is being fed, for the watchman and for whoever wants to see it again.
-    private static let current = Mutex<(target: String, seed: UInt64, number: Int)>(("", 0, 0))
+    /// What is being fed.
+    private static let current = Mutex<(target: String, number: Int)>(("", 0))
 
     static func main() async throws {
         let arguments = CommandLine.arguments.dropFirst()
         let count = arguments.first.flatMap { Int($0) } ?? 100_000
         let seed = arguments.dropFirst().first.flatMap { UInt64($0) } ?? 1
         let targets = try Target.all().filter { arguments.count < 3 || $0.name == arguments.last }
-        watch()
+        let watch = watch()
         for target in targets {
             let start = ContinuousClock.now
             let share = max(1, count / targets.count)
             for number in 0..<share {
                 // Each input has a seed of its own, so that any of them can be made again alone.
                 let own = seed &* 1_000_003 &+ UInt64(number)
-                current.withLock { $0 = (target.name, own, number) }
+                current.withLock { $0 = (target.name, number) }
+                alarm(patience)
                 var mutator = Mutator(generator: SeededGenerator(seed: own))
                 do {
                     try await target.feed(&mutator)
@@ -33,21 +35,22 @@ import Synchronization
                 "\(target.name): \(share) inputs in \((ContinuousClock.now - start).formatted(.units(allowed: [.seconds, .milliseconds])))"
             )
         }
+        withExtendedLifetime(watch) {}
     }
 
-    /// Ends the run when one input takes longer than any may.
-    private static func watch() {
-        Thread.detachNewThread {
-            var last = current.withLock { $0 }
-            while true {
-                Thread.sleep(forTimeInterval: 20)
-                let now = current.withLock { $0 }
-                if now.number == last.number, now.target == last.target {
-                    print("fuzz: \(now.target), input \(now.number) hangs")
-                    exit(2)
-                }
-                last = now
-            }
+    /// How long one input may take, in seconds.
+    private static let patience: UInt32 = 20
+
+    /// Says which input hangs when the alarm that is set for each of them goes off, and ends the run.
+    private static func watch() -> any DispatchSourceSignal {
+        signal(SIGALRM, SIG_IGN)
+        let source = DispatchSource.makeSignalSource(signal: SIGALRM)
+        source.setEventHandler {
+            let (target, number) = current.withLock { $0 }
+            print("fuzz: \(target), input \(number) hangs")
+            exit(2)
         }
+        source.resume()
+        return source
     }
 }
