@@ -19,6 +19,7 @@ extension ProviderFactory {
             ConfigurationKey("userinfo", .url, "The userinfo endpoint."),
             ConfigurationKey("end_session", .url, "The end session endpoint."),
             ConfigurationKey("revocation", .url, "The revocation endpoint."),
+            ConfigurationKey("introspection", .url, "The introspection endpoint."),
         ])
         let keys = [
             ConfigurationKey(
@@ -37,17 +38,17 @@ extension ProviderFactory {
             let issuer = profile.text("issuer") ?? ""
             guard profile.has("endpoints") else { return OIDCProvider(issuer: issuer) }
             let endpoints = profile.object("endpoints")
-            return OIDCProvider(
-                metadata: ProviderMetadata(
-                    issuer: issuer,
-                    authorizationEndpoint: try endpoints.endpoint("authorization"),
-                    tokenEndpoint: try endpoints.endpoint("token"),
-                    jwksURI: try endpoints.endpoint("jwks"),
-                    userInfoEndpoint: try endpoints.endpoint("userinfo"),
-                    endSessionEndpoint: try endpoints.endpoint("end_session"),
-                    revocationEndpoint: try endpoints.endpoint("revocation")
-                )
+            var metadata = ProviderMetadata(
+                issuer: issuer,
+                authorizationEndpoint: try endpoints.endpoint("authorization"),
+                tokenEndpoint: try endpoints.endpoint("token"),
+                jwksURI: try endpoints.endpoint("jwks"),
+                userInfoEndpoint: try endpoints.endpoint("userinfo"),
+                endSessionEndpoint: try endpoints.endpoint("end_session"),
+                revocationEndpoint: try endpoints.endpoint("revocation")
             )
+            metadata.introspectionEndpoint = try endpoints.endpoint("introspection")
+            return OIDCProvider(metadata: metadata)
         }
     }
 }

@@ -16,8 +16,8 @@ public struct FileTokenStore: TokenStore {
     /// - Parameters:
     ///   - directory: An absolute path. Created with mode 0700 when it is missing.
     ///   - clock: The clock to wait for other processes on.
-    ///   - patience: How long to wait for another process that has access.
-    public init(directory: String, clock: any Clock<Duration> = ContinuousClock(), patience: Duration = .seconds(30)) {
+    ///   - patience: How long to wait for another process that has access: longer than a refresh with a slow provider takes.
+    public init(directory: String, clock: any Clock<Duration> = ContinuousClock(), patience: Duration = .seconds(90)) {
         self.directory = directory
         self.clock = clock
         self.patience = patience
