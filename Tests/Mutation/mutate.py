@@ -28,8 +28,27 @@ STAGES = [
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
 
-# Checks whose absence nothing can show, each with the reason. A text is part of the condition.
+# Checks whose absence nothing can show, each with the reason.
+NEXT = "what is missing is refused by the check after it too"
 EQUIVALENT = {
+    ("Client/ClientSettings", "definition.scheme == .hmac"): "chooses what is checked; a wrong choice asks for more",
+    ("Flows/AuthorizationResponse", "let parameters = FormURLEncoding.decode(answer)"): "without parameters nothing goes on",
+    ("Flows/ClientRegistration", 'let clientID = json["client_id"]?.string'): NEXT,
+    ("Flows/ClientRegistration", "let uris = uris.strings"): NEXT,
+    ("HTTP/Endpoint", "components.password == nil"): "a password has a user name before it, empty as that may be",
+    ("HTTP/Endpoint", "!parameters.pairs.isEmpty"): "spares a question mark",
+    ("JOSE/IDTokenValidation", 'let issuer = claims["iss"]?.string'): NEXT,
+    ("JOSE/IDTokenValidation", 'let subject = claims["sub"]?.string'): NEXT,
+    ("JOSE/IDTokenValidation", 'let audience = claims["aud"]?.string'): NEXT,
+    ("JOSE/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "every audience is this client by then",
+    ("JOSE/JWK", "key.keySizeInBits >= 2048"): "swift-crypto refuses shorter keys too",
+    ("JOSE/JWK", "bytes.count == 32"): "swift-crypto wants 32 bytes too",
+    ("JOSE/JWK", "x.count == size"): "swift-crypto knows the length of both, and the other one is checked",
+    ("JOSE/JWK", "y.count == size"): "swift-crypto knows the length of both, and the other one is checked",
+    ("JOSE/JWS", "let payload = Base64URL.decode"): NEXT,
+    ("JOSE/JWS", "let signature = Base64URL.decode"): "no bytes are no signature",
+    ("JOSE/JWS", "self.payload.object != nil"): "what is no object has no claims",
+    ("JOSE/JWS", "let bytes = Base64URL.decode"): NEXT,
 }
 
 SWITCH = """
@@ -204,7 +223,7 @@ def main():
     for mutant in mutants:
         if wanted and mutant.number not in wanted: continue
         killer = next((failure for failure in (test(stage, mutant.number) for stage in STAGES) if failure), None)
-        reason = next((why for text, why in EQUIVALENT.items() if text in mutant.text), None)
+        reason = next((why for (file, text), why in EQUIVALENT.items() if file == mutant.file and text in mutant.text), None)
         if killer: print(f"{mutant}\n       caught by {killer}", flush=True)
         elif reason:
             equivalents += 1

@@ -194,6 +194,9 @@ import Testing
         let future = Self.good.merging(["iat": .integer(Self.time + 400)]) { $1 }
         let known = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = -400 } }
         #expect(known?.message.contains("this machine's clock is 400 s behind the provider's") == true)
+        // A second or two are the network's, and explain nothing.
+        let close = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = 3 } }
+        #expect(close?.message.contains("is this machine's clock right?") == true)
         let unknown = #expect(throws: AuthError.self) { try validate(future) }
         #expect(unknown?.message.contains("is this machine's clock right?") == true)
     }

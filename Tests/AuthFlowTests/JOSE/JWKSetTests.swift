@@ -53,9 +53,38 @@ import Testing
         #expect(Array(try JWKSet(["keys": [rsa]]).candidates(for: header(.rs256))).isEmpty)
     }
 
-    @Test func skipsShortRSAKeys() throws {
-        let short = JSON.object(["kty": "RSA", "n": .string(String(repeating: "A", count: 171)), "e": "AQAB"])
-        #expect(try JWKSet(["keys": [short]]).keys.isEmpty)
+    /// RFC 7518 section 3.3 has 2048 bits at least; more than 8192 cost more than they are worth.
+    @Test(arguments: [(1024, 0), (2047, 0), (2048, 1), (8192, 1), (8208, 0), (16384, 0)])
+    func skipsRSAKeysThatAreTooShortOrTooLong(_ bits: Int, _ count: Int) throws {
+        var modulus = HostServices.systemRandomBytes((bits + 7) / 8)
+        modulus[0] = bits % 8 == 0 ? modulus[0] | 0x80 : modulus[0] & 0x7F | 0x40
+        modulus[modulus.count - 1] |= 1
+        let key = JSON.object(["kty": "RSA", "n": .string(Base64URL.encode(modulus)), "e": "AQAB"])
+        #expect(try JWKSet(["keys": [key]]).keys.count == count)
+    }
+
+    @Test func wantsCoordinatesOfTheFullLength() throws {
+        // The same bytes, divided in another place.
+        let key = published[1].object ?? [:]
+        let point = ["x", "y"].flatMap { Base64URL.decode(key[$0]?.string ?? "") ?? [] }
+        let shifted = key.merging([
+            "x": .string(Base64URL.encode(point.prefix(33))), "y": .string(Base64URL.encode(point.suffix(31))),
+        ]) { $1 }
+        #expect(try JWKSet(["keys": [.object(shifted)]]).keys.isEmpty)
+    }
+
+    @Test(arguments: SignatureAlgorithm.symmetric) func checksSharedSecrets(_ algorithm: SignatureAlgorithm) throws {
+        // Rows 43 and 75.
+        let secret = String(repeating: "s", count: 64)
+        let token = try keys.sign([:], header: ["alg": .string(algorithm.rawValue)], with: algorithm, secret: secret)
+        let jws = try JWS(Secret(token))
+        let hash = try #require(algorithm.definition?.hash)
+        func isValid(_ secret: String) -> Bool {
+            HMACSignature.isValid(jws.signature, for: jws.signedBytes, hash: hash, secret: Secret(secret))
+        }
+        #expect(isValid(secret))
+        #expect(!isValid("\(secret)s"))
+        #expect(!HMACSignature.isValid([], for: jws.signedBytes, hash: hash, secret: Secret(secret)))
     }
 
     @Test(arguments: [[:], ["keys": 5], ["keys": nil]] as [JSON]) func refusesWhatIsNoKeySet(_ json: JSON) {

@@ -124,6 +124,12 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 2)
     }
 
+    @Test func fetchesOnceForATokenWhoseKeyIsNowhere() async throws {
+        // What was fetched after the token came has the last word.
+        #expect(try await verdict(token(keys, keyID: "nowhere")) == .noKey)
+        #expect(provider.fetches == 1)
+    }
+
     @Test func neverFetchesForABadSignature() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         let forger = try EmulatorKeys()
