@@ -74,6 +74,33 @@ import Testing
     static let faults: [(row: String, fault: EmulatorFault, code: AuthError.Code, last: String)] = [
         ("no ID Token", .tokenReply(.missingIDToken), .invalidIDToken, "POST /token"),
         ("no access token", .tokenReply(.missingAccessToken), .invalidReply, "POST /token"),
+        ("empty access token", .tokenReply(.member("access_token", "")), .invalidReply, "POST /token"),
+        ("no token_type", .tokenReply(.member("token_type", nil)), .invalidReply, "POST /token"),
+        (
+            "tokens with status 500", .tokenReply(.reply { $0.response.status = .internalServerError }), .invalidReply,
+            "POST /token"
+        ),
+        (
+            "metadata with status 500", .metadata(.reply { $0.response.status = .internalServerError }),
+            .discoveryFailed,
+            "GET /.well-known/openid-configuration"
+        ),
+        (
+            "metadata without issuer", .metadata(.member("issuer", nil)), .discoveryFailed,
+            "GET /.well-known/openid-configuration"
+        ),
+        (
+            "endpoint that is a number", .metadata(.member("token_endpoint", 5)), .discoveryFailed,
+            "GET /.well-known/openid-configuration"
+        ),
+        (
+            "flag that is a string", .metadata(.member("authorization_response_iss_parameter_supported", "yes")),
+            .discoveryFailed, "GET /.well-known/openid-configuration"
+        ),
+        (
+            "list that is a string", .metadata(.member("id_token_signing_alg_values_supported", "RS256")),
+            .discoveryFailed, "GET /.well-known/openid-configuration"
+        ),
         ("token_type mac", .tokenReply(.unknownTokenType), .unsupported, "POST /token"),
         ("error with status 200", .tokenReply(.member("error", "bad")), .providerRejected, "POST /token"),
         ("token reply that is a page", .tokenReply(.notJSON), .invalidReply, "POST /token"),
@@ -118,6 +145,10 @@ import Testing
     }
 
     static let tolerated: [(row: String, fault: EmulatorFault)] = [
+        ("members that are null", .metadata(.member("check_session_iframe", nil))),
+        ("an endpoint that is null", .metadata(.member("revocation_endpoint", .null))),
+        ("a list that is null", .metadata(.member("scopes_supported", .null))),
+        ("a flag that is null", .metadata(.member("authorization_response_iss_parameter_supported", .null))),
         ("expires_in as a string", .tokenReply(.member("expires_in", "3600"))),
         ("unknown members of the metadata", .metadata(.member("new_member", ["x": [1]]))),
         ("unknown parameters of the redirect", .callback(.unknownParameters)),
@@ -310,6 +341,16 @@ import Testing
                 "/tenant/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/tenant",
             ]
         )
+    }
+
+    @Test func refusesAnIssuerWithAQuery() async throws {
+        // RFC 8414 section 2.
+        try await Scene.with(.inProcess) { scene in
+            let client = try scene.client(provider: OIDCProvider(issuer: "\(scene.emulator.issuer)?tenant=1"))
+            let error = await #expect(throws: AuthError.self) { try await client.metadata() }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(scene.emulator.requests.isEmpty)
+        }
     }
 
     @Test func followsNoRedirectOfTheProvidersServices() async throws {

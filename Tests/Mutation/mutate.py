@@ -45,6 +45,8 @@ EQUIVALENT = {
     ("JOSE/JWK", "bytes.count == 32"): "swift-crypto wants 32 bytes too",
     ("JOSE/JWK", "x.count == size"): "swift-crypto knows the length of both, and the other one is checked",
     ("JOSE/JWK", "y.count == size"): "swift-crypto knows the length of both, and the other one is checked",
+    ("JOSE/KeySource", "known.count < 32"): "bounds memory",
+    ("Providers/ProviderAdapter+Standard", 'let accessToken = parameters["access_token"]?.string'): NEXT,
     ("JOSE/JWS", "let payload = Base64URL.decode"): NEXT,
     ("JOSE/JWS", "let signature = Base64URL.decode"): "no bytes are no signature",
     ("JOSE/JWS", "self.payload.object != nil"): "what is no object has no claims",

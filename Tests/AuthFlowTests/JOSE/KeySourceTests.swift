@@ -15,6 +15,7 @@ private final class KeyProvider: Sendable {
         var fetches = 0
         var isDown = false
         var cacheControl: String?
+        var status = HTTPResponse.Status.ok
         var waiting: [CheckedContinuation<Void, Never>] = []
         var isHeld = false
     }
@@ -43,9 +44,9 @@ private final class KeyProvider: Sendable {
             }
             if !isHeld { continuation.resume() }
         }
-        let (keys, isDown, cacheControl) = state.withLock { ($0.keys, $0.isDown, $0.cacheControl) }
+        let (keys, isDown, cacheControl, status) = state.withLock { ($0.keys, $0.isDown, $0.cacheControl, $0.status) }
         if isDown { throw AuthError(.networkFailed, "Down.") }
-        var reply = HTTPReply(response: HTTPResponse(status: .ok), body: try keys.serialized())
+        var reply = HTTPReply(response: HTTPResponse(status: status), body: try keys.serialized())
         reply.response.headerFields[.cacheControl] = cacheControl
         return reply
     }
@@ -252,6 +253,12 @@ private final class KeyProvider: Sendable {
         let rotated = try EmulatorKeys()
         try provider.publish(rotated)
         #expect(try await verdict(token(rotated)) == .verified)
+    }
+
+    @Test func takesNoKeysFromAnError() async throws {
+        provider.state.withLock { $0.status = .internalServerError }
+        let jws = try token(keys)
+        await #expect(throws: AuthError.self) { try await verdict(jws) }
     }
 
     @Test func refusesKeySetsThatAreTooLarge() async throws {
