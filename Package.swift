@@ -136,7 +136,7 @@ let package = Package(
         ),
         .testTarget(
             name: "AuthFlowLoopbackTests",
-            dependencies: ["AuthFlowLoopback", "AuthFlow", "AuthFlowTesting", httpTypes, flyingSocks]
+            dependencies: ["AuthFlowLoopback", "AuthFlow", "AuthFlowTesting", httpTypes]
         ),
         .testTarget(
             name: "AuthFlowHeadlessTests",

@@ -1,18 +1,70 @@
-import FlyingSocks
 import Foundation
 
-/// A connection on which a test writes exactly the bytes it wants.
+/// A connection on which a test writes exactly the bytes it wants: a plain socket on a thread of its own, so that it waits for
+/// nobody and never for long.
 enum RawConnection {
+    /// Why there is no reply.
+    struct Failure: Error {
+        let call: String
+        let number: Int32
+    }
+
+    /// How long a connection may be silent, in seconds.
+    private static let patience = 30
+
     /// Sends a text to a port of this machine and returns everything that comes back until the other side closes.
     static func exchange(_ text: String, port: Int, isIPv6: Bool) async throws -> String {
-        let socket =
-            isIPv6
-            ? try await AsyncSocket.connected(to: sockaddr_in6.inet6(ip6: "::1", port: UInt16(port)))
-            : try await AsyncSocket.connected(to: sockaddr_in.inet(ip4: "127.0.0.1", port: UInt16(port)))
-        defer { try? socket.close() }
-        try await socket.write(Data(text.utf8))
-        var bytes: [UInt8] = []
-        while let byte = try? await socket.read() { bytes.append(byte) }
-        return String(decoding: bytes, as: UTF8.self)
+        try await withCheckedThrowingContinuation { continuation in
+            Thread.detachNewThread {
+                continuation.resume(with: Result { try talk(text, port: UInt16(port), isIPv6: isIPv6) })
+            }
+        }
+    }
+
+    private static func talk(_ text: String, port: UInt16, isIPv6: Bool) throws -> String {
+        let descriptor = socket(isIPv6 ? AF_INET6 : AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { throw Failure(call: "socket", number: errno) }
+        defer { close(descriptor) }
+        var patience = timeval(tv_sec: patience, tv_usec: 0)
+        unsafe setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+        guard connect(descriptor, port: port, isIPv6: isIPv6) == 0 else {
+            throw Failure(call: "connect", number: errno)
+        }
+        let bytes = Array(text.utf8)
+        let sent = unsafe bytes.withUnsafeBytes {
+            unsafe send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+        }
+        guard sent == bytes.count else { throw Failure(call: "send", number: errno) }
+        var reply: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while true {
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe recv(descriptor, $0.baseAddress, $0.count, 0) }
+            guard count > 0 else { break }
+            reply += buffer[..<count]
+        }
+        return String(decoding: reply, as: UTF8.self)
+    }
+
+    private static func connect(_ descriptor: Int32, port: UInt16, isIPv6: Bool) -> Int32 {
+        if isIPv6 {
+            var address = sockaddr_in6()
+            address.sin6_family = sa_family_t(AF_INET6)
+            address.sin6_port = port.bigEndian
+            address.sin6_addr = in6addr_loopback
+            return unsafe withUnsafePointer(to: &address) {
+                unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    unsafe Foundation.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in6>.size))
+                }
+            }
+        }
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_port = port.bigEndian
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        return unsafe withUnsafePointer(to: &address) {
+            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe Foundation.connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+            }
+        }
     }
 }
