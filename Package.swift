@@ -152,7 +152,7 @@ let package = Package(
         ),
         .testTarget(
             name: "CommandTests",
-            dependencies: ["AuthFlowCommand", "oidc-login", "AuthFlowTesting", "AuthFlow", httpTypes]
+            dependencies: ["AuthFlowCommand", "oidc-login", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes]
         ),
         .testTarget(
             name: "InteropTests",
