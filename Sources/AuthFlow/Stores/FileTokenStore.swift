@@ -23,6 +23,11 @@ public struct FileTokenStore: TokenStore {
         self.patience = patience
     }
 
+    /// Creates a store in the person's data directory.
+    init(host: HostServices) {
+        self.init(directory: Self.defaultDirectory(environment: host.environment), clock: host.clock)
+    }
+
     /// Where a person's data goes on this system: `$XDG_DATA_HOME/authflow`, `~/.local/share/authflow`, or on Apple's
     /// systems `~/Library/Application Support/authflow`.
     public static func defaultDirectory(environment: [String: String]) -> String {

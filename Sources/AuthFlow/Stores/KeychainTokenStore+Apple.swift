@@ -19,10 +19,7 @@ public struct KeychainTokenStore: Sendable {
     public init(accessGroup: String? = nil, isSynchronizable: Bool = false, host: HostServices = .system) {
         self.accessGroup = accessGroup
         self.isSynchronizable = isSynchronizable
-        self.locks = FileTokenStore(
-            directory: FileTokenStore.defaultDirectory(environment: host.environment),
-            clock: host.clock
-        )
+        self.locks = FileTokenStore(host: host)
     }
 }
 

@@ -19,10 +19,7 @@ public struct SecretServiceTokenStore: Sendable {
     public init(host: HostServices = .system) {
         self.host = host
         // The service has no locks; processes take turns at files.
-        self.locks = FileTokenStore(
-            directory: FileTokenStore.defaultDirectory(environment: host.environment),
-            clock: host.clock
-        )
+        self.locks = FileTokenStore(host: host)
     }
 }
 
