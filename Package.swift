@@ -19,12 +19,15 @@ let package = Package(
     products: [
         .library(name: "AuthFlow", targets: ["AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowOIDC", targets: ["AuthFlowOIDC", "AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlowGitHub", targets: ["AuthFlowGitHub", "AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback"]),
         .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
+        .library(name: "AuthFlowTerminal", targets: ["AuthFlowTerminal"]),
         .library(name: "AuthFlowLog", targets: ["AuthFlowLog"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
         .executable(name: "oidc-login", targets: ["oidc-login"]),
+        .executable(name: "github-login", targets: ["github-login"]),
     ],
     traits: [
         .trait(name: "Jansson", description: "Read and write JSON with the system's libjansson."),
@@ -63,6 +66,9 @@ let package = Package(
         .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", flyingFox, flyingSocks]),
         .target(name: "AuthFlowHeadless", dependencies: ["AuthFlow", "AuthFlowJSON", "CLibXML2", httpTypes]),
 
+        // What a program in a terminal shows
+        .target(name: "AuthFlowTerminal", dependencies: ["AuthFlow"]),
+
         // Events as log lines, for those who log with swift-log; the engine itself does not.
         .target(name: "AuthFlowLog", dependencies: ["AuthFlow", logging]),
 
@@ -71,6 +77,13 @@ let package = Package(
             name: "AuthFlowOIDC",
             dependencies: adapterDependencies,
             path: "Providers/OIDC",
+            exclude: ["README.md"]
+        ),
+
+        .target(
+            name: "AuthFlowGitHub",
+            dependencies: adapterDependencies,
+            path: "Providers/GitHub",
             exclude: ["README.md"]
         ),
 
@@ -85,8 +98,8 @@ let package = Package(
         .executableTarget(
             name: "AuthFlowCommand",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
-                argumentParser,
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowLoopback", "AuthFlowHeadless",
+                "AuthFlowTerminal", "AuthFlowTesting", argumentParser,
             ]
         ),
         .executableTarget(
@@ -96,6 +109,16 @@ let package = Package(
             ],
             path: "Samples/oidc-login",
             exclude: ["README.md", "authflow.json", "cloudentity.json", "resources.json"]
+        ),
+        .executableTarget(
+            name: "github-login",
+            dependencies: [
+                "AuthFlow", "AuthFlowJSON", "AuthFlowGitHub", "AuthFlowLoopback", "AuthFlowHeadless",
+                "AuthFlowTerminal",
+                "AuthFlowTesting", httpTypes,
+            ],
+            path: "Samples/github-login",
+            exclude: ["README.md", "authflow.json"]
         ),
         // The example of the README, word for word.
         .executableTarget(
@@ -151,8 +174,20 @@ let package = Package(
             ]
         ),
         .testTarget(
+            name: "AuthFlowGitHubTests",
+            dependencies: [
+                "ConformanceRows", "AuthFlowGitHub", "AuthFlowHeadless", "AuthFlowLoopback", "AuthFlowTesting",
+                "AuthFlow",
+                "AuthFlowJSON", httpTypes,
+            ]
+        ),
+        .testTarget(name: "AuthFlowTerminalTests", dependencies: ["AuthFlowTerminal", "AuthFlow"]),
+        .testTarget(
             name: "CommandTests",
-            dependencies: ["AuthFlowCommand", "oidc-login", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes]
+            dependencies: [
+                "AuthFlowCommand", "oidc-login", "github-login", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
+                httpTypes,
+            ]
         ),
         .testTarget(
             name: "InteropTests",

@@ -20,6 +20,7 @@ extension ProviderFactory {
             ConfigurationKey("end_session", .url, "The end session endpoint."),
             ConfigurationKey("revocation", .url, "The revocation endpoint."),
             ConfigurationKey("introspection", .url, "The introspection endpoint."),
+            ConfigurationKey("device_authorization", .url, "The device authorization endpoint."),
         ])
         let keys = [
             ConfigurationKey(
@@ -45,7 +46,8 @@ extension ProviderFactory {
                 jwksURI: try endpoints.endpoint("jwks"),
                 userInfoEndpoint: try endpoints.endpoint("userinfo"),
                 endSessionEndpoint: try endpoints.endpoint("end_session"),
-                revocationEndpoint: try endpoints.endpoint("revocation")
+                revocationEndpoint: try endpoints.endpoint("revocation"),
+                deviceAuthorizationEndpoint: try endpoints.endpoint("device_authorization")
             )
             metadata.introspectionEndpoint = try endpoints.endpoint("introspection")
             return OIDCProvider(metadata: metadata)

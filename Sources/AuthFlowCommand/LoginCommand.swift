@@ -15,6 +15,9 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(help: "Forget whoever is signed in already, when somebody else signs in.")
     var replaceAccount = false
 
+    @Flag(help: "Sign in on another screen, with a code, whatever the profile says.")
+    var device = false
+
     func validate() throws {
         guard !(addAccount && replaceAccount) else {
             throw ValidationError("--add-account and --replace-account exclude each other.")
@@ -24,7 +27,7 @@ struct LoginCommand: AsyncParsableCommand {
     func run() async throws {
         let policy: AuthClient.AccountPolicy =
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
-        let signIn = try await options.client().signIn(policy)
+        let signIn = try await options.client(flows: device ? [.device] : nil).signIn(policy)
         try Report.print(signIn.credential, asJSON: json)
         // The sign-in is good, but the next command will not know of it.
         if let error = signIn.storageError { throw error }

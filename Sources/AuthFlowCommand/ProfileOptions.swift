@@ -1,13 +1,15 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowGitHub
 import AuthFlowHeadless
 import AuthFlowLoopback
 import AuthFlowOIDC
+import AuthFlowTerminal
 import Foundation
 
 /// The lists that a configuration can choose from: what this program knows.
 enum Known {
-    static let providers: [ProviderFactory] = [.oidc]
+    static let providers: [ProviderFactory] = [.oidc, .gitHub]
     static let userAgents: [UserAgentFactory] = [.loopback, .headless]
 }
 
@@ -33,11 +35,13 @@ struct ProfileOptions: ParsableArguments {
         try ConfigurationFile(path: config ?? Self.defaultPath(ProcessInfo.processInfo.environment))
     }
 
-    func client() throws -> AuthClient {
+    func client(flows: [SignInFlow]? = nil) throws -> AuthClient {
         try AuthClient(
             profile: try file().profile(profile),
             providers: Known.providers,
             userAgents: Known.userAgents,
+            devicePresenter: TerminalDevicePresenter(),
+            flows: flows,
             account: account,
             observer: Progress(isVerbose: verbose).callAsFunction
         )

@@ -19,9 +19,25 @@ extension UserAgentFactory {
                 "Whether to open a browser at all; otherwise only the address is shown."
             ),
         ]
-        return UserAgentFactory("loopback", keys: keys) { options in
+        return UserAgentFactory("loopback", keys: keys, availability: availability) { options in
             guard options.flag("open_browser") != false else { return LoopbackUserAgent(launcher: nil) }
             return LoopbackUserAgent(launcher: options.texts("browser").map { .command($0) } ?? .system())
         }
+    }
+
+    /// Without a screen the address can still be shown, and opened by somebody who has a browser on this very machine.
+    @Sendable private static func availability(
+        _ options: ConfigurationObject,
+        _ environment: [String: String]
+    ) -> Availability {
+        #if os(Linux)
+        let signs = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER"]
+        guard !options.has("browser"), !options.has("open_browser"),
+            signs.allSatisfy({ environment[$0, default: ""].isEmpty })
+        else { return .available }
+        return .doubtful(reason: "no browser can be opened here (neither DISPLAY nor WAYLAND_DISPLAY is set)")
+        #else
+        return .available
+        #endif
     }
 }

@@ -42,7 +42,7 @@ extension AuthClient {
         // next use finds out.
         let revocation = try await outcome(of: .revocation, isAsked: revokingTokens, reporter) {
             try await requireIssuer(of: credential)
-            try await engine.revoke(credential.tokens)
+            try await engine.provider.revoke(credential.tokens, in: engine.context)
         }
         _ = try await keeper.remove()
         let endSession = try await outcome(of: .endSession, isAsked: endingSession, reporter) {

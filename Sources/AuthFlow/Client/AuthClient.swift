@@ -1,5 +1,6 @@
 public import AuthFlowJSON
 import Foundation
+import Synchronization
 
 /// Signs a person in with one provider and keeps the credential: the face of AuthFlow that an app sees.
 ///
@@ -12,11 +13,12 @@ import Foundation
 /// print("Hello, \(signIn.credential.identity.displayName)")
 /// ```
 ///
-/// or from values, with ``init(name:settings:provider:userAgent:store:account:transport:host:observer:)``. Cancelling the task
+/// or from values, with ``init(name:settings:provider:userAgent:devicePresenter:store:account:transport:host:observer:)``. Cancelling the task
 /// that signs in cancels the sign-in and frees what it had opened.
 public final class AuthClient: Sendable {
     let engine: Engine
     let userAgent: any UserAgent
+    private let devicePresenter: (any DevicePresenter)?
     let keeper: SessionKeeper
     private let account: String?
     private let observer: @Sendable (FlowEvent) -> Void
@@ -27,6 +29,7 @@ public final class AuthClient: Sendable {
     ///   - settings: What the provider knows the client by.
     ///   - provider: The adapter of the provider.
     ///   - userAgent: Shows the provider's pages to the person.
+    ///   - devicePresenter: Shows the person the code for signing in on another screen; nil when that is no way to sign in.
     ///   - store: Keeps the credential.
     ///   - account: The subject of the account that is meant when several are signed in; nil for the one that signed in or
     ///     was selected last.
@@ -38,6 +41,7 @@ public final class AuthClient: Sendable {
         settings: ClientSettings,
         provider: any ProviderAdapter,
         userAgent: any UserAgent,
+        devicePresenter: (any DevicePresenter)? = nil,
         store: any TokenStore = MemoryTokenStore(),
         account: String? = nil,
         transport: any HTTPTransport = URLSessionTransport(),
@@ -46,6 +50,7 @@ public final class AuthClient: Sendable {
     ) {
         self.engine = Engine(provider: provider, settings: settings, transport: transport, host: host)
         self.userAgent = userAgent
+        self.devicePresenter = devicePresenter
         self.account = account
         self.observer = observer
         self.keeper = SessionKeeper(
@@ -69,24 +74,63 @@ public final class AuthClient: Sendable {
 
     // MARK: Signing in
 
-    /// Signs a person in: shows the provider's page, waits, checks everything, and keeps the credential.
+    /// Signs a person in: shows the provider's page, or a code for another screen, waits, checks everything, and keeps the
+    /// credential. The ways in ``ClientSettings/flows`` are tried in order until one can begin.
     /// - Parameter policy: What to do when it is somebody else than the one who is signed in already.
     /// - Returns: The credential, and what went wrong if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
     ///   `CancellationError` when the task is cancelled.
     public func signIn(_ policy: AccountPolicy = .sameAccount) async throws -> SignIn {
-        let flow = AuthorizationCodeFlow(engine: engine, reporter: reporter())
-        let timeout = engine.settings.timeout
         // A person who has signed in for nothing does not come back.
         try await keeper.probe()
-        return try await withDeadline(timeout, clock: engine.host.clock) {
-            AuthError(
-                .timedOut,
-                "Nobody finished signing in within \(Int(timeout.seconds)) seconds. Start again when ready."
-            )
-        } _: {
-            try await flow.signIn(with: self.userAgent) { outcome in
-                try await self.keep(outcome, policy, reporter: flow.reporter)
+        let reporter = reporter()
+        let flows = engine.settings.flows
+        for flow in flows.dropLast() {
+            let hasBegun = Mutex(false)
+            do {
+                return try await signIn(by: flow, policy, reporter) { hasBegun.withLock { $0 = true } }
+            } catch let error as AuthError where Self.mayGoOtherwise(error) && !hasBegun.withLock({ $0 }) {
+                reporter.report(.flowChoice, details: ["passed_over": flow.rawValue, "reason": error.description])
+            }
+        }
+        return try await signIn(by: flows.last ?? .authorizationCode, policy, reporter) {}
+    }
+
+    /// Whether another way to sign in may work where one could not begin.
+    private static func mayGoOtherwise(_ error: AuthError) -> Bool {
+        [.unsupported, .userAgentFailed, .portBusy].contains(error.code)
+    }
+
+    /// - Parameter begun: Called before a person is shown anything.
+    private func signIn(
+        by flow: SignInFlow,
+        _ policy: AccountPolicy,
+        _ reporter: FlowReporter,
+        begun: @escaping @Sendable () -> Void
+    ) async throws -> SignIn {
+        switch flow {
+        case .authorizationCode:
+            let timeout = engine.settings.timeout
+            return try await withDeadline(timeout, clock: engine.host.clock) {
+                AuthError(
+                    .timedOut,
+                    "Nobody finished signing in within \(Int(timeout.seconds)) seconds. Start again when ready."
+                )
+            } _: {
+                let flow = AuthorizationCodeFlow(engine: self.engine, reporter: reporter, begun: begun)
+                return try await flow.signIn(with: self.userAgent) { outcome in
+                    try await self.keep(outcome, policy, reporter: reporter)
+                }
+            }
+        case .device:
+            guard let devicePresenter else {
+                throw AuthError(.unsupported, "This program cannot show a code for signing in on another screen.")
+            }
+            let flow = DeviceFlow(engine: engine, reporter: reporter)
+            let (metadata, authorization) = try await flow.begin()
+            begun()
+            return try await devicePresenter.present(authorization) {
+                try await keep(try await flow.finish(authorization, at: metadata), policy, reporter: reporter)
             }
         }
     }
@@ -128,7 +172,7 @@ public final class AuthClient: Sendable {
     }
 
     private func keep(
-        _ outcome: AuthorizationCodeFlow.Outcome,
+        _ outcome: SignInOutcome,
         _ policy: AccountPolicy,
         reporter: FlowReporter
     ) async throws -> SignIn {
@@ -239,7 +283,18 @@ public final class AuthClient: Sendable {
         return try await keeper.credential(rejected: credential.tokens.accessToken)
     }
 
-    /// What the provider's userinfo endpoint says about the person who is signed in.
+    /// Replaces the tokens by others, in a way that only the provider's adapter knows, and keeps those: nobody else refreshes
+    /// or uses the store meanwhile.
+    /// - Parameter body: Given the stored tokens, returns the ones to keep.
+    /// - Throws: ``AuthError`` with `login_required` when nobody is signed in; what `body` throws.
+    @discardableResult
+    public func replaceTokens(
+        _ body: nonisolated(nonsending) (TokenSet, ProviderContext) async throws -> TokenSet
+    ) async throws -> Credential {
+        try await keeper.replace { try await body($0, engine.context) }
+    }
+
+    /// What the provider says about the person who is signed in: its userinfo endpoint, or what its adapter asks instead.
     /// - Throws: ``AuthError`` with `login_required` when nobody is, and what fetching it throws.
     public func userInfo() async throws -> JSON {
         let issuer = try await engine.metadata().issuer
@@ -251,7 +306,7 @@ public final class AuthClient: Sendable {
                 "The person is signed in at \(credential.identity.issuer), and the configuration now says \(issuer). Sign in again."
             )
         }
-        return try await perform { try await engine.context.userInfo(for: $0) }
+        return try await perform { try await engine.provider.userInfo(for: $0, in: engine.context) }
     }
 
     /// Verifies an ID Token of this provider for this client, one that came by another way than ``signIn(_:)``: signature
@@ -273,6 +328,9 @@ public final class AuthClient: Sendable {
     public func metadata() async throws -> ProviderMetadata {
         try await AuthorizationCodeFlow(engine: engine, reporter: reporter()).discover()
     }
+
+    /// What adapters are lent, for what one provider alone can do: its adapter has functions that take it.
+    public var providerContext: ProviderContext { engine.context }
 
     func reporter() -> FlowReporter {
         FlowReporter(host: engine.host, observer: observer)

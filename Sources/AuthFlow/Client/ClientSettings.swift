@@ -15,7 +15,12 @@ public struct ClientSettings: Sendable {
     /// More parameters, for requests of each purpose.
     public var parameters: [ProviderRequest.Purpose: FormParameters]
 
-    /// How long a whole sign-in may take, the person's part included.
+    /// The ways to sign a person in, best first: the next one is taken when one cannot begin here, or the provider does not
+    /// offer it. Once a person has been shown something there is no other way.
+    public var flows: [SignInFlow]
+
+    /// How long a whole sign-in may take, the person's part included. A sign-in on another screen may take as long as its
+    /// code lasts.
     public var timeout: Duration
 
     /// How the provider hands the answer to the person's browser.
@@ -46,6 +51,7 @@ public struct ClientSettings: Sendable {
     ///   - redirectURI: As registered; a loopback address with a free port unless given.
     ///   - scopes: What is asked for.
     ///   - parameters: More parameters, for requests of each purpose.
+    ///   - flows: The ways to sign a person in, best first: in a user agent unless given.
     ///   - timeout: How long a whole sign-in may take. Five minutes unless given.
     ///   - responseMode: How the provider hands the answer to the person's browser: in the query unless given.
     ///   - idTokenSigningAlgorithms: The algorithms that ID Tokens may be signed with, as registered
@@ -62,6 +68,7 @@ public struct ClientSettings: Sendable {
         redirectURI: RedirectURI = .loopback,
         scopes: [String] = ["openid"],
         parameters: [ProviderRequest.Purpose: FormParameters] = [:],
+        flows: [SignInFlow] = [.authorizationCode],
         timeout: Duration = .seconds(300),
         responseMode: ResponseMode = .query,
         idTokenSigningAlgorithms: [SignatureAlgorithm]? = nil,
@@ -81,6 +88,7 @@ public struct ClientSettings: Sendable {
                 )
             }
         }
+        guard !flows.isEmpty else { throw AuthError(.invalidConfiguration, "The list of flows is empty.") }
         // FAPI 2.0 section 5.3.2.1 has tokens refused that expired six minutes ago.
         guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
             throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")
@@ -91,6 +99,7 @@ public struct ClientSettings: Sendable {
         self.redirectURI = redirectURI
         self.scopes = scopes
         self.parameters = parameters
+        self.flows = flows
         self.timeout = timeout
         self.responseMode = responseMode
         self.idTokenSigningAlgorithms = idTokenSigningAlgorithms

@@ -185,20 +185,34 @@ final class SessionKeeper: Sendable {
     /// Runs while nobody else has access to the store.
     private func refreshedAlone(_ rejected: Secret?) async throws -> Credential {
         var book = try await book()
-        let unsaved = state.withLock { $0.unsaved }
-        var credential: Credential
-        if let unsaved, unsaved.replaces == book.refreshToken(account) {
-            // The store still has what was replaced; perhaps it can be written to now.
-            credential = unsaved.credential
-            await save(credential, in: &book, replacing: unsaved.replaces)
-        } else {
-            credential = try signedIn(in: book)
-        }
+        let credential = try await latest(in: &book)
         let now = engine.host.now()
         let isFresh =
             now < credential.freshUntil(margin: engine.settings.freshnessMargin) && now >= credential.notBefore
         if isFresh, credential.tokens.accessToken != rejected { return adopt(credential) }
         return try await refreshed(credential, in: &book, rejected: rejected)
+    }
+
+    /// The account's credential: what is stored, or what could not be stored last time.
+    private func latest(in book: inout AccountBook) async throws -> Credential {
+        let unsaved = state.withLock { $0.unsaved }
+        guard let unsaved, unsaved.replaces == book.refreshToken(account) else { return try signedIn(in: book) }
+        // The store still has what was replaced; perhaps it can be written to now.
+        await save(unsaved.credential, in: &book, replacing: unsaved.replaces)
+        return unsaved.credential
+    }
+
+    /// Replaces the tokens, alone with the store.
+    func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
+        try await store.withExclusiveAccess(to: key) {
+            var book = try await book()
+            var credential = try await latest(in: &book)
+            let replaced = credential.tokens.refreshToken
+            credential.tokens = try await body(credential.tokens)
+            credential.obtainedAt = engine.host.wholeSecond
+            await save(credential, in: &book, replacing: replaced)
+            return adopt(credential)
+        }
     }
 
     private func refreshed(
@@ -232,7 +246,7 @@ final class SessionKeeper: Sendable {
             return adopt(refreshed)
         } catch let error as AuthError where error.code == .loginRequired {
             throw error
-        } catch let error as AuthError where error.providerError?.error == "invalid_grant" {
+        } catch let error as AuthError where engine.standardName(of: error.providerError) == "invalid_grant" {
             // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". Access to the store is exclusive and
             // it was read a moment ago, so this is the token that is stored, and nobody's newer one is lost.
             throw await ended(credential, error, in: &book)

@@ -6,7 +6,9 @@ extension AuthClient {
     ///   - profile: The profile.
     ///   - providers: The provider adapters to choose from.
     ///   - userAgents: The user agents to choose from. Without `user_agent` the first that can work here is taken.
+    ///   - devicePresenter: Shows the person the code for signing in on another screen; nil when that is no way to sign in.
     ///   - stores: The token stores to choose from.
+    ///   - flows: The ways to sign in, whatever the profile says.
     ///   - account: The subject of the account that is meant, whatever the profile says.
     ///   - transport: The way to the network.
     ///   - host: Time, randomness and environment.
@@ -16,7 +18,9 @@ extension AuthClient {
         profile: Profile,
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
+        devicePresenter: (any DevicePresenter)? = nil,
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        flows: [SignInFlow]? = nil,
         account: String? = nil,
         transport: any HTTPTransport = URLSessionTransport(),
         host: HostServices = .system,
@@ -28,11 +32,22 @@ extension AuthClient {
             stores: stores,
             environment: host.environment
         )
+        var settings = try ClientSettings(configuration: configuration, provider: provider)
+        if let flows { settings.flows = flows }
+        if settings.flows == [.device], devicePresenter == nil {
+            throw configuration.error("this program cannot show a code for signing in on another screen", at: "flow")
+        }
         self.init(
             name: profile.name,
-            settings: try ClientSettings(configuration: configuration),
+            settings: settings,
             provider: try provider.make(configuration),
-            userAgent: try Self.userAgent(configuration, userAgents, host),
+            userAgent: try Self.userAgent(
+                configuration,
+                userAgents,
+                host,
+                hasOtherFlow: settings.flows.contains(.device)
+            ),
+            devicePresenter: devicePresenter,
             store: try Self.store(configuration, stores, host),
             account: account ?? configuration.text("account"),
             transport: transport,
@@ -44,7 +59,8 @@ extension AuthClient {
     private static func userAgent(
         _ configuration: ConfigurationObject,
         _ factories: [UserAgentFactory],
-        _ host: HostServices
+        _ host: HostServices,
+        hasOtherFlow: Bool
     ) throws -> any UserAgent {
         var choices = configuration.choices("user_agent")
         if choices.isEmpty {
@@ -53,19 +69,29 @@ extension AuthClient {
             }
         }
         var reasons: [String] = []
+        var doubtful: ChosenUserAgent?
         for choice in choices {
             guard let factory = factories.first(where: { $0.name == choice.name }) else { continue }
-            switch factory.availability(host.environment) {
-            case .available:
+            let availability = factory.availability(choice.options, host.environment)
+            if case .available = availability {
                 return ChosenUserAgent(name: factory.name, base: try factory.make(choice.options), passedOver: reasons)
-            case .unavailable(let reason):
-                reasons.append("\(choice.name): \(reason)")
             }
+            if case .doubtful = availability, doubtful == nil {
+                doubtful = ChosenUserAgent(
+                    name: factory.name,
+                    base: try factory.make(choice.options),
+                    passedOver: reasons
+                )
+            }
+            reasons.append("\(choice.name): \(availability.reason)")
         }
-        throw AuthError(
+        if let doubtful, !hasOtherFlow { return doubtful }
+        let error = AuthError(
             .userAgentFailed,
             "No user agent of this profile can work here. \(reasons.joined(separator: "; "))"
         )
+        guard hasOtherFlow else { throw error }
+        return UnavailableUserAgent(error: error)
     }
 
     private static func store(
@@ -77,6 +103,18 @@ extension AuthClient {
         let name = choice?.name ?? factories.first?.name
         guard let factory = factories.first(where: { $0.name == name }) else { return MemoryTokenStore() }
         return try factory.make(choice?.options ?? configuration.object("store"), host)
+    }
+}
+
+/// A user agent that cannot work here, in a profile that has another way to sign in.
+private struct UnavailableUserAgent: UserAgent {
+    let error: AuthError
+
+    func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        throw error
     }
 }
 
@@ -100,7 +138,7 @@ private struct ChosenUserAgent: UserAgent {
 extension ClientSettings {
     /// Reads the settings of a profile.
     /// - Throws: ``ConfigurationError``.
-    init(configuration: ConfigurationObject) throws {
+    init(configuration: ConfigurationObject, provider: ProviderFactory) throws {
         let secret = try configuration.secret("client_secret")
         let authentication: ClientAuthentication
         switch (configuration.text("client_authentication"), secret) {
@@ -110,8 +148,10 @@ extension ClientSettings {
                 at: "client_authentication"
             )
         case (nil, nil), ("none", nil): authentication = .none
-        case ("client_secret_post", let secret?): authentication = .clientSecretPost(secret)
-        case (_, let secret?): authentication = .clientSecretBasic(secret)
+        case (let method, let secret?):
+            authentication =
+                (method ?? provider.secretMethod.rawValue) == ClientAuthentication.Method.clientSecretPost.rawValue
+                ? .clientSecretPost(secret) : .clientSecretBasic(secret)
         case (let method?, nil):
             throw configuration.error("\"\(method)\" needs a \"client_secret\"", at: "client_authentication")
         }
@@ -136,6 +176,8 @@ extension ClientSettings {
                 try Endpoint(origin, name: "origin of an API")
             }
         }
+        let flows = (configuration.texts("flow") ?? configuration.text("flow").map { [$0] } ?? [])
+            .compactMap(SignInFlow.init(rawValue:))
         let algorithms = configuration.texts("id_token_signing_algorithms")?.map(SignatureAlgorithm.init(rawValue:))
         try configuration.located("id_token_signing_algorithms") { () throws(AuthError) in
             try Self.check(algorithms, authentication)
@@ -151,6 +193,7 @@ extension ClientSettings {
                         ($0, parameters.parameters($0.rawValue))
                     }
                 ),
+                flows: flows.isEmpty ? [.authorizationCode] : flows,
                 timeout: .seconds(configuration.number("timeout") ?? 300),
                 responseMode: configuration.text("response_mode").flatMap(ResponseMode.init(rawValue:)) ?? .query,
                 idTokenSigningAlgorithms: algorithms,

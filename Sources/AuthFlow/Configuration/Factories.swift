@@ -16,16 +16,26 @@ public struct ProviderFactory: Sendable {
     /// The keys it adds to a profile.
     public let keys: [ConfigurationKey]
 
+    /// How a client with a secret proves who it is, unless the profile says otherwise.
+    public let secretMethod: ClientAuthentication.Method
+
     let make: @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
 
     /// Creates a factory.
+    /// - Parameters:
+    ///   - name: The name to choose it by.
+    ///   - keys: The keys it adds to a profile.
+    ///   - secretMethod: How a client with a secret proves who it is, unless the profile says otherwise.
+    ///   - make: Makes the adapter.
     public init(
         _ name: String,
         keys: [ConfigurationKey],
+        secretMethod: ClientAuthentication.Method = .clientSecretBasic,
         make: @escaping @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
     ) {
         self.name = name
         self.keys = keys
+        self.secretMethod = secretMethod
         self.make = make
     }
 }
@@ -36,8 +46,17 @@ public struct UserAgentFactory: Sendable {
     public enum Availability: Sendable, Hashable {
         /// It can.
         case available
+        /// It may, but something else that can is better; and why, in words for the person.
+        case doubtful(reason: String)
         /// It cannot, and why, in words for the person.
         case unavailable(reason: String)
+
+        var reason: String {
+            switch self {
+            case .available: ""
+            case .doubtful(let reason), .unavailable(let reason): reason
+            }
+        }
     }
 
     /// The name that `user_agent` chooses it by.
@@ -46,19 +65,21 @@ public struct UserAgentFactory: Sendable {
     /// The options it takes.
     public let keys: [ConfigurationKey]
 
-    let availability: @Sendable (_ environment: [String: String]) -> Availability
+    let availability: @Sendable (_ options: ConfigurationObject, _ environment: [String: String]) -> Availability
     let make: @Sendable (_ options: ConfigurationObject) throws -> any UserAgent
 
     /// Creates a factory.
     /// - Parameters:
     ///   - name: The name to choose it by.
     ///   - keys: The options it takes.
-    ///   - availability: Whether it can work in a process with this environment.
+    ///   - availability: Whether it can work with these options in a process with this environment.
     ///   - make: Makes the agent.
     public init(
         _ name: String,
         keys: [ConfigurationKey] = [],
-        availability: @escaping @Sendable (_ environment: [String: String]) -> Availability = { _ in .available },
+        availability:
+            @escaping @Sendable (_ options: ConfigurationObject, _ environment: [String: String]) -> Availability =
+            { _, _ in .available },
         make: @escaping @Sendable (_ options: ConfigurationObject) throws -> any UserAgent
     ) {
         self.name = name

@@ -50,6 +50,7 @@ public struct Profile: Sendable {
     ) -> [ConfigurationKey] {
         let agent = ConfigurationShape.named(userAgents.map { ConfigurationVariant($0.name, keys: $0.keys) })
         let store = ConfigurationShape.named(stores.map { ConfigurationVariant($0.name, keys: $0.keys) })
+        let flows = SignInFlow.allCases.map(\.rawValue)
         let purposes = ProviderRequest.Purpose.configurable.map {
             ConfigurationKey($0.rawValue, .map(.text), "More parameters of \($0) requests.")
         }
@@ -70,6 +71,11 @@ public struct Profile: Sendable {
                 "client_authentication",
                 .choice(["none", "client_secret_basic", "client_secret_post"]),
                 "How the client proves who it is: none without a secret, otherwise client_secret_basic unless given."
+            ),
+            ConfigurationKey(
+                "flow",
+                .either(.choice(flows), .list(.choice(flows))),
+                "How to sign in: in a user agent (authorization_code, unless given) or on another screen (device); or a list, of which the first that can begin is taken."
             ),
             ConfigurationKey("scopes", .list(.text), "What is asked for; [\"openid\"] unless given."),
             ConfigurationKey(

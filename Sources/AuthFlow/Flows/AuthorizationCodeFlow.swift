@@ -8,17 +8,13 @@
 /// 3. build the authorization request (`AuthorizationRequest.swift`) and let the user agent visit it;
 /// 4. check the redirect that comes back (`AuthorizationResponse.swift`);
 /// 5. exchange the code for tokens (`CodeExchange.swift`);
-/// 6. check the ID Token (`IDTokenVerification.swift`, `JOSE/IDTokenValidation.swift`) and find out who it is (`UserInfo.swift`);
+/// 6. check the ID Token and find out who it is (`SignInOutcome.swift`);
 /// 7. keep the credential (`Stores/`).
 struct AuthorizationCodeFlow: Sendable {
     let engine: Engine
     let reporter: FlowReporter
-
-    /// What a login brings, every check passed.
-    struct Outcome: Sendable {
-        let credential: Credential
-        let authorizationParameters: FormParameters
-    }
+    /// Called before the user agent shows anything.
+    var begun: @Sendable () -> Void = {}
 
     /// Runs the whole flow.
     /// - Parameters:
@@ -26,7 +22,7 @@ struct AuthorizationCodeFlow: Sendable {
     ///   - store: Keeps the credential. Called while the user agent still waits, so that it can tell the person the truth.
     func signIn<Return: Sendable>(
         with userAgent: any UserAgent,
-        store: @Sendable (Outcome) async throws -> Return
+        store: @Sendable (SignInOutcome) async throws -> Return
     ) async throws -> Return {
         let metadata = try await discover()
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the answer from other visits.
@@ -40,6 +36,7 @@ struct AuthorizationCodeFlow: Sendable {
         )
         return try await userAgent.withRedirectSession(options) { session in
             let pending = try await begin(at: metadata, redirectURI: session.redirectURI, state: state)
+            begun()
             let callback = try await reporter.step(.userAgentVisit) { try await session.visit(pending.url) }
             return try await store(try await finish(pending, with: callback))
         }
@@ -58,22 +55,21 @@ struct AuthorizationCodeFlow: Sendable {
     }
 
     /// Steps 4 to 6.
-    func finish(_ pending: PendingAuthorization, with callback: String) async throws -> Outcome {
+    func finish(_ pending: PendingAuthorization, with callback: String) async throws -> SignInOutcome {
         let response = try await reporter.step(.authorizationResponse) {
             try AuthorizationResponse(callback, to: pending)
         }
         let received = try await reporter.step(.codeExchange) {
             try await engine.exchange(response.code, for: pending)
         }
-        let tokens = try await reporter.step(.idTokenValidation) {
-            try await engine.validated(received, for: pending, code: response.code)
-        }
-        let identity = try await reporter.step(.identity) {
-            try await engine.provider.identity(for: tokens, in: engine.context)
-        }
-        return Outcome(
-            credential: Credential(tokens: tokens, identity: identity, signedInAt: engine.host.wholeSecond),
-            authorizationParameters: response.parameters
+        return try await engine.outcome(
+            of: received,
+            engine.expectation(for: pending, received, code: response.code),
+            metadata: pending.metadata,
+            // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
+            requiresIDToken: pending.nonce != nil,
+            authorizationParameters: response.parameters,
+            reporter: reporter
         )
     }
 }

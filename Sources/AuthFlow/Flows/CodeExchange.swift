@@ -19,30 +19,18 @@ extension Engine {
         return try received(try await send(request, scopes: settings.scopes))
     }
 
-    /// Checks tokens that came for a code, and releases them (RFC 9700 section 4.5.3.2: no token is used before).
-    func validated(
-        _ received: ReceivedTokens,
+    /// What the ID Token that came for a code must say.
+    func expectation(
         for pending: PendingAuthorization,
+        _ received: ReceivedTokens,
         code: Secret
-    ) async throws -> TokenSet {
-        var tokens = try usable(received.tokens)
-        guard let idToken = tokens.idToken else {
-            // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
-            guard pending.nonce == nil else {
-                throw AuthError(
-                    .invalidIDToken,
-                    "The provider sent no ID Token although \"openid\" was asked for (OpenID Connect Core section 3.1.3.3)."
-                )
-            }
-            return tokens
-        }
+    ) -> IDTokenValidation.Expectation {
         var expectation = expectation(of: pending.metadata, occasion: .signIn(nonce: pending.nonce))
-        expectation.accessToken = tokens.accessToken
+        expectation.accessToken = received.tokens.accessToken
         expectation.code = code
         expectation.maximumAuthenticationAge = pending.demand.maximumAge
         expectation.essentialACRValues = pending.demand.essentialACRValues
         expectation.clockOffset = received.clockOffset
-        tokens.verifiedIDToken = try await verify(idToken, expectation, metadata: pending.metadata)
-        return tokens
+        return expectation
     }
 }

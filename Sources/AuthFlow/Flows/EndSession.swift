@@ -9,7 +9,11 @@ struct EndSessionFlow: Sendable {
     /// - Returns: nil when the provider has sent them back with the right state; otherwise what was wrong with it.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint or no way back is configured.
     func run(_ credential: Credential, with userAgent: any UserAgent) async throws -> String? {
-        let endpoint = try (try await engine.metadata()).required(\.endSessionEndpoint, "end session endpoint")
+        let metadata = try await engine.metadata()
+        if metadata.endSessionEndpoint == nil, let advice = metadata.signOutAdvice {
+            throw AuthError(.unsupported, advice)
+        }
+        let endpoint = try metadata.required(\.endSessionEndpoint, "end session endpoint")
         guard let redirectURI = engine.settings.postLogoutRedirectURI else {
             throw AuthError(
                 .unsupported,

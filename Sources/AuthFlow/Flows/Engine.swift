@@ -6,8 +6,8 @@ final class Engine: Sendable {
     let provider: any ProviderAdapter
     let settings: ClientSettings
     let host: HostServices
-    private let keys: KeySource
-    private let transport: any HTTPTransport
+    let keys: KeySource
+    let transport: any HTTPTransport
     private let knownMetadata = Mutex<ProviderMetadata?>(nil)
 
     init(
@@ -24,8 +24,11 @@ final class Engine: Sendable {
     }
 
     /// What adapters are lent.
-    var context: ProviderContext {
-        ProviderContext(settings: settings, host: host, transport: transport, keys: keys) { try await self.metadata() }
+    var context: ProviderContext { ProviderContext(engine: self) }
+
+    /// What the standards call an error of this provider's.
+    func standardName(of error: ProviderError?) -> String? {
+        error.map { provider.standardErrorNames[$0.error] ?? $0.error }
     }
 
     /// The provider's metadata, found once in the life of the client.

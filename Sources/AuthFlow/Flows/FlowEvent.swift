@@ -15,6 +15,8 @@ public struct FlowEvent: Sendable {
 
         /// Finding the provider's endpoints.
         public static let discovery = Self(rawValue: "discovery")
+        /// Choosing one of several ways to sign in.
+        public static let flowChoice = Self(rawValue: "flow")
         /// Choosing one of several user agents.
         public static let userAgentChoice = Self(rawValue: "user agent")
         /// Building the authorization request.
@@ -25,6 +27,10 @@ public struct FlowEvent: Sendable {
         public static let pageVisit = Self(rawValue: "page")
         /// Checking the redirect.
         public static let authorizationResponse = Self(rawValue: "authorization response")
+        /// Asking for a code to sign in with on another screen.
+        public static let deviceAuthorization = Self(rawValue: "device authorization")
+        /// Waiting for the person to do that.
+        public static let devicePolling = Self(rawValue: "device polling")
         /// Exchanging the code for tokens.
         public static let codeExchange = Self(rawValue: "code exchange")
         /// Checking the ID Token.

@@ -22,7 +22,7 @@ extension AuthClient {
             ),
             scopes: []
         )
-        let json = try reply.json()
+        let json = try engine.provider.parameters(of: reply)
         // RFC 7662 section 2.2: active is REQUIRED.
         guard reply.status == 200, json["active"]?.bool != nil else {
             throw AuthError(

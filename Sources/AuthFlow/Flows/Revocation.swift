@@ -1,13 +1,13 @@
 import HTTPTypes
 
 extension Engine {
-    /// Withdraws every token that the adapter names (RFC 7009).
+    /// Withdraws tokens one after the other (RFC 7009).
     /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, or what the first refusal was; the other tokens
     ///   have been tried all the same.
-    func revoke(_ tokens: TokenSet) async throws {
+    func revoke(_ tokens: [RevocableToken]) async throws {
         let endpoint = try (try await metadata()).required(\.revocationEndpoint, "revocation endpoint")
         var failure: (any Error)?
-        for token in provider.revocableTokens(of: tokens) {
+        for token in tokens {
             do {
                 try await revoke(token, at: endpoint)
             } catch {
@@ -31,7 +31,7 @@ extension Engine {
         // RFC 7009 section 2.2: "The authorization server responds with HTTP status code 200 if the token has been revoked
         // successfully or if the client submitted an invalid token"; the body says nothing. Some answer 204.
         guard (200..<300).contains(reply.status) else {
-            let error = (try? reply.json()).flatMap { ProviderError($0, status: reply.status) }
+            let error = (try? provider.parameters(of: reply)).flatMap { ProviderError($0, status: reply.status) }
             throw AuthError(
                 .providerRejected,
                 "\(endpoint.host) did not withdraw the \(token.typeHint) (status \(reply.status)).",

@@ -7,7 +7,7 @@ extension ProviderAdapter {
     /// An `error` member is an error whatever the status: some providers send it with 200.
     /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the reply follows neither section.
     public func standardTokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
-        let json = try? reply.json()
+        let json = try? parameters(of: reply)
         if let error = json.flatMap({ ProviderError($0, status: reply.status) }) {
             throw AuthError(
                 .providerRejected,
@@ -21,15 +21,15 @@ extension ProviderAdapter {
                 "\(reply.endpoint.host) answered the \(reply.purpose) request with status \(reply.status) and no OAuth error."
             )
         }
-        let parameters = try reply.json()
+        let parameters = try parameters(of: reply)
         guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
             throw AuthError(.invalidReply, "The token reply has no \"access_token\" (RFC 6749 section 5.1).")
         }
         guard let tokenType = parameters["token_type"]?.string else {
             throw AuthError(.invalidReply, "The token reply has no \"token_type\" (RFC 6749 section 5.1).")
         }
-        // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it nothing is known. Some send it as a string.
-        let lifetime = parameters["expires_in"].flatMap { $0.number ?? $0.string.flatMap(Double.init) }
+        // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it nothing is known.
+        let lifetime = try parameters.seconds("expires_in")
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: and if
         // omitted in a refresh "is treated as equal to the scope originally granted by the resource owner".
         let scopes = parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
@@ -62,6 +62,21 @@ extension ProviderAdapter {
             claims.merge(userInfo.object ?? [:]) { fromIDToken, _ in fromIDToken }
         }
         return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
+    }
+}
+
+extension JSON {
+    /// A number of seconds in a reply.
+    /// - Returns: nil when the member is absent or null.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor, as some send it, a string of digits, or
+    ///   when it is less than zero or more than a century.
+    func seconds(_ name: String) throws(AuthError) -> Double? {
+        guard let value = self[name], value != .null else { return nil }
+        let seconds = value.number ?? value.string.flatMap { Int64($0) }.map(Double.init)
+        guard let seconds, 0...(100 * 365 * 86_400) ~= seconds else {
+            throw AuthError(.invalidReply, "The reply has a \"\(name)\" that is not a number of seconds.")
+        }
+        return seconds
     }
 }
 

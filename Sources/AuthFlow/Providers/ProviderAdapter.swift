@@ -1,3 +1,5 @@
+public import AuthFlowJSON
+
 /// A type that knows where one identity provider lives and how it departs from the standards.
 ///
 /// The engine builds every request, checks every reply, and does all the waiting. An adapter says where to send things,
@@ -40,14 +42,31 @@ public protocol ProviderAdapter: Sendable {
     /// Adjusts a request that the engine has built, just before it is sent.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws
 
+    /// Reads the parameters of a back-channel reply, for providers that do not answer in JSON.
+    func parameters(of reply: ProviderReply) throws -> JSON
+
+    /// Names of this provider's errors, and what the standards call them.
+    ///
+    /// The engine acts on a few errors: `invalid_grant` for a refresh token ends the session (RFC 6749 section 5.2), and the
+    /// device grant lives by `authorization_pending`, `slow_down`, `expired_token` and `access_denied` (RFC 8628 section
+    /// 3.5). Errors are always shown as the provider sent them.
+    var standardErrorNames: [String: String] { get }
+
     /// Reads the tokens, or the provider's error, from the reply of the token endpoint.
     func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet
 
     /// Returns who the tokens belong to. The ID Token, if there is one, has passed every check by then.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity
 
+    /// Returns what the provider says about the person whom the tokens belong to.
+    func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON
+
     /// Returns what is to be withdrawn when the person signs out (RFC 7009), in this order.
     func revocableTokens(of tokens: TokenSet) -> [RevocableToken]
+
+    /// Withdraws the tokens when the person signs out, for providers that do it in their own way.
+    /// - Throws: ``AuthError`` with `unsupported` and a sentence for the person when it cannot be done.
+    func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws
 }
 
 /// A token that can be withdrawn at the provider.
@@ -68,6 +87,24 @@ public struct RevocableToken: Sendable, Hashable {
 extension ProviderAdapter {
     /// Leaves the request as the engine built it.
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {}
+
+    /// Reads the body as JSON, which is what the standards prescribe.
+    public func parameters(of reply: ProviderReply) throws -> JSON {
+        try reply.json()
+    }
+
+    /// None: the provider calls its errors what the standards call them.
+    public var standardErrorNames: [String: String] { [:] }
+
+    /// Asks the userinfo endpoint with ``ProviderContext/userInfo(for:)``.
+    public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
+        try await context.userInfo(for: tokens)
+    }
+
+    /// Withdraws ``revocableTokens(of:)`` with ``ProviderContext/revoke(_:)``.
+    public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
+        try await context.revoke(revocableTokens(of: tokens))
+    }
 
     /// Reads the reply with ``standardTokens(from:in:)``.
     public func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {

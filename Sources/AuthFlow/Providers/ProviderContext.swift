@@ -1,40 +1,40 @@
+import Foundation
 import HTTPTypes
 
-/// What the engine lends an adapter while it works: the client's settings, and a way to ask the provider something.
+/// What the engine lends an adapter while it works: the client's settings, and ways to ask the provider something.
 public struct ProviderContext: Sendable {
+    let engine: Engine
+
     /// The settings of the client.
-    public let settings: ClientSettings
+    public var settings: ClientSettings { engine.settings }
 
     /// Time and randomness.
-    public let host: HostServices
-
-    private let transport: any HTTPTransport
-    private let keys: KeySource
-    private let knownMetadata: @Sendable () async throws -> ProviderMetadata
-
-    init(
-        settings: ClientSettings,
-        host: HostServices,
-        transport: any HTTPTransport,
-        keys: KeySource,
-        metadata: @escaping @Sendable () async throws -> ProviderMetadata
-    ) {
-        self.settings = settings
-        self.host = host
-        self.transport = transport
-        self.keys = keys
-        self.knownMetadata = metadata
-    }
+    public var host: HostServices { engine.host }
 
     /// The provider's metadata, fetched once. Not to be asked from ``ProviderAdapter/metadata(in:)``, which answers it.
     public func metadata() async throws -> ProviderMetadata {
-        try await knownMetadata()
+        try await engine.metadata()
     }
 
     /// Sends a call, bounded in time and size, following no redirect.
     /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ call: HTTPCall) async throws -> HTTPReply {
-        try await ExchangeLimits.send(call, by: transport, clock: host.clock)
+        try await ExchangeLimits.send(call, by: engine.transport, clock: host.clock)
+    }
+
+    /// Withdraws tokens at the provider's revocation endpoint (RFC 7009).
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has none, or what the first refusal was; the other tokens
+    ///   have been tried all the same.
+    public func revoke(_ tokens: [RevocableToken]) async throws {
+        try await engine.revoke(tokens)
+    }
+
+    /// The value of an `Authorization` field that names the client and proves it by its secret (RFC 7617), for a provider's
+    /// own APIs; nil for a client without a secret.
+    public var basicAuthorization: Secret? {
+        settings.authentication.secret.map {
+            Secret("Basic \(Data("\(settings.clientID):\($0.exposed)".utf8).base64EncodedString())")
+        }
     }
 
     /// Checks who signed a token: the provider with one of its keys, or, for the HMAC algorithms, whoever has the client's
@@ -59,7 +59,7 @@ public struct ProviderContext: Sendable {
             return
         }
         let context = self
-        let verdict = try await keys.verdict(
+        let verdict = try await engine.keys.verdict(
             on: jws,
             at: try metadata.required(\.jwksURI, "key set (jwks_uri)")
         ) { try await context.send(HTTPCall(.get, $0, headerFields: [.accept: "application/json"])) }

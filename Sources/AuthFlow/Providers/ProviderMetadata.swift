@@ -49,6 +49,9 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `scopes_supported`; nil when the provider does not say.
     public var scopes: [String]?
 
+    /// What to tell a person who wants to sign out at a provider without an end session endpoint: a sentence.
+    public var signOutAdvice: String?
+
     /// Everything the document says, for what is not named above.
     public var json: JSON
 

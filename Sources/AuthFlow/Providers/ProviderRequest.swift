@@ -25,11 +25,15 @@ public struct ProviderRequest: Sendable {
         public static let revocation = Self(rawValue: "revocation")
         /// The question what a token is good for (RFC 7662).
         public static let introspection = Self(rawValue: "introspection")
+        /// The request for a code to sign in with on another screen (RFC 8628 section 3.1).
+        public static let deviceAuthorization = Self(rawValue: "device_authorization")
+        /// The question whether that has been done (RFC 8628 section 3.4).
+        public static let deviceToken = Self(rawValue: "device_token")
         /// The sign-out at the provider, sent through the user agent (OIDC RP-Initiated Logout).
         public static let endSession = Self(rawValue: "end_session")
 
         /// Those that a configuration may give more parameters.
-        static let configurable: [Purpose] = [.authorization, .token, .refresh]
+        static let configurable: [Purpose] = [.authorization, .token, .refresh, .deviceAuthorization, .deviceToken]
     }
 
     /// What the request is for.
@@ -52,7 +56,8 @@ public struct ProviderRequest: Sendable {
     static let reservedNames: Set<String> = [
         "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
         "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",
-        "grant_type", "refresh_token", "token", "id_token_hint", "post_logout_redirect_uri", "request", "request_uri",
+        "grant_type", "refresh_token", "device_code", "token", "id_token_hint", "post_logout_redirect_uri", "request",
+        "request_uri",
     ]
 
     /// What is sent: the free parameters, then the protected ones.

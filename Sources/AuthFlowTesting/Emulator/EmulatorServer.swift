@@ -7,15 +7,15 @@ public enum EmulatorServer {
     /// Opens a server, runs `body`, and closes it again.
     /// - Parameters:
     ///   - port: The port; nil for any free one.
-    ///   - makeEmulator: Makes the emulator, given its issuer.
+    ///   - makeEmulator: Makes the emulator, given its origin.
     ///   - body: What to do meanwhile.
     /// - Throws: ``AuthFlow/AuthError`` with `port_busy` when the port is taken; what the closures throw.
-    public static func run<Return: Sendable>(
+    public static func run<Emulator: ProviderEmulator, Return: Sendable>(
         port: Int? = nil,
-        _ makeEmulator: (_ issuer: String) throws -> OIDCEmulator,
-        _ body: (OIDCEmulator) async throws -> Return
+        _ makeEmulator: (_ origin: String) throws -> Emulator,
+        _ body: (Emulator) async throws -> Return
     ) async throws -> Return {
-        var emulator: Result<OIDCEmulator, any Error>?
+        var emulator: Result<Emulator, any Error>?
         return try await LoopbackServer.run(host: "127.0.0.1", port: port) { port in
             let made = Result { try makeEmulator("http://127.0.0.1:\(port)") }
             emulator = made

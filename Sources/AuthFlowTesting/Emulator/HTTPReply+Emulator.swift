@@ -48,6 +48,55 @@ extension HTTPReply {
     }
 }
 
+extension HTTPReply {
+    /// A page that asks for a user name and a password and posts them to `/login`.
+    static func signInPage(_ request: String, message: String = "") -> HTTPReply {
+        .page(
+            "Sign in",
+            """
+            <p role="alert">\(DisplayText.escapedForHTML(message))</p>
+            <form method="post" action="/login">
+            <input type="hidden" name="request" value="\(DisplayText.escapedForHTML(request))">
+            <label>User name <input name="username" autocomplete="username" required autofocus></label>
+            <label>Password <input name="password" type="password" autocomplete="current-password" required></label>
+            <button type="submit">Sign in</button>
+            </form>
+            """
+        )
+    }
+
+    /// A page that asks for consent and posts the decision to `/consent`.
+    static func consentPage(_ request: String, client: String, scopes: [String]) -> HTTPReply {
+        let items = scopes.map { "<li>\(DisplayText.escapedForHTML($0))</li>" }.joined()
+        return .page(
+            "Allow access?",
+            """
+            <p>\(DisplayText.escapedForHTML(client)) asks for:</p>
+            <ul>\(items)</ul>
+            <form method="post" action="/consent">
+            <input type="hidden" name="request" value="\(DisplayText.escapedForHTML(request))">
+            <button type="submit" name="decision" value="allow">Allow</button>
+            <button type="submit" name="decision" value="deny">Deny</button>
+            </form>
+            """
+        )
+    }
+
+    /// A page that asks for the code that a program shows, and goes to itself with it.
+    static func userCodePage(action: String, message: String = "") -> HTTPReply {
+        .page(
+            "Enter the code",
+            """
+            <p role="alert">\(DisplayText.escapedForHTML(message))</p>
+            <form method="get" action="\(DisplayText.escapedForHTML(action))">
+            <label>Code <input name="user_code" autocomplete="off" required autofocus></label>
+            <button type="submit">Continue</button>
+            </form>
+            """
+        )
+    }
+}
+
 extension HTTPRequest {
     var sessionCookie: String? {
         let cookies = (headerFields[.cookie] ?? "").split(separator: ";").map { $0.drop { $0 == " " } }

@@ -6,9 +6,11 @@ public struct InProcessTransport: HTTPTransport {
     private let handlers: [String: @Sendable (HTTPRequest, [UInt8]) async throws -> HTTPReply]
 
     /// Creates a transport to these providers.
-    public init(_ emulators: OIDCEmulator...) {
+    public init(_ emulators: any ProviderEmulator...) {
         var handlers: [String: @Sendable (HTTPRequest, [UInt8]) async throws -> HTTPReply] = [:]
-        for emulator in emulators { handlers[emulator.issuer] = { await emulator.handle($0, body: $1) } }
+        for emulator in emulators {
+            for origin in emulator.origins { handlers[origin] = { await emulator.handle($0, body: $1) } }
+        }
         self.handlers = handlers
     }
 

@@ -44,7 +44,7 @@ extension OIDCEmulator {
         var pending = authorization
         pending.session = query["prompt"] == "login" ? nil : session
         state.withLock { [pending] in $0.pending[id] = pending }
-        return pending.session == nil ? signInPage(id) : consentPage(id, pending)
+        return pending.session == nil ? .signInPage(id) : consentPage(id, pending)
     }
 
     func signIn(_ form: FormParameters) -> HTTPReply {
@@ -52,7 +52,7 @@ extension OIDCEmulator {
             return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest)
         }
         let user = users.firstIndex { $0.userName == form["username"] && $0.password == form["password"] }
-        guard let user else { return signInPage(id, message: "The user name or password is wrong.") }
+        guard let user else { return HTTPReply.signInPage(id, message: "The user name or password is wrong.") }
         authorization.session = Session(userIndex: user, began: now())
         let session = Self.randomID()
         state.withLock { [authorization] in
@@ -69,10 +69,19 @@ extension OIDCEmulator {
             let session = authorization.session
         else { return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest) }
         guard form["decision"] == "allow" else {
+            if let deviceCode = authorization.deviceCode {
+                state.withLock { $0.deviceCodes.decide(deviceCode, .denied) }
+                return .page("Denied", "<p>The program that showed you the code is told.</p>")
+            }
             return answer(
                 authorization,
                 ["error": "access_denied", "error_description": "The person did not allow it"]
             )
+        }
+        if let deviceCode = authorization.deviceCode {
+            let grant = Grant(authorization: authorization, session: session)
+            state.withLock { $0.deviceCodes.decide(deviceCode, .approved(grant)) }
+            return .page("Signed in", "<p>You can go back to the program that showed you the code.</p>")
         }
         let code = Self.randomID()
         state.withLock { $0.codes[code] = Grant(authorization: authorization, session: session) }
@@ -120,36 +129,8 @@ extension OIDCEmulator {
         )
     }
 
-    private func signInPage(_ id: String, message: String = "") -> HTTPReply {
-        .page(
-            "Sign in",
-            """
-            <p role="alert">\(DisplayText.escapedForHTML(message))</p>
-            <form method="post" action="/login">
-            <input type="hidden" name="request" value="\(id)">
-            <label>User name <input name="username" autocomplete="username" required autofocus></label>
-            <label>Password <input name="password" type="password" autocomplete="current-password" required></label>
-            <button type="submit">Sign in</button>
-            </form>
-            """
-        )
-    }
-
     private func consentPage(_ id: String, _ authorization: Authorization) -> HTTPReply {
-        let scopes = (authorization.parameters["scope"] ?? "").split(separator: " ")
-            .map { "<li>\(DisplayText.escapedForHTML(String($0)))</li>" }.joined()
-        return .page(
-            "Allow access?",
-            """
-            <p>\(DisplayText.escapedForHTML(authorization.client.id)) asks for:</p>
-            <ul>\(scopes)</ul>
-            <form method="post" action="/consent">
-            <input type="hidden" name="request" value="\(id)">
-            <button type="submit" name="decision" value="allow">Allow</button>
-            <button type="submit" name="decision" value="deny">Deny</button>
-            </form>
-            """
-        )
+        .consentPage(id, client: authorization.client.id, scopes: authorization.scopes)
     }
 
     static func randomID() -> String { Base64URL.encode(HostServices.systemRandomBytes(24)) }

@@ -26,11 +26,12 @@ extension OIDCEmulator {
         switch form["grant_type"] {
         case "authorization_code": return redeem(form, client, refuse)
         case "refresh_token": return refresh(form, client, refuse)
-        default: return refuse("unsupported_grant_type", "only codes and refresh tokens")
+        case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, client, refuse)
+        default: return refuse("unsupported_grant_type", "only codes, device codes and refresh tokens")
         }
     }
 
-    private typealias Refuse = (_ error: String, _ description: String) -> HTTPReply
+    typealias Refuse = (_ error: String, _ description: String) -> HTTPReply
 
     private func redeem(_ form: FormParameters, _ client: Client, _ refuse: Refuse) -> HTTPReply {
         guard let code = form["code"], let grant = state.withLock({ $0.codes[code] }) else {
@@ -74,7 +75,7 @@ extension OIDCEmulator {
         return issue(token.grant, code: nil, family: token.family)
     }
 
-    private func issue(_ grant: Grant, code: String?, family: String = randomID()) -> HTTPReply {
+    func issue(_ grant: Grant, code: String?, family: String? = nil) -> HTTPReply {
         let accessToken = Self.randomID()
         var reply: [String: JSON] = [
             "access_token": .string(accessToken), "token_type": "Bearer", "expires_in": .integer(accessTokenLifetime),
@@ -84,24 +85,21 @@ extension OIDCEmulator {
             guard let idToken = try? idToken(for: grant, accessToken: accessToken, code: code) else { return .failure }
             reply["id_token"] = .string(idToken)
         }
-        if grant.scopes.contains("offline_access"), code != nil || refreshPolicy != .lasting {
+        if grant.scopes.contains("offline_access"), family == nil || refreshPolicy != .lasting {
             let refreshToken = Self.randomID()
-            state.withLock { $0.refreshTokens[refreshToken] = RefreshToken(grant: grant, family: family) }
+            state.withLock {
+                $0.refreshTokens[refreshToken] = RefreshToken(grant: grant, family: family ?? Self.randomID())
+            }
             reply["refresh_token"] = .string(refreshToken)
         }
-        let fault = fault?.tokenReply ?? TokenReplyFault()
-        fault.members(&reply)
         state.withLock {
             if let code { $0.codes[code]?.accessToken = accessToken }
             $0.accessTokens[accessToken] = grant
         }
-        var response = HTTPReply.json(.object(reply))
-        response.response.headerFields[.cacheControl] = "no-store"
-        fault.reply(&response)
-        return response
+        return (fault?.tokenReply ?? TokenReplyFault()).applied(to: reply)
     }
 
-    /// - Parameter code: The code that is exchanged; nil in a refresh.
+    /// - Parameter code: The code that is exchanged; nil without one.
     private func idToken(for grant: Grant, accessToken: String, code: String?) throws -> String {
         let fault = self.fault ?? EmulatorFault()
         if fault.keySet.rotation == .beforeSigning { try rotateKeys() }
@@ -178,7 +176,7 @@ extension OIDCEmulator {
     }
 
     /// The client, when it has authenticated in exactly the way it is registered for.
-    private func authenticatedClient(_ form: FormParameters, _ request: HTTPRequest) -> Client? {
+    func authenticatedClient(_ form: FormParameters, _ request: HTTPRequest) -> Client? {
         let basic = request.headerFields[.authorization]
         if let basic, basic.hasPrefix("Basic ") {
             // RFC 6749 section 2.3.1: both halves are form-encoded before they are joined.

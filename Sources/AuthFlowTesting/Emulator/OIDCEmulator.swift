@@ -10,7 +10,7 @@ import Synchronization
 /// It is strict where real providers are not always: a wrong redirect URI, verifier, client authentication or a code used
 /// twice is refused. The same handler answers in process (``InProcessTransport``) and over a socket
 /// (``EmulatorServer``). Never put it where anybody else can reach it: its passwords are in its source.
-public final class OIDCEmulator: Sendable {
+public final class OIDCEmulator: ProviderEmulator {
     /// Somebody who can sign in.
     public struct User: Sendable {
         /// The name to sign in with.
@@ -122,16 +122,16 @@ public final class OIDCEmulator: Sendable {
     /// Ends every session, as an administrator would: no refresh token is good any more.
     public func endSessions() { state.withLock { $0.refreshTokens = [:] } }
 
-    /// A request as it arrived.
-    public struct ReceivedRequest: Sendable {
-        /// The method, target and header fields. They hold secrets.
-        public let request: HTTPRequest
-        /// The path without its query.
-        public let path: String
-        /// The parameters of the query.
-        public let query: FormParameters
-        /// The parameters of the body, when it was a form.
-        public let form: FormParameters
+    /// Replies to polls of a device code that come before the right ones, in order; each is used once.
+    public var devicePollReplies: [DevicePollReply] {
+        get { state.withLock { $0.devicePollReplies } }
+        set { state.withLock { $0.devicePollReplies = newValue } }
+    }
+
+    /// How often a device code may be asked about, in seconds.
+    public var devicePollInterval: Double {
+        get { state.withLock { $0.devicePollInterval } }
+        set { state.withLock { $0.devicePollInterval = newValue } }
     }
 
     /// The requests it has had, oldest first.
@@ -157,6 +157,9 @@ public final class OIDCEmulator: Sendable {
         var refreshTokens: [String: RefreshToken] = [:]
         var accessTokenLifetime: Int64 = 3600
         var refreshPolicy = RefreshPolicy.rotating(leeway: 0)
+        var deviceCodes = DeviceCodes<Grant>()
+        var devicePollReplies: [DevicePollReply] = []
+        var devicePollInterval = 5.0
     }
 
     /// A refresh token, kept after its use so that a second use is noticed.
@@ -179,6 +182,9 @@ public final class OIDCEmulator: Sendable {
         let client: Client
         let redirectURI: String
         var session: Session?
+        /// The device code that is waiting for the answer, when it is not a redirect URI.
+        var deviceCode: String?
+        var scopes: [String] { (parameters["scope"] ?? "").split(separator: " ").map(String.init) }
     }
 
     /// What a person has granted.
@@ -186,7 +192,7 @@ public final class OIDCEmulator: Sendable {
         let authorization: Authorization
         let session: Session
         var accessToken: String?
-        var scopes: [String] { (authorization.parameters["scope"] ?? "").split(separator: " ").map(String.init) }
+        var scopes: [String] { authorization.scopes }
     }
 
     /// Creates a provider.
@@ -213,25 +219,25 @@ public final class OIDCEmulator: Sendable {
         state.withLock { $0.keys = keys }
     }
 
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var origins: [String] { [issuer] }
+
     var clients: [Client] { state.withLock { $0.clients } }
 
     /// Answers a request.
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
-        let target = request.path ?? "/"
-        let path = String(target.prefix { $0 != "?" })
-        let query = FormURLEncoding.decode(target.dropFirst(path.count + 1)) ?? [:]
-        let isForm = request.headerFields[.contentType]?.hasPrefix("application/x-www-form-urlencoded") == true
-        let form = isForm ? body.form : [:]
-        state.withLock {
-            $0.requests.append(ReceivedRequest(request: request, path: path, query: query, form: form))
-        }
-        switch (request.method, path) {
+        let received = ReceivedRequest(request, body: body, time: now())
+        state.withLock { $0.requests.append(received) }
+        let (query, form) = (received.query, received.form)
+        switch (request.method, received.path) {
         case (.get, "/.well-known/openid-configuration"): return metadata()
         case (.get, "/.well-known/webfinger"): return webFinger(query)
         case (.get, "/jwks"): return keySet()
         case (.get, "/authorize"): return authorize(query, request)
         case (.post, "/login"): return signIn(form)
         case (.post, "/consent"): return consent(form)
+        case (.post, "/device_authorization"): return deviceAuthorization(form, request)
+        case (.get, "/device"): return devicePage(query, request)
         case (.post, "/token"): return token(form, request)
         case (.post, "/revoke"): return revoke(form, request)
         case (.post, "/introspect"): return introspect(form, request)
@@ -246,7 +252,7 @@ public final class OIDCEmulator: Sendable {
 
     private func metadata() -> HTTPReply {
         let algorithms = SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric
-        var document: [String: JSON] = [
+        let document: [String: JSON] = [
             "issuer": .string(issuer),
             "authorization_endpoint": .string("\(issuer)/authorize"),
             "token_endpoint": .string("\(issuer)/token"),
@@ -256,9 +262,12 @@ public final class OIDCEmulator: Sendable {
             "registration_endpoint": .string("\(issuer)/register"),
             "revocation_endpoint": .string("\(issuer)/revoke"),
             "introspection_endpoint": .string("\(issuer)/introspect"),
+            "device_authorization_endpoint": .string("\(issuer)/device_authorization"),
             "response_types_supported": ["code"],
             "response_modes_supported": .array(ResponseMode.allCases.map { .string($0.rawValue) }),
-            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "grant_types_supported": [
+                "authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code",
+            ],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": .array(algorithms.map { .string($0.rawValue) }),
             "scopes_supported": ["openid", "profile", "email", "address", "phone", "offline_access"],
@@ -266,11 +275,7 @@ public final class OIDCEmulator: Sendable {
             "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
             "authorization_response_iss_parameter_supported": true,
         ]
-        let fault = fault?.metadata ?? MetadataFault()
-        fault.members(&document)
-        var reply = HTTPReply.json(.object(document))
-        fault.reply(&reply)
-        return reply
+        return (fault?.metadata ?? MetadataFault()).applied(to: document)
     }
 
     private func keySet() -> HTTPReply {

@@ -35,8 +35,10 @@ extension UserAgentFactory {
     ) {
         _ in FakeUserAgent()
     }
-    fileprivate static let absent = UserAgentFactory("absent", availability: { _ in .unavailable(reason: "no screen") })
-    {
+    fileprivate static let absent = UserAgentFactory(
+        "absent",
+        availability: { _, _ in .unavailable(reason: "no screen") }
+    ) {
         _ in FakeUserAgent()
     }
     fileprivate static let needy = UserAgentFactory(

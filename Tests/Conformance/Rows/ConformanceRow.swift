@@ -1,4 +1,4 @@
-public import AuthFlow
+import AuthFlow
 import AuthFlowTesting
 
 /// One row of the conformance table: what a provider does, and what the client must do then.

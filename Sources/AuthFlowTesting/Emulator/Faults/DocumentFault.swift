@@ -17,6 +17,19 @@ public struct DocumentFault<Document>: Sendable {
         self.reply = reply
     }
 
+    /// The reply with a document in it, after the fault.
+    func applied(
+        to document: [String: JSON],
+        encoded encode: ([String: JSON]) -> HTTPReply = { .json(.object($0)) }
+    ) -> HTTPReply {
+        var document = document
+        members(&document)
+        var response = encode(document)
+        response.response.headerFields[.cacheControl] = "no-store"
+        reply(&response)
+        return response
+    }
+
     /// Changes members of the document.
     public static func members(_ change: @escaping EmulatorFault.Change) -> Self { Self(members: change) }
 
@@ -42,6 +55,17 @@ public struct DocumentFault<Document>: Sendable {
     public static var unavailable: Self {
         reply { $0 = HTTPReply(response: HTTPResponse(status: .serviceUnavailable)) }
     }
+
+    /// A page of something in between, with status 502.
+    public static var brokenGateway: Self {
+        reply { $0 = .page("Bad gateway", "<p>Nobody is there.</p>", status: .badGateway) }
+    }
+
+    /// Nothing, with status 200.
+    public static var empty: Self { reply { $0.body = [] } }
+
+    /// Another `Content-Type` than the body has.
+    public static func mediaType(_ type: String) -> Self { reply { $0.response.headerFields[.contentType] = type } }
 
     /// A page where JSON was expected.
     public static var notJSON: Self { reply { $0.body = Array("<html>".utf8) } }
@@ -76,6 +100,11 @@ extension DocumentFault<TokenReplyDocument> {
     /// No access token.
     public static var missingAccessToken: Self { member("access_token", nil) }
 }
+
+/// Stands for the reply of the device authorization endpoint.
+public enum DeviceAuthorizationDocument: Sendable {}
+/// A fault of the device authorization endpoint's reply.
+public typealias DeviceAuthorizationFault = DocumentFault<DeviceAuthorizationDocument>
 
 /// Stands for the reply of the userinfo endpoint.
 public enum UserInfoDocument: Sendable {}

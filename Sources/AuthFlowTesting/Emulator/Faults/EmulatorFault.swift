@@ -1,4 +1,4 @@
-public import AuthFlow
+import AuthFlow
 public import AuthFlowJSON
 
 /// A way for an emulated provider to misbehave, so that a test can see its client refuse it.
@@ -18,6 +18,7 @@ public struct EmulatorFault: Sendable {
     var tokenReply = TokenReplyFault()
     var userInfo = UserInfoFault()
     var callback = CallbackFault()
+    var deviceAuthorization = DeviceAuthorizationFault()
 
     /// A fault of the ID Token.
     public static func idToken(_ fault: IDTokenFault) -> EmulatorFault { with(\.idToken, fault) }
@@ -36,6 +37,11 @@ public struct EmulatorFault: Sendable {
 
     /// A fault of the answer that goes through the person's browser.
     public static func callback(_ fault: CallbackFault) -> EmulatorFault { with(\.callback, fault) }
+
+    /// A fault of the device authorization endpoint's reply.
+    public static func deviceAuthorization(_ fault: DeviceAuthorizationFault) -> EmulatorFault {
+        with(\.deviceAuthorization, fault)
+    }
 
     private static func with<Part>(_ part: WritableKeyPath<EmulatorFault, Part>, _ value: Part) -> EmulatorFault {
         var fault = EmulatorFault()

@@ -1,5 +1,5 @@
 public import AuthFlow
-public import AuthFlowJSON
+import AuthFlowJSON
 
 /// A fault of the key set, or of how it is looked after. Most of these are allowed, and a client must cope.
 public struct KeySetFault: Sendable {

@@ -1,0 +1,83 @@
+public import AuthFlow
+import HTTPTypes
+
+/// GitHub: github.com, GitHub Enterprise Cloud with data residency, and GitHub Enterprise Server; for OAuth Apps and GitHub
+/// Apps.
+///
+/// There is no ID Token: who signed in is asked of the API (``identity(for:in:)``). Whether tokens expire, and whether they
+/// can be refreshed, shows in the tokens alone.
+public struct GitHubProvider: Sendable {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public let id: ProviderID = "github"
+
+    /// What signing out withdraws at GitHub. Both need the client's secret.
+    public enum SignOut: String, Sendable, Hashable, CaseIterable {
+        /// The token alone.
+        case token
+        /// The person's grant to the app, and with it every token of theirs, on every device.
+        case grant
+    }
+
+    let host: GitHubHost
+    let signOut: SignOut
+    private let signInParameters: FormParameters
+
+    /// Creates a provider.
+    /// - Parameters:
+    ///   - host: Where it lives.
+    ///   - login: `login`: the account to suggest.
+    ///   - allowsSignUp: `allow_signup`: whether the page offers to make an account; GitHub does unless told otherwise.
+    ///   - selectsAccount: `prompt=select_account`: whether the person always chooses the account.
+    ///   - signOut: What signing out withdraws.
+    public init(
+        host: GitHubHost = .dotCom,
+        login: String? = nil,
+        allowsSignUp: Bool? = nil,
+        selectsAccount: Bool = false,
+        signOut: SignOut = .token
+    ) {
+        self.host = host
+        self.signOut = signOut
+        var parameters = FormParameters()
+        parameters["login"] = login
+        parameters["allow_signup"] = allowsSignUp.map { "\($0)" }
+        parameters["prompt"] = selectsAccount ? "select_account" : nil
+        self.signInParameters = parameters
+    }
+}
+
+extension GitHubProvider: ProviderAdapter {
+    /// GitHub has no document that describes this; the issuer is the one that its RFC 8414 metadata names.
+    public func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+        let login = "\(host.pagesURL)/login"
+        var metadata = ProviderMetadata(
+            issuer: "\(login)/oauth",
+            authorizationEndpoint: try Endpoint("\(login)/oauth/authorize"),
+            tokenEndpoint: try Endpoint("\(login)/oauth/access_token"),
+            deviceAuthorizationEndpoint: try Endpoint("\(login)/device/code")
+        )
+        metadata.signOutAdvice =
+            "GitHub has no sign-out page for apps. Sign out at \(host.pagesURL)/logout, or set \"prompt\" to \"select_account\" to choose the account at the next sign-in."
+        return metadata
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
+        guard request.purpose == .authorization else { return }
+        for pair in signInParameters.pairs where request.parameters[pair.name] == nil {
+            request.parameters.append(pair.name, pair.value)
+        }
+    }
+
+    /// "Troubleshooting OAuth app access token request errors" and "Authorizing OAuth apps" in GitHub's documentation.
+    public var standardErrorNames: [String: String] {
+        [
+            "bad_verification_code": "invalid_grant",
+            "bad_refresh_token": "invalid_grant",
+            "incorrect_device_code": "invalid_grant",
+            "incorrect_client_credentials": "invalid_client",
+            "device_flow_disabled": "unauthorized_client",
+            "token_expired": "expired_token",
+        ]
+    }
+}

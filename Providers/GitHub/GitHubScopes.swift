@@ -1,0 +1,23 @@
+/// Scopes of OAuth Apps, where one can stand for others: GitHub leaves out of its replies what another scope implies, and
+/// people may take scopes out ("Scopes for OAuth apps").
+public enum GitHubScopes {
+    /// What each scope implies, one step down.
+    private static let implied: [String: [String]] = [
+        "repo": ["repo:status", "repo_deployment", "public_repo", "repo:invite", "security_events"],
+        "user": ["read:user", "user:email", "user:follow"],
+        "admin:org": ["write:org"], "write:org": ["read:org"],
+        "admin:repo_hook": ["write:repo_hook"], "write:repo_hook": ["read:repo_hook"],
+        "admin:public_key": ["write:public_key"], "write:public_key": ["read:public_key"],
+        "admin:gpg_key": ["write:gpg_key"], "write:gpg_key": ["read:gpg_key"],
+        "admin:enterprise": ["manage_runners:enterprise", "manage_billing:enterprise", "read:enterprise"],
+        "project": ["read:project"],
+    ]
+
+    /// Whether the scopes of a token allow what a scope is for.
+    /// - Parameters:
+    ///   - scope: The scope that is needed.
+    ///   - granted: The scopes of the token. GitHub Apps have none; what their tokens allow cannot be seen from them.
+    public static func covers(_ scope: String, granted: [String]) -> Bool {
+        granted.contains { $0 == scope || covers(scope, granted: implied[$0] ?? []) }
+    }
+}

@@ -1,0 +1,33 @@
+import AuthFlow
+import AuthFlowGitHub
+import AuthFlowJSON
+import HTTPTypes
+
+/// A part of the API, and the scope that opens it.
+struct Resource {
+    let scope: String
+    let title: String
+    let path: String
+    let name: String
+
+    static let all = [
+        Resource(scope: "user:email", title: "E-mail addresses", path: "/user/emails", name: "email"),
+        Resource(scope: "read:org", title: "Organizations", path: "/user/orgs", name: "login"),
+        Resource(scope: "gist", title: "Gists", path: "/gists", name: "description"),
+    ]
+
+    /// Calls the API when the scope was granted, and says what came.
+    func call(_ client: AuthClient, _ host: GitHubHost) async throws -> String {
+        let granted = try await client.freshTokens().scopes
+        guard GitHubScopes.covers(scope, granted: granted) else { return "not available: the scope was not granted" }
+        let call = HTTPCall(
+            .get,
+            try Endpoint(host.apiURL + path),
+            headerFields: [.accept: "application/vnd.github+json", .userAgent: "github-login"]
+        )
+        let reply = try await client.send(call)
+        guard reply.status == 200 else { return "status \(reply.status)" }
+        let names = (try JSON(parsing: reply.body).array ?? []).compactMap { $0[name]?.string }
+        return names.map { DisplayText.sanitized($0) }.joined(separator: ", ")
+    }
+}

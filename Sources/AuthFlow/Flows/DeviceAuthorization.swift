@@ -1,0 +1,113 @@
+import AuthFlowJSON
+import HTTPTypes
+
+/// What a person needs in order to sign in on another screen (RFC 8628 section 3.2): an address, and a code to enter there.
+///
+/// Both are for the person in front of this program and nobody else: who enters somebody else's code signs that somebody in
+/// (section 5.4).
+public struct DeviceAuthorization: Sendable {
+    /// `user_code`: what to enter. Shown as it is; it has no character that would disturb a terminal or a page.
+    public let userCode: String
+
+    /// `verification_uri`: where to enter it.
+    public let verificationURI: Endpoint
+
+    /// `verification_uri_complete`: the address with the code in it, for a QR code or a link. Show the code all the same, so
+    /// that the person can compare it with what the page shows (section 3.3.1).
+    public let verificationURIComplete: Endpoint?
+
+    /// `expires_in`: how long the code can be used.
+    public let lifetime: Duration
+
+    let deviceCode: Secret
+
+    /// `interval`: the least time between two polls.
+    let interval: Duration
+
+    /// The longest that a code is waited for, whatever the provider says.
+    static let longestLifetime = Duration.seconds(3600)
+
+    /// Reads the reply of a device authorization endpoint.
+    /// - Throws: ``AuthError`` with `invalid_reply` when something is missing or cannot be shown.
+    init(_ json: JSON) throws(AuthError) {
+        func refuse(_ problem: String) -> AuthError {
+            AuthError(.invalidReply, "The device authorization reply \(problem) (RFC 8628 section 3.2).")
+        }
+        guard let deviceCode = json["device_code"]?.string, !deviceCode.isEmpty else {
+            throw refuse("has no \"device_code\"")
+        }
+        guard let userCode = json["user_code"]?.string, !userCode.isEmpty else { throw refuse("has no \"user_code\"") }
+        // A person types it: more than this is not a code.
+        guard userCode.unicodeScalars.count <= 64, DisplayText.sanitized(userCode) == userCode else {
+            throw refuse("has a \"user_code\" that cannot be shown")
+        }
+        // "verification_url" stood in drafts of the RFC, and some providers stayed with it.
+        guard let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string else {
+            throw refuse("has no \"verification_uri\"")
+        }
+        guard let lifetime = try json.seconds("expires_in"), lifetime > 0 else {
+            throw refuse("has no \"expires_in\"")
+        }
+        self.deviceCode = Secret(deviceCode)
+        self.userCode = userCode
+        self.lifetime = min(.seconds(lifetime), Self.longestLifetime)
+        // "If no value is provided, clients MUST use 5 as the default." A provider that says 0 is not asked all the time.
+        self.interval = max(.seconds(try json.seconds("interval") ?? 5), .seconds(1))
+        do {
+            self.verificationURI = try Endpoint(uri, name: "verification_uri")
+            self.verificationURIComplete = try json["verification_uri_complete"]?.string.map { uri throws(AuthError) in
+                try Endpoint(uri, name: "verification_uri_complete")
+            }
+        } catch {
+            throw AuthError(.invalidReply, error.message, underlyingError: error)
+        }
+    }
+}
+
+extension DeviceAuthorization: CustomStringConvertible, CustomReflectable {
+    /// The address without its query: the codes are not for logs.
+    public var description: String { "\(verificationURI)" }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension Engine {
+    /// Asks for a code (RFC 8628 section 3.1).
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such grant, or not for this client.
+    func deviceAuthorization(at metadata: ProviderMetadata) async throws -> DeviceAuthorization {
+        var request = ProviderRequest(
+            purpose: .deviceAuthorization,
+            endpoint: try metadata.required(
+                \.deviceAuthorizationEndpoint,
+                "device authorization endpoint (RFC 8628), so nobody can sign in on another screen"
+            ),
+            parameters: settings.parameters[.deviceAuthorization] ?? [:],
+            headerFields: [:],
+            protectedParameters: [:]
+        )
+        if !settings.scopes.isEmpty { request.parameters["scope"] = settings.scopes.joined(separator: " ") }
+        let reply = try await send(request, scopes: settings.scopes)
+        let json = try? provider.parameters(of: reply)
+        if let error = json.flatMap({ ProviderError($0, status: reply.status) }) {
+            // RFC 6749 section 5.2: "The authenticated client is not authorized to use this authorization grant type", and
+            // "not supported by the authorization server".
+            let isDisabled = ["unauthorized_client", "unsupported_grant_type"].contains(standardName(of: error) ?? "")
+            throw AuthError(
+                isDisabled ? .unsupported : .providerRejected,
+                isDisabled
+                    ? "\(reply.endpoint.host) does not let this client sign people in on another screen. Enable the device flow where the client is registered."
+                    : "\(reply.endpoint.host) refused the \(reply.purpose) request.",
+                providerError: error
+            )
+        }
+        guard reply.status == 200 else {
+            // A server without this grant answers as it does at any other address that it does not have.
+            let isAbsent = [401, 403, 404, 405, 422].contains(reply.status)
+            throw AuthError(
+                isAbsent ? .unsupported : .invalidReply,
+                "\(reply.endpoint.host) answered the \(reply.purpose) request with status \(reply.status) and no OAuth error."
+            )
+        }
+        return try DeviceAuthorization(try provider.parameters(of: reply))
+    }
+}

@@ -1,0 +1,120 @@
+import AuthFlowJSON
+import HTTPTypes
+
+/// Asks for the tokens of a device authorization until the person has decided (RFC 8628 sections 3.4 and 3.5).
+struct DevicePolling: Sendable {
+    let engine: Engine
+    let reporter: FlowReporter
+
+    /// What a reply means.
+    private enum Verdict {
+        case tokens(ReceivedTokens)
+        case pending
+        case slowDown(asked: Duration)
+        /// Nothing was heard, or nothing that means anything; with how long the server asks to be left alone.
+        case silence(AuthError, asked: Duration)
+    }
+
+    /// The longest wait that comes of silence alone.
+    private static let longestWaitAfterSilence = Duration.seconds(60)
+
+    /// Polls.
+    /// - Throws: ``AuthError`` with `access_denied` when the person said no, `timed_out` when the code has expired, or what
+    ///   else the provider says; `CancellationError`.
+    func tokens(for authorization: DeviceAuthorization, at metadata: ProviderMetadata) async throws -> ReceivedTokens {
+        // This clock counts on while a machine sleeps, and nobody sets it.
+        let elapsed = engine.host.clock.stopwatch()
+        let request = ProviderRequest(
+            purpose: .deviceToken,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: settings.parameters[.deviceToken] ?? [:],
+            headerFields: [:],
+            protectedParameters: [
+                "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
+                "device_code": authorization.deviceCode.exposed,
+            ]
+        )
+        var interval = authorization.interval
+        // A timer that runs fast comes too early however long it was set. Each time the provider says so, the waits grow by
+        // this much more of themselves.
+        var slowDowns = 0
+        var silences = 0
+        var lastSilence: AuthError?
+        var asked = Duration.zero
+        while true {
+            let backedOff = min(interval * (1 << min(silences, 8)), max(interval, Self.longestWaitAfterSilence))
+            let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), asked)
+            let remaining = authorization.lifetime - elapsed()
+            guard wait < remaining else {
+                try await engine.host.clock.sleep(for: max(remaining, .zero))
+                throw expiry(lastSilence)
+            }
+            try await engine.host.clock.sleep(for: wait)
+            switch try await verdict(on: request) {
+            case .tokens(let received): return received
+            case .pending:
+                (silences, lastSilence, asked) = (0, nil, .zero)
+            case .slowDown(let new):
+                // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that says
+                // its own interval is asked no more often than that.
+                interval = max(interval + .seconds(5), new)
+                slowDowns += 1
+                (silences, lastSilence, asked) = (0, nil, .zero)
+                reporter.report(.devicePolling, details: ["interval": "\(Int(interval.seconds)) s"])
+            case .silence(let error, let retryAfter):
+                // "On encountering a connection timeout, clients MUST unilaterally reduce their polling frequency before
+                // retrying. The use of an exponential backoff algorithm to achieve this ... is RECOMMENDED."
+                silences += 1
+                lastSilence = error
+                asked = retryAfter
+                reporter.report(.devicePolling, details: ["retrying_after": error.code.rawValue])
+            }
+        }
+    }
+
+    private var settings: ClientSettings { engine.settings }
+
+    private func verdict(on request: ProviderRequest) async throws -> Verdict {
+        let reply: ProviderReply
+        do {
+            reply = try await engine.send(request, scopes: settings.scopes)
+        } catch let error as AuthError where Self.isPassing(error) {
+            return .silence(error, asked: error.retryAfter ?? .zero)
+        }
+        do {
+            return .tokens(try engine.received(reply))
+        } catch let error as AuthError {
+            let parameters = try? engine.provider.parameters(of: reply)
+            switch engine.standardName(of: error.providerError) {
+            case "authorization_pending": return .pending
+            case "slow_down":
+                return .slowDown(asked: .seconds((try? parameters?.seconds("interval")) ?? 0))
+            case "access_denied":
+                throw AuthError(
+                    .accessDenied,
+                    "The sign-in was denied on the other screen.",
+                    providerError: error.providerError
+                )
+            case "expired_token": throw expiry(nil, providerError: error.providerError)
+            case nil where reply.status >= 500 || Self.isPassing(error):
+                return .silence(error, asked: error.retryAfter ?? .zero)
+            // "For all other error codes, the client MUST stop polling and react accordingly".
+            default: throw error
+            }
+        }
+    }
+
+    /// Whether the next try may go better.
+    private static func isPassing(_ error: AuthError) -> Bool {
+        [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
+    }
+
+    private func expiry(_ silence: AuthError?, providerError: ProviderError? = nil) -> AuthError {
+        AuthError(
+            .timedOut,
+            "The code has expired before anybody finished signing in with it. Start again for a new one.",
+            providerError: providerError,
+            underlyingError: silence
+        )
+    }
+}

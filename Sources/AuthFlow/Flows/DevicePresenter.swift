@@ -1,0 +1,26 @@
+/// A type that shows a person where to go and what to enter there, while the program waits.
+///
+/// The device grant has no redirect: who signs in may do so on another machine, and the program asks the provider now and
+/// then whether they have. `body` is that waiting; when it returns or throws, what is shown can go.
+///
+/// To stop early, throw: `body` is a plain call in the same task, and cancelling that task ends it at once.
+///
+/// ```swift
+/// struct PlainDevicePresenter: DevicePresenter {
+///     nonisolated(nonsending) func present<Return: Sendable>(
+///         _ authorization: DeviceAuthorization,
+///         while body: nonisolated(nonsending) () async throws -> Return
+///     ) async throws -> Return {
+///         print("Go to \(authorization.verificationURI.url) and enter \(authorization.userCode)")
+///         return try await body()
+///     }
+/// }
+/// ```
+public protocol DevicePresenter: Sendable {
+    /// Shows a code, runs `body`, and takes the code away again whatever happens.
+    /// - Throws: ``AuthError`` with `user_agent_failed` when the code cannot be shown; whatever `body` throws.
+    func present<Return: Sendable>(
+        _ authorization: DeviceAuthorization,
+        while body: nonisolated(nonsending) () async throws -> Return
+    ) async throws -> Return
+}

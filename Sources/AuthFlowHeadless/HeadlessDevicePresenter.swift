@@ -1,0 +1,87 @@
+public import AuthFlow
+import Foundation
+
+/// Signs in on another screen without a screen: opens the page that the code belongs to, and does there what a person would.
+///
+/// For tests and for accounts made for machines, as ``HeadlessUserAgent`` is.
+public struct HeadlessDevicePresenter: Sendable {
+    /// The most pages that a driver is asked about.
+    private static let maximumPages = 15
+
+    private let driver: any LoginDriver
+    private let transport: any HTTPTransport
+    private let host: HostServices
+    private let observer: @Sendable (DeviceAuthorization) -> Void
+
+    /// Creates a presenter.
+    /// - Parameters:
+    ///   - driver: Does what a person would do on the provider's pages; the code is entered for it.
+    ///   - transport: The way to the network.
+    ///   - host: The time, which cookies end by.
+    ///   - observer: Is told of the code.
+    public init(
+        driver: any LoginDriver,
+        transport: any HTTPTransport = URLSessionTransport(),
+        host: HostServices = .system,
+        observer: @escaping @Sendable (DeviceAuthorization) -> Void = { _ in }
+    ) {
+        self.driver = driver
+        self.transport = transport
+        self.host = host
+        self.observer = observer
+    }
+}
+
+extension HeadlessDevicePresenter: DevicePresenter {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func present<Return: Sendable>(
+        _ authorization: DeviceAuthorization,
+        while body: nonisolated(nonsending) () async throws -> Return
+    ) async throws -> Return {
+        observer(authorization)
+        let browser = HeadlessBrowser(transport: transport, now: host.now, reporter: FlowReporter(host: host))
+        let link = authorization.verificationURIComplete ?? authorization.verificationURI
+        var navigation = HeadlessNavigation.visit(link)
+        var hasAnswered = false
+        for _ in 0..<Self.maximumPages {
+            // There is no redirect to wait for, and no page can be at an empty address.
+            guard case .page(let page) = try await browser.go(navigation, until: "") else { break }
+            let forms = HTMLPage(page.reply.body).forms
+            // A page with nothing left to answer is the one that says so.
+            if page.reply.status == 200, forms.isEmpty, hasAnswered { return try await body() }
+            hasAnswered = true
+            if let codeForm = try Self.codeForm(in: forms, page, authorization) {
+                navigation = codeForm
+            } else {
+                navigation = try await driver.next(after: page, in: browser)
+            }
+        }
+        throw AuthError(
+            .userAgentFailed,
+            "After \(Self.maximumPages) pages the code at \(link) was still not accepted."
+        )
+    }
+
+    /// Enters the code, when that is what the page asks for.
+    private static func codeForm(
+        in forms: [HTMLForm],
+        _ page: HeadlessPage,
+        _ authorization: DeviceAuthorization
+    ) throws -> HeadlessNavigation? {
+        for form in forms where form.passwordField == nil {
+            guard let field = form.userNameField, field.name.lowercased().contains("code") else { continue }
+            let action = try HeadlessBrowser.resolve(
+                form.action.isEmpty ? page.endpoint.url : form.action,
+                against: page.endpoint
+            )
+            let target = try Endpoint(String(action.prefix { $0 != "#" }), name: "form action")
+            var parameters = FormParameters()
+            for field in form.fields where field.isSent { parameters.append(field.name, field.value) }
+            parameters[field.name] = authorization.userCode
+            return form.method == "post"
+                ? .post(parameters, to: target, typesCredentials: false)
+                : .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
+        }
+        return nil
+    }
+}

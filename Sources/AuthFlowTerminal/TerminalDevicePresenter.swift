@@ -1,0 +1,55 @@
+public import AuthFlow
+import Foundation
+
+/// Shows the code for signing in on another screen in a terminal, with a QR code where one can be drawn.
+///
+/// Everything goes to standard error: standard output belongs to results.
+public struct TerminalDevicePresenter: Sendable {
+    private let showsQRCode: Bool
+    private let write: @Sendable (_ text: String) -> Void
+
+    /// Creates a presenter.
+    /// - Parameters:
+    ///   - showsQRCode: Whether to draw a QR code; when standard error is a terminal unless given. It needs libqrencode, and is
+    ///     left out without it.
+    ///   - write: Where the lines go; standard error unless given.
+    public init(
+        showsQRCode: Bool? = nil,
+        write: @escaping @Sendable (_ text: String) -> Void = TerminalDevicePresenter.writeToStandardError
+    ) {
+        self.showsQRCode = showsQRCode ?? (isatty(STDERR_FILENO) == 1)
+        self.write = write
+    }
+
+    /// Writes lines to standard error.
+    public static func writeToStandardError(_ text: String) {
+        try? FileHandle.standardError.write(contentsOf: Data("\(text)\n".utf8))
+    }
+}
+
+extension TerminalDevicePresenter: DevicePresenter {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func present<Return: Sendable>(
+        _ authorization: DeviceAuthorization,
+        while body: nonisolated(nonsending) () async throws -> Return
+    ) async throws -> Return {
+        let minutes = max(1, Int(authorization.lifetime.components.seconds / 60))
+        write(
+            """
+            To sign in, open this address on any device:
+
+            \(authorization.verificationURI.url)
+
+            and enter this code:  \(authorization.userCode)
+
+            """
+        )
+        if let complete = authorization.verificationURIComplete {
+            write("Or open this one, and check that it shows the same code:\n\n\(complete.url)\n")
+        }
+        let link = authorization.verificationURIComplete ?? authorization.verificationURI
+        if showsQRCode, let code = QRCode(link.url) { write(code.terminalText) }
+        write("Waiting for you to finish, for \(minutes) min at the most. Ctrl-C stops.")
+        return try await body()
+    }
+}
