@@ -1,11 +1,11 @@
 # AuthFlow. Everything a person needs to type; CI calls the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple
+.PHONY: help install install-test demo demo-github test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple
 
 APT := libjansson-dev libxml2-dev pkg-config
 APT_TEST := chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
-  gnome-keyring libsecret-1-0 dbus
+  gnome-keyring libsecret-1-0 dbus libqrencode4
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
 help: ## Show this list
@@ -32,6 +32,11 @@ install-test: install ## Install what the interop tests need: a browser and a pr
 demo: install ## From nothing: build, start the bundled provider, sign in, print who it is
 	swift build --product authflow
 	@$$(swift build --product authflow --show-bin-path)/authflow try
+
+demo-github: install ## Sign in with the bundled GitHub emulator, in a user agent and on another screen
+	swift build --product github-login
+	@$$(swift build --product github-login --show-bin-path)/github-login --emulator
+	@$$(swift build --product github-login --show-bin-path)/github-login --emulator --device
 
 # Processes and ports are tested by themselves: with everything else at once they would be more than two processors
 # serve within the time that a request may take.

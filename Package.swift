@@ -181,7 +181,7 @@ let package = Package(
                 "AuthFlowJSON", httpTypes,
             ]
         ),
-        .testTarget(name: "AuthFlowTerminalTests", dependencies: ["AuthFlowTerminal", "AuthFlow"]),
+        .testTarget(name: "AuthFlowTerminalTests", dependencies: ["AuthFlowTerminal", "AuthFlow", "AuthFlowTesting"]),
         .testTarget(
             name: "CommandTests",
             dependencies: [

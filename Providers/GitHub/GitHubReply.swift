@@ -6,32 +6,17 @@ import Foundation
 import FoundationXML
 #endif
 
-// GitHub answers as `Accept` asks, and in forms when something on the way has lost it.
+// GitHub answers as `Accept` asks, which can be XML, and with a form when something on the way has lost the field.
 
 extension GitHubProvider {
-    /// Reads JSON, a form or XML, as `Content-Type` says.
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func parameters(of reply: ProviderReply) throws -> JSON {
-        switch reply.http.mediaType {
-        case "application/x-www-form-urlencoded":
-            guard let form = String(validating: reply.http.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) }),
-                form.names.count == form.pairs.count
-            else {
-                throw AuthError(.invalidReply, "The reply of \(reply.endpoint.host) is not a form that can be read.")
-            }
-            return .object(Dictionary(uniqueKeysWithValues: form.pairs.map { ($0.name, .string($0.value)) }))
-        case "application/xml", "text/xml":
-            guard let members = OAuthDocument.members(of: reply.http.body) else {
-                throw AuthError(.invalidReply, "The reply of \(reply.endpoint.host) is not XML that can be read.")
-            }
-            return .object(members.mapValues(JSON.string))
-        default:
-            return try reply.json()
-        }
+        guard ["application/xml", "text/xml"].contains(reply.http.mediaType) else { return try reply.parameters() }
+        return try OAuthDocument.members(of: reply.http.body)
     }
 
-    /// Reads the tokens. Scopes come with commas between them; an error comes with status 200.
+    /// Reads the tokens. Scopes come with commas between them.
     public func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
-        try requireWithinRateLimit(reply.http, now: context.host.now())
         var tokens = try standardTokens(from: reply, in: context)
         tokens.scopes = tokens.scopes.flatMap { $0.split(separator: ",").map(String.init) }
         return tokens
@@ -42,16 +27,16 @@ extension GitHubProvider {
 private final class OAuthDocument: NSObject, XMLParserDelegate {
     private var path: [String] = []
     private var members: [String: String] = [:]
-    private var isWrong = false
 
-    /// - Returns: nil when the document is anything else.
-    static func members(of body: [UInt8]) -> [String: String]? {
-        // Declarations define entities, which such a reply has no use for.
-        guard let text = String(validating: body, as: UTF8.self), !text.contains("<!") else { return nil }
+    static func members(of body: [UInt8]) throws(AuthError) -> JSON {
         let document = OAuthDocument()
         let parser = XMLParser(data: Data(body))
         parser.delegate = document
-        return parser.parse() && !document.isWrong ? document.members : nil
+        // Declarations define entities, which such a reply has no use for.
+        guard !String(decoding: body, as: UTF8.self).contains("<!"), parser.parse() else {
+            throw AuthError(.invalidReply, "GitHub's reply is not XML that can be read.")
+        }
+        return .object(document.members.mapValues(JSON.string))
     }
 
     func parser(
@@ -62,8 +47,8 @@ private final class OAuthDocument: NSObject, XMLParserDelegate {
         attributes: [String: String]
     ) {
         path.append(name)
-        if path.first != "OAuth" || path.count > 2 || path.count == 2 && members[name] != nil { isWrong = true }
-        if path.count == 2 { members[name] = members[name] ?? "" }
+        guard path.first == "OAuth", path.count < 3, members[name] == nil else { return parser.abortParsing() }
+        if path.count == 2 { members[name] = "" }
     }
 
     func parser(_ parser: XMLParser, foundCharacters text: String) {

@@ -1,5 +1,6 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowTerminal
 
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -23,7 +24,8 @@ struct ConfigCommand: AsyncParsableCommand {
                     _ = try AuthClient(
                         profile: try file.profile(name),
                         providers: Known.providers,
-                        userAgents: Known.userAgents
+                        userAgents: Known.userAgents,
+                        devicePresenter: TerminalDevicePresenter()
                     )
                     Terminal.talk("  ok  \(name)")
                 } catch let error as ConfigurationError {

@@ -6,8 +6,17 @@ struct DevIDPCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "dev-idp",
         abstract: "Run the bundled test provider on this machine until Ctrl-C, and print its issuer.",
-        discussion: "Sign in as alice with the password wonderland. The client is authflow-demo, without a secret."
+        discussion: "It says who can sign in, and which client to use."
     )
+
+    /// The providers that can be emulated.
+    enum Provider: String, ExpressibleByArgument, CaseIterable {
+        case oidc
+        case github
+    }
+
+    @Option(help: "Which provider.")
+    var provider = Provider.oidc
 
     @Option(help: "The port; any free one unless given.")
     var port: Int?
@@ -25,16 +34,29 @@ struct DevIDPCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        try await EmulatorServer.run(port: port) { issuer in
-            try OIDCEmulator(issuer: issuer)
-        } _: { emulator in
-            emulator.accessTokenLifetime = tokenLifetime
-            emulator.refreshPolicy = .rotating(leeway: refreshLeeway)
-            Terminal.result(emulator.issuer)
-            Terminal.talk(
-                "The test provider runs. Sign in as alice / wonderland; client_id authflow-demo. Ctrl-C ends it."
-            )
-            while true { try await Task.sleep(for: .seconds(3600)) }
+        switch provider {
+        case .oidc:
+            try await EmulatorServer.run(port: port) {
+                try OIDCEmulator(issuer: $0)
+            } _: { emulator in
+                emulator.accessTokenLifetime = tokenLifetime
+                emulator.refreshPolicy = .rotating(leeway: refreshLeeway)
+                try await wait(emulator.issuer, "alice / wonderland; client_id authflow-demo.")
+            }
+        case .github:
+            try await EmulatorServer.run(port: port) {
+                GitHubEmulator(origin: $0)
+            } _: { emulator in
+                emulator.settings.accessTokenLifetime = tokenLifetime
+                let app = GitHubEmulator.App()
+                try await wait(emulator.origin, "octocat / meow; client_id \(app.id), client_secret \(app.secret).")
+            }
         }
+    }
+
+    private func wait(_ address: String, _ words: String) async throws {
+        Terminal.result(address)
+        Terminal.talk("The test provider runs. Sign in as \(words) Ctrl-C ends it.")
+        while true { try await Task.sleep(for: .seconds(3600)) }
     }
 }

@@ -105,11 +105,6 @@ extension JSON: ExpressibleByBooleanLiteral {
     public init(booleanLiteral value: Bool) { self = .bool(value) }
 }
 
-extension JSON: ExpressibleByNilLiteral {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public init(nilLiteral: ()) { self = .null }
-}
-
 extension JSON: ExpressibleByArrayLiteral {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(arrayLiteral elements: JSON...) { self = .array(elements) }

@@ -1,1 +1,562 @@
+import AuthFlow
+import AuthFlowGitHub
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
 import Testing
+
+@Suite struct GitHubSigningInTests {
+    @Test(arguments: Setting.allCases, GitHubEmulator.Format.allCases)
+    func signsInWhateverFormatComes(_ setting: Setting, _ format: GitHubEmulator.Format) async throws {
+        try await GitHubScene.with(setting) { scene in
+            scene.emulator.settings.format = format
+            let client = try scene.client()
+            let credential = try await client.signIn().credential
+            #expect(credential.identity.subject == "583231")
+            #expect(credential.identity.issuer == "\(scene.emulator.origin)/login/oauth")
+            #expect(credential.identity.displayName == "octocat")
+            #expect(credential.tokens.scopes == ["user:email", "gist"])
+            #expect(credential.tokens.expiresAt == nil)
+            #expect(credential.tokens.refreshToken == nil)
+            #expect(credential.tokens.accessToken.exposed.hasPrefix("gho_"))
+            #expect(try await client.userInfo()["login"] == "octocat")
+            #expect(try await client.freshTokens() == credential.tokens)
+        }
+    }
+
+    @Test(arguments: Setting.allCases) func sendsWhatTheDocumentationAsksFor(_ setting: Setting) async throws {
+        try await GitHubScene.with(setting) { scene in
+            let provider = GitHubProvider(
+                host: try GitHubHost(scene.emulator.origin),
+                login: "octocat",
+                allowsSignUp: false,
+                selectsAccount: true
+            )
+            _ = try await scene.client(provider: provider).signIn()
+            let requests = scene.emulator.receivedRequests
+            let authorization = try #require(requests.first { $0.path == "/login/oauth/authorize" }?.query)
+            #expect(authorization["scope"] == "user:email gist")
+            #expect(authorization["code_challenge_method"] == "S256")
+            #expect(authorization["login"] == "octocat")
+            #expect(authorization["allow_signup"] == "false")
+            #expect(authorization["prompt"] == "select_account")
+            #expect(authorization["nonce"] == nil)
+            let token = try #require(requests.first { $0.path == "/login/oauth/access_token" })
+            #expect(token.request.headerFields[.accept] == "application/json")
+            #expect(token.form["client_secret"] == "github-demo-secret")
+            #expect(token.form["code_verifier"]?.utf8.count == 43)
+            let user = try #require(requests.last)
+            #expect(user.path.hasSuffix("/user"))
+            #expect(user.request.headerFields[.userAgent] == "AuthFlow")
+            #expect(user.request.headerFields[HTTPField.Name("X-GitHub-Api-Version")!] == "2022-11-28")
+            #expect(user.request.headerFields[.authorization]?.hasPrefix("Bearer gho_") == true)
+        }
+    }
+
+    @Test func conformsToTheAdapterSuite() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            try await ProviderConformance(adapter: try scene.provider(), client: try scene.client()).run()
+        }
+    }
+
+    @Test func knowsAPersonByNumberAndNotByName() async throws {
+        var renamed = GitHubEmulator.User.octocat
+        renamed.login = "octodog"
+        let users = [renamed]
+        let store = MemoryTokenStore()
+        try await GitHubScene.with(.inProcess) { _ = try await $0.client(store: store).signIn() }
+        try await GitHubScene.with(.inProcess, users: users) { scene in
+            // The same account: no mismatch.
+            let signIn = try await scene.client(user: users[0], store: store).signIn()
+            #expect(signIn.credential.identity.displayName == "octodog")
+        }
+        var impostor = GitHubEmulator.User.octocat
+        impostor.id = 99
+        let impostors = [impostor]
+        try await GitHubScene.with(.inProcess, users: impostors) { scene in
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.client(user: impostors[0], store: store).signIn()
+            }
+            #expect(error?.code == .accountMismatch)
+        }
+    }
+
+    @Test(arguments: Setting.allCases) func takesTheScopesThatThePersonLeaves(_ setting: Setting) async throws {
+        try await GitHubScene.with(setting) { scene in
+            scene.emulator.settings.refusedScopes = ["gist"]
+            let settings = try scene.settings(scopes: ["user", "gist", "user:email"])
+            let tokens = try await scene.client(settings: settings).signIn().credential.tokens
+            #expect(tokens.scopes == ["user"])
+            #expect(GitHubScopes.covers("user:email", granted: tokens.scopes))
+            #expect(!GitHubScopes.covers("gist", granted: tokens.scopes))
+        }
+    }
+
+    @Test(arguments: Setting.allCases) func saysThatThePersonDenied(_ setting: Setting) async throws {
+        try await GitHubScene.with(setting) { scene in
+            let error = await #expect(throws: AuthError.self) { try await scene.client(consent: .deny).signIn() }
+            #expect(error?.code == .accessDenied)
+            #expect(error?.providerError?.errorDescription == "The user has denied your application access.")
+        }
+    }
+
+    @Test func saysThatTheCallbackIsNotRegistered() async throws {
+        let app = GitHubEmulator.App(callback: "http://127.0.0.1:8400/callback/other", matchesBelow: true)
+        try await GitHubScene.with(.inProcess, apps: [app]) { scene in
+            // GitHub goes to the registered callback, which is not the one that was asked for: nothing is believed.
+            await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(scene.emulator.accessTokens.isEmpty)
+        }
+    }
+
+    // MARK: Errors
+
+    @Test(arguments: Setting.allCases, GitHubEmulator.Format.allCases)
+    func reportsErrorsThatComeWithStatus200(_ setting: Setting, _ format: GitHubEmulator.Format) async throws {
+        try await GitHubScene.with(setting) { scene in
+            scene.emulator.settings.format = format
+            let settings = try scene.settings(secret: "wrong")
+            let client = try scene.client(settings: settings)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .providerRejected)
+            #expect(error?.providerError?.error == "incorrect_client_credentials")
+            #expect(
+                error?.providerError?.errorDescription == "The client_id and/or client_secret passed are incorrect."
+            )
+            #expect(error?.providerError?.status == 200)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    @Test func reportsThatTheAddressIsNotVerified() async throws {
+        var user = GitHubEmulator.User.octocat
+        user.hasVerifiedEmail = false
+        let users = [user]
+        try await GitHubScene.with(.inProcess, users: users) { scene in
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.providerError?.error == "unverified_user_email")
+        }
+    }
+
+    static let badReplies: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
+        ("a proxy's page", .tokenReply(.brokenGateway), .invalidReply),
+        ("nothing", .tokenReply(.empty), .invalidReply),
+        ("a page with status 200", .tokenReply(.notJSON), .invalidReply),
+        ("JSON said to be a form", .tokenReply(.mediaType("application/x-www-form-urlencoded")), .invalidReply),
+        ("JSON said to be XML", .tokenReply(.mediaType("application/xml")), .invalidReply),
+        ("too much", .tokenReply(.oversized), .invalidReply),
+        ("nobody there", .tokenReply(.unavailable), .temporarilyUnavailable),
+        ("elsewhere", .tokenReply(.redirected), .invalidReply),
+        ("no token_type", .tokenReply(.member("token_type", nil)), .invalidReply),
+        ("token_type mac", .tokenReply(.unknownTokenType), .unsupported),
+        ("no access_token", .tokenReply(.missingAccessToken), .invalidReply),
+        ("empty access_token", .tokenReply(.member("access_token", "")), .invalidReply),
+        ("access_token that is a number", .tokenReply(.member("access_token", 5)), .invalidReply),
+        ("expires_in that is a word", .tokenReply(.member("expires_in", "soon")), .invalidReply),
+        ("expires_in that is not a number", .tokenReply(.member("expires_in", "nan")), .invalidReply),
+        ("expires_in below zero", .tokenReply(.member("expires_in", -1)), .invalidReply),
+        ("expires_in beyond time", .tokenReply(.member("expires_in", 9e30)), .invalidReply),
+        ("user without id", .userInfo(.member("id", nil)), .invalidUserInfo),
+        ("user whose id is a string", .userInfo(.member("id", "583231")), .invalidUserInfo),
+        ("user that is a page", .userInfo(.notJSON), .invalidReply),
+        ("user behind a broken gateway", .userInfo(.brokenGateway), .invalidReply),
+    ]
+
+    @Test(arguments: badReplies, Setting.allCases) func refuses(
+        _ test: (name: String, fault: EmulatorFault, code: AuthError.Code),
+        _ setting: Setting
+    ) async throws {
+        try await GitHubScene.with(setting) { scene in
+            scene.emulator.settings.fault = test.fault
+            let client = try scene.client()
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == test.code, "\(String(describing: error))")
+            #expect(error.map { "\($0)" }?.contains("gho_") == false)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    static let tolerated: [(name: String, fault: EmulatorFault, lifetime: TimeInterval?)] = [
+        ("expires_in as a string", .tokenReply(.member("expires_in", "28800")), 28_800),
+        ("expires_in that is null", .tokenReply(.member("expires_in", .null)), nil),
+        ("members that nobody knows", .tokenReply(.member("new", ["x": 1])), nil),
+        ("no scope", .tokenReply(.missingScope), nil),
+        ("scopes with spaces", .tokenReply(.member("scope", "user:email, gist")), nil),
+        ("JSON said to be text", .tokenReply(.mediaType("text/plain")), nil),
+    ]
+
+    @Test(arguments: tolerated) func tolerates(
+        _ test: (name: String, fault: EmulatorFault, lifetime: TimeInterval?)
+    ) async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            scene.emulator.settings.fault = test.fault
+            let tokens = try await scene.client(host: time.host).signIn().credential.tokens
+            #expect(tokens.scopes == ["user:email", "gist"])
+            #expect(tokens.expiresAt == test.lifetime.map { time.now + $0 })
+        }
+    }
+
+    static let badXML = [
+        "", "<OAuth>", "<html><body/></html>", "<OAuth><a><b>1</b></a></OAuth>", "<OAuth><a>1</a><a>2</a></OAuth>",
+        "<!DOCTYPE x [<!ENTITY y \"z\">]><OAuth><access_token>&y;</access_token></OAuth>", "<OAuth/><OAuth/>",
+    ]
+
+    @Test(arguments: badXML) func refusesXMLThatIsNotAReply(_ text: String) async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            scene.emulator.settings.fault = .tokenReply(
+                .reply {
+                    $0.response.headerFields[.contentType] = "application/xml"
+                    $0.body = Array(text.utf8)
+                }
+            )
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .invalidReply)
+        }
+    }
+
+    // MARK: Limits
+
+    @Test(arguments: Setting.allCases) func saysHowLongTheLimitLasts(_ setting: Setting) async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await GitHubScene.with(setting, now: { time.now }) { scene in
+            scene.emulator.settings.remainingCalls = 0
+            let error = await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
+            #expect(error?.code == .temporarilyUnavailable)
+            #expect(error?.retryAfter == .seconds(1800))
+        }
+    }
+
+    @Test(
+        arguments: [
+            (403, [:], nil), (403, ["retry-after": "7"], 7), (429, [:], nil as Int?),
+            (403, ["X-RateLimit-Remaining": "5"], nil),
+            (429, ["x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"], 60),
+        ] as [(Int, [String: String], Int?)]
+    ) func tellsALimitFromARefusal(
+        _ status: Int,
+        _ fields: [String: String],
+        _ wait: Int?
+    ) throws {
+        var reply = HTTPReply(response: HTTPResponse(status: .init(code: status)))
+        for (name, value) in fields { reply.response.headerFields[HTTPField.Name(name)!] = value }
+        let now = Date(timeIntervalSince1970: 0)
+        guard status == 429 || wait != nil else { return try reply.requireAvailable(from: "x", now: now) }
+        let limited = reply
+        let error = #expect(throws: AuthError.self) { try limited.requireAvailable(from: "x", now: now) }
+        #expect(error?.retryAfter == wait.map { .seconds($0) })
+    }
+}
+
+@Suite struct GitHubTokenLifeTests {
+    @Test(arguments: Setting.allCases, [GitHubEmulator.App.Kind.expiringOAuthApp, .gitHubApp])
+    func refreshesTokensThatExpire(_ setting: Setting, _ kind: GitHubEmulator.App.Kind) async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await GitHubScene.with(setting, apps: [.init(kind: kind)], now: { time.now }) { scene in
+            let client = try scene.client(host: time.host)
+            let first = try await client.signIn().credential.tokens
+            #expect(first.expiresAt == time.now + 28_800)
+            #expect(first.parameters.exposed["refresh_token_expires_in"]?.integer == 15_897_600)
+            #expect(first.scopes == (kind == .gitHubApp ? [] : ["user:email", "gist"]))
+            #expect(first.accessToken.exposed.hasPrefix(kind == .gitHubApp ? "ghu_" : "gho_"))
+            time.advance(by: .seconds(28_800))
+            let second = try await client.freshTokens()
+            #expect(second.accessToken != first.accessToken)
+            #expect(second.refreshToken != first.refreshToken)
+            #expect(second.scopes == first.scopes)
+            #expect(scene.emulator.accessTokens == [second.accessToken.exposed])
+            let refresh = scene.emulator.receivedRequests.last
+            #expect(refresh?.form["scope"] == nil)
+        }
+    }
+
+    @Test func asksForTokensThatExpireByAScope() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let settings = try scene.settings(scopes: ["gist", "offline_access"])
+            let tokens = try await scene.client(settings: settings).signIn().credential.tokens
+            #expect(tokens.refreshToken != nil)
+            #expect(tokens.scopes == ["gist"])
+        }
+    }
+
+    @Test(arguments: [200, 400]) func endsTheSessionWhenTheRefreshTokenIsBad(_ status: Int) async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) { scene in
+            scene.emulator.settings.errorStatus = status
+            let store = MemoryTokenStore()
+            _ = try await scene.client(store: store, host: time.host).signIn()
+            // Somebody else has refreshed with a copy: the stored token has been used up.
+            let copy = try await scene.client(store: store, host: time.host).credential()
+            let thief = MemoryTokenStore()
+            let key = TokenKey(name: "default", provider: "github", clientID: "Iv23demo")
+            await thief.set(await store.bytes(for: key), for: key)
+            _ = try await scene.client(store: thief, host: time.host).refresh()
+            time.advance(by: .seconds(28_800))
+            let client = try scene.client(store: store, host: time.host)
+            let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(error?.code == .loginRequired)
+            #expect(error?.providerError?.error == "bad_refresh_token")
+            let requests = scene.emulator.requests.count
+            await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(scene.emulator.requests.count == requests)
+            #expect(copy != nil)
+        }
+    }
+
+    @Test func leavesTheOldestOfElevenTokensBehind() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let client = try scene.client()
+            let first = try await client.signIn().credential.tokens
+            for _ in 0..<10 { _ = try await client.signIn() }
+            #expect(scene.emulator.accessTokens.count == 10)
+            #expect(!scene.emulator.accessTokens.contains(first.accessToken.exposed))
+            #expect(try await client.userInfo()["login"] == "octocat")
+        }
+    }
+
+    @Test func saysThatARevokedTokenIsNotAccepted() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let client = try scene.client()
+            let credential = try await client.signIn().credential
+            try await scene.provider().revoke(credential.tokens, in: client.providerContext)
+            let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
+            #expect(error?.code == .accessTokenRejected)
+        }
+    }
+
+    // MARK: What the owner of the app can do
+
+    @Test(arguments: Setting.allCases) func checksAndResetsTokens(_ setting: Setting) async throws {
+        try await GitHubScene.with(setting) { scene in
+            let provider = try scene.provider()
+            let client = try scene.client()
+            let old = try await client.signIn().credential.tokens
+            let description = try await provider.checkToken(old, in: client.providerContext)
+            #expect(description?["scopes"]?.strings == ["user:email", "gist"])
+            let new = try await client.replaceTokens { try await provider.resetToken($0, in: $1) }.tokens
+            #expect(new.accessToken != old.accessToken)
+            #expect(try await client.freshTokens() == new)
+            #expect(try await client.credential()?.tokens == new)
+            let stale = try await provider.checkToken(old, in: client.providerContext)
+            #expect(stale == nil)
+            #expect(try await client.userInfo()["login"] == "octocat")
+            await #expect(throws: AuthError.self) { try await provider.resetToken(old, in: client.providerContext) }
+        }
+    }
+
+    @Test(arguments: GitHubProvider.SignOut.allCases, Setting.allCases)
+    func withdrawsWhatIsConfigured(_ what: GitHubProvider.SignOut, _ setting: Setting) async throws {
+        try await GitHubScene.with(setting) { scene in
+            let elsewhere = try scene.client(provider: scene.provider(signOut: what))
+            _ = try await elsewhere.signIn()
+            let client = try scene.client(provider: scene.provider(signOut: what))
+            _ = try await client.signIn()
+            let signOut = try await client.signOut(endingSession: true)
+            guard case .done = signOut.revocation else {
+                Issue.record("\(signOut.revocation)")
+                return
+            }
+            #expect(scene.emulator.accessTokens.count == (what == .grant ? 0 : 1))
+            #expect(try await client.credential() == nil)
+            guard case .unsupported(let advice) = signOut.endSession else {
+                Issue.record("GitHub has no sign-out page.")
+                return
+            }
+            #expect(advice.contains("select_account"))
+        }
+    }
+
+    @Test func saysHowToWithdrawWithoutASecret() async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            let settings = try scene.settings(secret: nil, flow: .device)
+            let client = try scene.client(settings: settings, host: time.host)
+            _ = try await client.signIn()
+            let signOut = try await client.signOut()
+            guard case .unsupported(let advice) = signOut.revocation else {
+                Issue.record("\(signOut.revocation)")
+                return
+            }
+            #expect(advice.contains("https://github.com/settings/connections/applications/Iv23demo"))
+            #expect(try await client.credential() == nil)
+        }
+    }
+}
+
+@Suite struct GitHubDeviceFlowTests {
+    @Test(arguments: Setting.allCases, GitHubEmulator.Format.allCases)
+    func signsInWithoutASecret(_ setting: Setting, _ format: GitHubEmulator.Format) async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(setting, apps: [.init(kind: .expiringOAuthApp)], now: { time.now }) { scene in
+            scene.emulator.settings.format = format
+            let settings = try scene.settings(secret: nil, flow: .device)
+            let client = try scene.client(settings: settings, host: time.host)
+            let credential = try await client.signIn().credential
+            #expect(credential.identity.subject == "583231")
+            #expect(credential.tokens.scopes == ["user:email", "gist"])
+            // Tokens of the device flow are refreshed without a secret too.
+            let refreshed = try await client.refresh()
+            #expect(refreshed.tokens.accessToken != credential.tokens.accessToken)
+        }
+    }
+
+    @Test(arguments: GitHubEmulator.Format.allCases)
+    func readsTheNewIntervalInEveryFormat(_ format: GitHubEmulator.Format) async throws {
+        // Timers that run fast: the emulator's interval is 10, 15, 20 ... and each reply says so.
+        let time = VirtualTime(drift: 1.5)
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            scene.emulator.settings.format = format
+            let client = try scene.client(settings: scene.settings(flow: .device), host: time.host)
+            _ = try await client.signIn()
+            let polls = scene.emulator.requests.count { $0 == "POST /login/oauth/access_token" }
+            #expect((2...6).contains(polls))
+        }
+    }
+
+    static let endings: [(name: String, code: AuthError.Code, error: String?)] = [
+        ("denied", .accessDenied, "access_denied"), ("expired", .timedOut, nil),
+    ]
+
+    @Test(arguments: endings) func stops(_ test: (name: String, code: AuthError.Code, error: String?)) async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            let client = AuthClient(
+                settings: try scene.settings(flow: .device),
+                provider: try scene.provider(),
+                userAgent: HeadlessUserAgent(
+                    driver: HTMLFormDriver(userName: "", password: Secret(""), origins: [])
+                ),
+                devicePresenter: DecidingPresenter {
+                    if test.name == "denied" { emulator.decide($0.userCode, as: nil) }
+                },
+                transport: scene.transport,
+                host: time.host
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == test.code)
+            #expect(error?.providerError?.error == test.error)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    /// Both spellings that the documentation has for the same error, and the others that end a device flow.
+    @Test(arguments: [
+        ("expired_token", AuthError.Code.timedOut), ("token_expired", .timedOut), ("access_denied", .accessDenied),
+        ("incorrect_device_code", .providerRejected), ("unsupported_grant_type", .providerRejected),
+        ("incorrect_client_credentials", .providerRejected), ("device_flow_disabled", .providerRejected),
+    ]) func endsWith(_ error: String, _ code: AuthError.Code) async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            scene.emulator.settings.fault = .tokenReply(
+                .members { $0 = ["error": .string(error), "error_description": "words"] }
+            )
+            let client = try scene.client(settings: scene.settings(flow: .device), host: time.host)
+            let thrown = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(thrown?.code == code)
+            #expect(thrown?.providerError?.error == error)
+        }
+    }
+
+    @Test(arguments: [200, 400]) func signsInHereWhenTheDeviceFlowIsDisabled(_ status: Int) async throws {
+        try await GitHubScene.with(.inProcess, apps: [.init(hasDeviceFlow: false)]) { scene in
+            scene.emulator.settings.errorStatus = status
+            var settings = try scene.settings()
+            settings.flows = [.device, .authorizationCode]
+            #expect(try await scene.client(settings: settings).signIn().credential.identity.subject == "583231")
+        }
+    }
+
+    @Test func signsInHereWhenAnOldServerHasNoDeviceFlow() async throws {
+        try await GitHubScene.with(.sockets) { scene in
+            scene.emulator.settings.hasDeviceFlow = false
+            var settings = try scene.settings()
+            settings.flows = [.device, .authorizationCode]
+            #expect(try await scene.client(settings: settings).signIn().credential.identity.subject == "583231")
+        }
+    }
+}
+
+@Suite struct GitHubConfigurationTests {
+    @Test(arguments: [
+        ("github.com", "https://github.com", "https://api.github.com"),
+        ("https://github.com/", "https://github.com", "https://api.github.com"),
+        ("Octo.GHE.com", "https://octo.ghe.com", "https://api.octo.ghe.com"),
+        ("git.example.com", "https://git.example.com", "https://git.example.com/api/v3"),
+        ("https://git.example.com:8443", "https://git.example.com:8443", "https://git.example.com:8443/api/v3"),
+        ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "http://127.0.0.1:8080/api/v3"),
+        ("notgithub.com", "https://notgithub.com", "https://notgithub.com/api/v3"),
+    ]) func findsTheAPI(_ name: String, _ pages: String, _ api: String) throws {
+        let host = try GitHubHost(name)
+        #expect(host.pagesURL == pages)
+        #expect(host.apiURL == api)
+    }
+
+    @Test(arguments: ["", "http://git.example.com", "github.com/login", "github.com?x=1", "user@github.com", "a b"])
+    func refusesWhatIsNoHost(_ name: String) {
+        #expect(throws: AuthError.self) { try GitHubHost(name) }
+    }
+
+    @Test func signsInFromAConfigurationFile() async throws {
+        let app = GitHubEmulator.App()
+        try await GitHubScene.with(.sockets) { scene in
+            let file = try ConfigurationFile(
+                text: Array(
+                    """
+                    {"profiles": {"work": {
+                      "provider": "github", "host": "\(scene.emulator.origin)", "client_id": "\(app.id)",
+                      "client_secret": {"env": "GITHUB_SECRET"}, "scopes": ["gist"], "allow_signup": false,
+                      "prompt": "select_account", "login": "octocat", "sign_out": "grant", "store": "memory",
+                      "user_agent": {
+                        "name": "headless", "username": "octocat", "password": {"env": "PASSWORD"},
+                        "origins": ["\(scene.emulator.origin)"]
+                      }
+                    }}}
+                    """.utf8
+                )
+            )
+            let client = try AuthClient(
+                profile: try file.profile(),
+                providers: [.gitHub],
+                userAgents: [.headless],
+                host: HostServices(environment: ["GITHUB_SECRET": app.secret, "PASSWORD": "meow"])
+            )
+            #expect(try await client.signIn().credential.identity.subject == "583231")
+            // As the documentation has it: among the parameters.
+            let exchange = scene.emulator.receivedRequests.first { $0.path == "/login/oauth/access_token" }
+            #expect(exchange?.form["client_secret"] == app.secret)
+            #expect(exchange?.request.headerFields[.authorization] == nil)
+        }
+    }
+
+    @Test(arguments: [
+        ("user:email", ["user"], true), ("read:org", ["admin:org"], true), ("public_repo", ["repo"], true),
+        ("repo", ["public_repo"], false), ("gist", [], false), ("user", ["user"], true),
+        ("read:enterprise", ["admin:enterprise"], true),
+    ]) func knowsWhatAScopeImplies(_ scope: String, _ granted: [String], _ isCovered: Bool) {
+        #expect(GitHubScopes.covers(scope, granted: granted) == isCovered)
+    }
+
+    @Test(arguments: [
+        ("https://example.com/path", true), ("https://example.com/path/subdir/other", true),
+        ("https://oauth.example.com/path", true), ("https://oauth.example.com/path/subdir/other", true),
+        ("https://example.com/bar", false), ("https://example.com/", false), ("https://example.com:8080/path", false),
+        ("https://oauth.example.com:8080/path", false), ("https://example.org", false),
+    ]) func emulatesTheMatchingOfCallbacks(_ uri: String, _ isAccepted: Bool) async throws {
+        let app = GitHubEmulator.App(callback: "https://example.com/path", matchesBelow: true)
+        let emulator = GitHubEmulator(apps: [app])
+        let query = FormURLEncoding.encodeQuery(["client_id": app.id, "redirect_uri": uri, "state": "s"])
+        let request = HTTPRequest(
+            method: .get,
+            scheme: "https",
+            authority: "github.com",
+            path: "/login/oauth/authorize?\(query)"
+        )
+        let reply = await emulator.handle(request, body: [])
+        #expect((reply.status == 200) == isAccepted)
+    }
+}

@@ -8,7 +8,7 @@ import Testing
 
     @Test func readsEveryKindOfValue() throws {
         let json = try parse(#"{"a":[1,-2.5,true,false,null,"é\n\u00e9😀"],"":{}}"#)
-        #expect(json == ["a": [1, -2.5, true, false, nil, "é\né😀"], "": [:]])
+        #expect(json == ["a": [1, -2.5, true, false, .null, "é\né😀"], "": [:]])
     }
 
     @Test func acceptsAnyValueAtTheRoot() throws {

@@ -7,7 +7,7 @@ import Testing
     }
 
     @Test func sortsKeys() throws {
-        #expect(try text(["b": 1, "a": [true, nil, "x/y"], "": "é"]) == #"{"":"é","a":[true,null,"x/y"],"b":1}"#)
+        #expect(try text(["b": 1, "a": [true, .null, "x/y"], "": "é"]) == #"{"":"é","a":[true,null,"x/y"],"b":1}"#)
     }
 
     @Test func escapesWhatMustBe() throws {

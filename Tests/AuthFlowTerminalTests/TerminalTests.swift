@@ -1,1 +1,82 @@
+import AuthFlow
+import AuthFlowTesting
+import Foundation
+import Synchronization
 import Testing
+
+@testable import AuthFlowTerminal
+
+@Suite struct TerminalTests {
+    /// What a presenter writes for a code of the emulator's.
+    private func lines(showsQRCode: Bool) async throws -> [String] {
+        let time = VirtualTime()
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com", now: { time.now })
+        let lines = Mutex<[String]>([])
+        let client = AuthClient(
+            settings: try ClientSettings(clientID: "authflow-demo", flows: [.device]),
+            provider: Fixed(
+                metadata: ProviderMetadata(
+                    issuer: emulator.issuer,
+                    tokenEndpoint: try Endpoint("https://id.example.com/token"),
+                    deviceAuthorizationEndpoint: try Endpoint("https://id.example.com/device_authorization")
+                )
+            ),
+            userAgent: NoUserAgent(),
+            devicePresenter: TerminalDevicePresenter(showsQRCode: showsQRCode) { text in
+                lines.withLock { $0.append(text) }
+            },
+            transport: InProcessTransport(emulator),
+            host: time.host
+        )
+        emulator.devicePollReplies = [.error("access_denied")]
+        await #expect(throws: AuthError.self) { try await client.signIn() }
+        return lines.withLock { $0 }
+    }
+
+    @Test func showsWhereToGoAndWhatToEnter() async throws {
+        let text = try await lines(showsQRCode: false).joined(separator: "\n")
+        #expect(text.contains("\nhttps://id.example.com/device\n"))
+        #expect(text.contains("enter this code:  "))
+        #expect(text.contains("?user_code="))
+        #expect(text.contains("10 min"))
+        #expect(!text.contains("\u{1B}"))
+    }
+
+    @Test(.enabled(if: QRCode("x") != nil, "libqrencode is not installed"))
+    func drawsAQRCode() async throws {
+        let text = try await lines(showsQRCode: true).joined(separator: "\n")
+        #expect(text.contains("\u{1B}[38;5;16;48;5;231m"))
+        let code = try #require(QRCode("https://id.example.com/device?user_code=ABCD-EFGH"))
+        let width = code.rows.count
+        #expect(code.rows.allSatisfy { $0.count == width })
+        // ISO/IEC 18004: a finder pattern in three corners, seven modules wide and dark around light around dark.
+        let finder = ["#######", "#.....#", "#.###.#", "#.###.#", "#.###.#", "#.....#", "#######"]
+        for (x, y) in [(0, 0), (width - 7, 0), (0, width - 7)] {
+            let corner = (0..<7).map { row in
+                String((0..<7).map { code.rows[y + row][x + $0] ? "#" : "." })
+            }
+            #expect(corner == finder)
+        }
+        let drawn = code.terminalText.split(separator: "\n")
+        #expect(drawn.count == (width + 8 + 1) / 2)
+    }
+
+    @Test func drawsNoCodeForWhatIsTooLong() {
+        #expect(QRCode(String(repeating: "x", count: 5000)) == nil)
+    }
+}
+
+private struct Fixed: ProviderAdapter {
+    let id: ProviderID = "fixed"
+    let metadata: ProviderMetadata
+    func metadata(in context: ProviderContext) -> ProviderMetadata { metadata }
+}
+
+private struct NoUserAgent: UserAgent {
+    func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        throw AuthError(.userAgentFailed, "There is none.")
+    }
+}

@@ -201,6 +201,47 @@ private actor Gate {
         }
     }
 
+    @Test func signsInOnAnotherScreen() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.devicePollInterval = 1
+            try await withConfiguration(profile(emulator.issuer)) { path, _ in
+                @Sendable func decide(_ talk: String) -> Bool {
+                    let line = talk.split(separator: "\n").last ?? ""
+                    if line.hasPrefix("and enter this code:  ") { emulator.decide(String(line.suffix(9)), as: .bob) }
+                    return false
+                }
+                let login = try await run(
+                    ["login", "--device", "--config", path],
+                    environment: ["PASSWORD": "x"],
+                    interruptWhen: decide
+                )
+                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.output.hasPrefix("Signed in as Bob Example"))
+                #expect(login.talk.contains("\(emulator.issuer)/device\n"))
+                let stopped = try await run(
+                    ["login", "--device", "--config", path],
+                    environment: ["PASSWORD": "x"]
+                ) { $0.contains("Waiting for you") }
+                #expect(stopped.status == 130)
+                #expect(stopped.talk.hasSuffix("Cancelled.\n"))
+            }
+        }
+    }
+
+    @Test func theGitHubSampleShowsWhoSignedInAndWhatIsGranted() async throws {
+        for flow in [[], ["--device"]] {
+            let sample = try await run(["--emulator"] + flow, program: "github-login")
+            #expect(sample.status == 0, "\(sample.talk)")
+            #expect(sample.output.contains("Signed in as octocat, account 583231."))
+            #expect(sample.output.contains("Granted: user:email, read:org"))
+            #expect(sample.output.contains("octocat@example.com"))
+            #expect(sample.output.contains("Gists (gist): not available"))
+            #expect(!sample.output.contains("gho_"))
+        }
+    }
+
     @Test func explainsADenial() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

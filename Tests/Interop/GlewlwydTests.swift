@@ -13,7 +13,8 @@ struct GlewlwydTests {
     private func client(
         hasSecret: Bool = false,
         password: String = "wonderland",
-        scopes: String = #"["openid", "profile", "email"]"#
+        scopes: String = #"["openid", "profile", "email"]"#,
+        flows: [SignInFlow]? = nil
     ) throws
         -> AuthClient
     {
@@ -42,6 +43,14 @@ struct GlewlwydTests {
             profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
             providers: [.oidc],
             userAgents: [.glewlwyd],
+            devicePresenter: HeadlessDevicePresenter(
+                driver: GlewlwydLoginDriver(
+                    userName: "alice",
+                    password: Secret(password),
+                    origin: try Endpoint(issuer).origin
+                )
+            ),
+            flows: flows,
             host: HostServices(environment: ["PASSWORD": password, "SECRET": "interop-secret-of-some-length"])
         )
     }
@@ -58,6 +67,14 @@ struct GlewlwydTests {
         #expect(try await client.signOutLocally())
         let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
         #expect(error?.code == .loginRequired)
+    }
+
+    @Test func signsInOnAnotherScreen() async throws {
+        let client = try client(flows: [.device])
+        let credential = try await client.signIn().credential
+        #expect(credential.identity.displayName == "Alice Example")
+        #expect(try await client.userInfo()["sub"]?.string == credential.identity.subject)
+        #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
     }
 
     @Test func refreshesRevokesAndEndsTheSession() async throws {

@@ -47,7 +47,8 @@ call("POST", "/api/mod/plugin/", {
         "jwt-type": "rsa", "jwt-key-size": "256",
         "access-token-duration": 3600, "refresh-token-duration": 86400, "code-duration": 60,
         "refresh-token-rolling": True, "allow-non-oidc": False,
-        "auth-type-code-enabled": True, "auth-type-refresh-enabled": True, "auth-type-device-enabled": False,
+        "auth-type-code-enabled": True, "auth-type-refresh-enabled": True, "auth-type-device-enabled": True,
+        "device-authorization-expiration": 600, "device-authorization-interval": 1,
         "auth-type-client-enabled": False, "auth-type-token-enabled": False, "auth-type-id-token-enabled": False,
         "auth-type-none-enabled": False, "auth-type-password-enabled": False,
         "subject-type": "public", "allowed-scope": ["openid", "profile", "email"],
@@ -74,7 +75,7 @@ call("POST", "/api/user/", {
     "enabled": True, "scope": ["openid", "profile", "email"]})
 call("POST", "/api/client/", {
     "client_id": "authflow-interop", "name": "AuthFlow interop", "enabled": True, "confidential": False,
-    "redirect_uri": [redirect_uri], "post_logout_redirect_uris": [redirect_uri], "authorization_type": ["code", "refresh_token"],
+    "redirect_uri": [redirect_uri], "post_logout_redirect_uris": [redirect_uri], "authorization_type": ["code", "refresh_token", "device_authorization"],
     "token_endpoint_auth_method": ["none"], "scope": ["openid", "profile", "email"]})
 # Tokens can be withdrawn by clients that prove who they are.
 call("POST", "/api/client/", {

@@ -57,14 +57,7 @@ final class Engine: Sendable {
             body: Array(body.utf8)
         )
         let reply = try await context.send(call)
-        // RFC 6585 section 4 and RFC 9110 section 15.6.4: both may say when to come back.
-        guard reply.status != 429, reply.status != 503 else {
-            throw AuthError(
-                .temporarilyUnavailable,
-                "\(request.endpoint.host) cannot answer the \(request.purpose) request now (status \(reply.status)).",
-                retryAfter: reply.retryAfter(now: host.now())
-            )
-        }
+        try reply.requireAvailable(from: request.endpoint.host, now: host.now())
         return ProviderReply(purpose: request.purpose, endpoint: request.endpoint, http: reply, scopes: scopes)
     }
 }

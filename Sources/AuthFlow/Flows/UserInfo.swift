@@ -17,25 +17,10 @@ extension ProviderContext {
                 "Userinfo needs an ID Token to be compared with. Ask for the scope \"openid\"."
             )
         }
-        // OAuth 2.1 section 5.1.1: in the header, never in the query.
-        let call = HTTPCall(
-            .get,
-            endpoint,
-            headerFields: [
-                .authorization: "Bearer \(tokens.accessToken.exposed)",
-                .accept: "application/json, application/jwt",
-            ]
+        let reply = try await resource(
+            HTTPCall(.get, endpoint, headerFields: [.accept: "application/json, application/jwt"]),
+            with: tokens
         )
-        let reply = try await send(call)
-        if reply.status == 401 {
-            throw AuthError(
-                .accessTokenRejected,
-                "\(endpoint) does not accept the access token any more. Sign in again."
-            )
-        }
-        guard reply.status == 200 else {
-            throw AuthError(.invalidReply, "\(endpoint) answered with status \(reply.status).")
-        }
         // OIDC Core section 5.3.2: a signed response has the content type application/jwt.
         let claims =
             reply.mediaType == "application/jwt"

@@ -42,7 +42,7 @@ public protocol ProviderAdapter: Sendable {
     /// Adjusts a request that the engine has built, just before it is sent.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws
 
-    /// Reads the parameters of a back-channel reply, for providers that do not answer in JSON.
+    /// Reads the parameters of a back-channel reply, for providers that answer neither in JSON nor with a form.
     func parameters(of reply: ProviderReply) throws -> JSON
 
     /// Names of this provider's errors, and what the standards call them.
@@ -88,9 +88,9 @@ extension ProviderAdapter {
     /// Leaves the request as the engine built it.
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {}
 
-    /// Reads the body as JSON, which is what the standards prescribe.
+    /// Reads the body with ``ProviderReply/parameters()``.
     public func parameters(of reply: ProviderReply) throws -> JSON {
-        try reply.json()
+        try reply.parameters()
     }
 
     /// None: the provider calls its errors what the standards call them.

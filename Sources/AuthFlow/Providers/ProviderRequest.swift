@@ -100,6 +100,16 @@ public struct ProviderReply: Sendable {
     /// The status code.
     public var status: Int { http.status }
 
+    /// The parameters in the body: JSON, or a form when `Content-Type` says so, which is what OAuth began with.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither, or a name stands twice.
+    public func parameters() throws(AuthError) -> JSON {
+        guard http.mediaType == "application/x-www-form-urlencoded" else { return try json() }
+        guard let form = String(validating: http.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) }),
+            form.names.count == form.pairs.count
+        else { throw AuthError(.invalidReply, "The reply of \(endpoint.host) is not a form that can be read.") }
+        return .object(Dictionary(uniqueKeysWithValues: form.pairs.map { ($0.name, .string($0.value)) }))
+    }
+
     /// The body as JSON.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is not acceptable JSON.
     public func json() throws(AuthError) -> JSON {

@@ -2,13 +2,18 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
+import Synchronization
 import Testing
 
 /// A provider and a user agent that only a configuration needs.
 private struct FakeProvider: ProviderAdapter {
     let id: ProviderID = "fake"
-    func metadata(in context: ProviderContext) -> ProviderMetadata {
-        ProviderMetadata(issuer: "https://id.example.com")
+    func metadata(in context: ProviderContext) throws -> ProviderMetadata {
+        ProviderMetadata(
+            issuer: "https://id.example.com",
+            authorizationEndpoint: try Endpoint("https://id.example.com/authorize"),
+            tokenEndpoint: try Endpoint("https://id.example.com/token")
+        )
     }
 }
 
@@ -18,6 +23,15 @@ private struct FakeUserAgent: UserAgent {
         _ body: (RedirectSession) async throws -> Return
     ) async throws -> Return {
         throw AuthError(.userAgentFailed, "fake")
+    }
+}
+
+private struct NoPresenter: DevicePresenter {
+    func present<Return: Sendable>(
+        _ authorization: DeviceAuthorization,
+        while body: () async throws -> Return
+    ) async throws -> Return {
+        try await body()
     }
 }
 
@@ -41,6 +55,12 @@ extension UserAgentFactory {
     ) {
         _ in FakeUserAgent()
     }
+    fileprivate static let doubtful = UserAgentFactory(
+        "doubtful",
+        availability: { _, environment in environment["SCREEN"] == nil ? .doubtful(reason: "no screen") : .available }
+    ) {
+        _ in FakeUserAgent()
+    }
     fileprivate static let needy = UserAgentFactory(
         "needy",
         keys: [ConfigurationKey("who", .text, required: true, "Who.")]
@@ -50,7 +70,12 @@ extension UserAgentFactory {
 }
 
 @Suite struct ConfigurationTests {
-    private func client(_ profile: String, environment: [String: String] = ["SECRET": "s"]) throws -> AuthClient {
+    private func client(
+        _ profile: String,
+        environment: [String: String] = ["SECRET": "s"],
+        devicePresenter: (any DevicePresenter)? = nil,
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> AuthClient {
         let text = """
             {
               "profiles": {
@@ -61,9 +86,11 @@ extension UserAgentFactory {
         return try AuthClient(
             profile: try ConfigurationFile(text: Array(text.utf8), name: "auth.json").profile("work"),
             providers: [.fake],
-            userAgents: [.fake, .absent, .needy],
+            userAgents: [.fake, .absent, .doubtful, .needy],
+            devicePresenter: devicePresenter,
             stores: [.memory, .file],
-            host: HostServices(environment: environment)
+            host: HostServices(environment: environment),
+            observer: observer
         )
     }
 
@@ -77,6 +104,9 @@ extension UserAgentFactory {
         #", "user_agent": "window""#,
         #", "user_agent": {"name": "window", "width": 5}"#,
         #", "user_agent": ["absent", {"name": "window"}]"#,
+        #", "flow": "authorization_code""#,
+        #", "flow": ["authorization_code", "device"], "user_agent": "absent""#,
+        #", "user_agent": "doubtful""#,
         #", "store": "memory", "parameters": {"authorization": {"prompt": "login"}, "token": {"x": "y"}}"#,
     ]) func accepts(_ more: String) throws {
         _ = try client("{\(Self.good)\(more)}")
@@ -104,6 +134,8 @@ extension UserAgentFactory {
             #"did you mean "width"?"#
         ),
         (#", "user_agent": "needy""#, "3:88", "profiles.work.user_agent", "needs options"),
+        (#", "flow": "devise""#, "3:88", "profiles.work.flow", #"did you mean "device"?"#),
+        (#", "flow": "device""#, "3:88", "profiles.work.flow", "cannot show a code"),
         (#", "user_agent": []"#, "3:88", "profiles.work.user_agent", "at least one"),
         (#", "store": "keyring""#, "3:88", "profiles.work.store", "Known: memory, file"),
         (
@@ -140,6 +172,42 @@ extension UserAgentFactory {
     @Test func failsWhenNoUserAgentCanWorkHere() throws {
         let error = try #require(throws: AuthError.self) { try client("{\(Self.good), \"user_agent\": [\"absent\"]}") }
         #expect(error.description.contains("absent: no screen"))
+    }
+
+    /// Which user agent is taken, and which were passed over.
+    @Test(
+        arguments: [
+            (#""doubtful""#, [:], "doubtful", nil), (#"["doubtful", "window"]"#, [:], "window", "doubtful: no screen"),
+            (#"["doubtful", "window"]"#, ["SCREEN": "1"], "doubtful", nil),
+            (#"["absent", "doubtful"]"#, [:], "doubtful", "absent: no screen"),
+        ] as [(String, [String: String], String, String?)]
+    ) func choosesTheUserAgent(
+        _ agents: String,
+        _ environment: [String: String],
+        _ name: String,
+        _ passedOver: String?
+    ) async throws {
+        let events = Mutex<[FlowEvent]>([])
+        let profile = "{\(Self.good), \"store\": \"memory\", \"user_agent\": \(agents)}"
+        let client = try client(profile, environment: environment) { event in events.withLock { $0.append(event) } }
+        await #expect(throws: AuthError.self) { try await client.signIn() }
+        let choice = events.withLock { $0.first { $0.step == .userAgentChoice } }
+        #expect(choice?.details["name"] == name)
+        #expect(choice?.details["passed_over"] == passedOver)
+    }
+
+    @Test func goesOnToTheDeviceFlowWhenTheUserAgentIsDoubtful() async throws {
+        let events = Mutex<[FlowEvent]>([])
+        let flow = #""flow": ["authorization_code", "device"]"#
+        let client = try client(
+            "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"doubtful\", \(flow)}",
+            devicePresenter: NoPresenter()
+        ) { event in events.withLock { $0.append(event) } }
+        // The provider of these tests has no device flow either, and that is what is said.
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.message.contains("device authorization endpoint") == true)
+        let choice = events.withLock { $0.first { $0.step == .flowChoice } }
+        #expect(choice?.details["reason"]?.contains("doubtful: no screen") == true)
     }
 
     static let brokenFiles: [(text: String, words: String)] = [

@@ -39,7 +39,7 @@ import Testing
             ["kty": "oct", "k": "AAAA"],
             ["kty": "new"],
             ["no": "kty"],
-            nil,
+            .null,
         ]
         let set = try JWKSet(["keys": .array(published.map { without("kid", "alg", from: $0) } + others)])
         #expect(Array(set.candidates(for: header(.rs256))).count == 1)
@@ -87,7 +87,7 @@ import Testing
         #expect(!HMACSignature.isValid([], for: jws.signedBytes, hash: hash, secret: Secret(secret)))
     }
 
-    @Test(arguments: [[:], ["keys": 5], ["keys": nil]] as [JSON]) func refusesWhatIsNoKeySet(_ json: JSON) {
+    @Test(arguments: [[:], ["keys": 5], ["keys": .null]] as [JSON]) func refusesWhatIsNoKeySet(_ json: JSON) {
         #expect(throws: AuthError.self) { try JWKSet(json) }
     }
 

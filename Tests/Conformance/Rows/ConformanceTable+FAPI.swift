@@ -105,10 +105,6 @@ extension ConformanceTable {
         .refuses("125", "bad signature", "Refuse it.", fault: .idToken(.badSignature), last: "GET /jwks"),
     ]
 
-    static let polling: [ConformanceRow] = [
-        .notApplicable("126 to 131", "polling of the device grant", "The device grant is not built yet.")
-    ]
-
     private static let dpop = "Not built yet: DPoP."
 
     private static func refusesAnswer(

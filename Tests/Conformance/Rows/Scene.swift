@@ -2,6 +2,7 @@ public import AuthFlow
 public import AuthFlowHeadless
 import AuthFlowOIDC
 public import AuthFlowTesting
+public import Foundation
 
 /// Where an emulator is: in this process, or behind a socket.
 public enum Setting: String, CaseIterable, Sendable {
@@ -30,15 +31,16 @@ public struct Scene: Sendable {
     public static func with<Return: Sendable>(
         _ setting: Setting,
         clients: [OIDCEmulator.Client] = [.demo],
+        now: @escaping @Sendable () -> Date = { Date() },
         _ body: @Sendable (Scene) async throws -> Return
     ) async throws -> Return {
         switch setting {
         case .inProcess:
-            let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: clients)
+            let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: clients, now: now)
             return try await body(Scene(emulator))
         case .sockets:
             return try await EmulatorServer.run { issuer in
-                try OIDCEmulator(issuer: issuer, clients: clients)
+                try OIDCEmulator(issuer: issuer, clients: clients, now: now)
             } _: { emulator in
                 try await body(Scene(emulator: emulator, transport: URLSessionTransport()))
             }
@@ -60,6 +62,7 @@ public struct Scene: Sendable {
         provider: (any ProviderAdapter)? = nil,
         user: OIDCEmulator.User = .alice,
         consent: HTMLFormDriver.Consent = .allow,
+        devicePresenter: (any DevicePresenter)? = nil,
         store: any TokenStore = MemoryTokenStore(),
         account: String? = nil,
         transport: (any HTTPTransport)? = nil,
@@ -70,6 +73,7 @@ public struct Scene: Sendable {
             settings: try settings ?? Self.settings(),
             provider: provider ?? OIDCProvider(issuer: emulator.issuer),
             userAgent: try userAgent(user: user, consent: consent),
+            devicePresenter: devicePresenter,
             store: store,
             account: account,
             transport: transport ?? self.transport,
@@ -83,14 +87,19 @@ public struct Scene: Sendable {
         user: OIDCEmulator.User = .alice,
         consent: HTMLFormDriver.Consent = .allow
     ) throws -> HeadlessUserAgent {
-        HeadlessUserAgent(
-            driver: HTMLFormDriver(
-                userName: user.userName,
-                password: Secret(user.password),
-                origins: [try Endpoint(emulator.issuer)],
-                consent: consent
-            ),
-            transport: transport
+        HeadlessUserAgent(driver: try driver(user: user, consent: consent), transport: transport)
+    }
+
+    /// Does what a person would do on the provider's pages.
+    public func driver(
+        user: OIDCEmulator.User = .alice,
+        consent: HTMLFormDriver.Consent = .allow
+    ) throws -> HTMLFormDriver {
+        HTMLFormDriver(
+            userName: user.userName,
+            password: Secret(user.password),
+            origins: [try Endpoint(emulator.issuer)],
+            consent: consent
         )
     }
 

@@ -48,7 +48,7 @@ public struct KeySetFault: Sendable {
     public static let decoys = KeySetFault(copies: 3)
     /// Keys that cannot be read, beside those that can (row O8).
     public static let unreadableKeys = members {
-        $0["keys"] = .array(others + [5, nil, [:]] + ($0["keys"]?.array ?? []))
+        $0["keys"] = .array(others + [5, .null, [:]] + ($0["keys"]?.array ?? []))
     }
     /// No keys at all.
     public static let empty = members { $0["keys"] = [] }

@@ -1,0 +1,337 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Signing in on another screen (RFC 8628). Time goes by only in the waits.
+@Suite struct DeviceGrantTests {
+    private static func settings(_ change: (inout ClientSettings) -> Void = { _ in }) throws -> ClientSettings {
+        var settings = try Scene.settings()
+        settings.flows = [.device]
+        change(&settings)
+        return settings
+    }
+
+    @Test(arguments: Setting.allCases) func signsInThroughThePagesOfTheProvider(_ setting: Setting) async throws {
+        let time = VirtualTime()
+        try await Scene.with(setting, now: { time.now }) { scene in
+            let presenter = HeadlessDevicePresenter(driver: try scene.driver(), transport: scene.transport)
+            let settings = try Self.settings { $0.scopes.append("offline_access") }
+            let client = try scene.client(settings: settings, devicePresenter: presenter, host: time.host)
+            let signIn = try await client.signIn()
+            #expect(signIn.credential.identity.displayName == "Alice Example")
+            #expect(signIn.credential.tokens.verifiedIDToken?.claims["nonce"] == nil)
+            #expect(signIn.authorizationParameters.pairs.isEmpty)
+            let refreshed = try await client.refresh()
+            #expect(refreshed.tokens.accessToken != signIn.credential.tokens.accessToken)
+        }
+    }
+
+    @Test func saysThatThePersonDeniedOnTheOtherScreen() async throws {
+        let time = VirtualTime()
+        try await Scene.with(.inProcess, now: { time.now }) { scene in
+            let presenter = HeadlessDevicePresenter(
+                driver: try scene.driver(consent: .deny),
+                transport: scene.transport
+            )
+            let client = try scene.client(settings: Self.settings(), devicePresenter: presenter, host: time.host)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .accessDenied)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    @Test func tellsThePersonWhatTheyNeed() async throws {
+        let time = VirtualTime()
+        try await Scene.with(.inProcess, now: { time.now }) { scene in
+            let seen = Mutex<DeviceAuthorization?>(nil)
+            let events = Mutex<[String]>([])
+            let emulator = scene.emulator
+            let client = try scene.client(
+                settings: Self.settings(),
+                devicePresenter: DecidingPresenter { authorization in
+                    seen.withLock { $0 = authorization }
+                    emulator.decide(authorization.userCode, as: .bob)
+                },
+                host: time.host
+            ) { event in events.withLock { $0.append("\(event)") } }
+            #expect(try await client.signIn().credential.identity.displayName == "Bob Example")
+            let authorization = try #require(seen.withLock { $0 })
+            #expect(authorization.verificationURI.url == "https://id.example.com/device")
+            #expect(authorization.verificationURIComplete?.url.hasSuffix(authorization.userCode) == true)
+            #expect(authorization.lifetime == .seconds(600))
+            // The codes are for the person, not for logs.
+            var dumped = ""
+            dump(authorization, to: &dumped)
+            let lines = events.withLock { $0 } + [dumped, "\(authorization)"]
+            #expect(!lines.contains { $0.contains(authorization.userCode) })
+        }
+    }
+
+    // MARK: Waiting
+
+    private func waits(
+        _ replies: [DevicePollReply],
+        drift: Double = 1,
+        transport: (@Sendable (Scene) -> any HTTPTransport)? = nil
+    ) async throws -> [Double] {
+        let time = VirtualTime(drift: drift)
+        return try await Scene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            emulator.devicePollReplies = replies
+            let client = try scene.client(
+                settings: Self.settings(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                transport: transport?(scene),
+                host: time.host
+            )
+            _ = try await client.signIn()
+            let times = emulator.receivedRequests
+                .filter { ["/device_authorization", "/token"].contains($0.path) }.map(\.time)
+            return zip(times.dropFirst(), times).map { ($0.timeIntervalSince($1) * 10).rounded() / 10 }
+        }
+    }
+
+    @Test func takesTheIntervalOfTheProviderWhenItIsLonger() async throws {
+        let waits = try await waits([.slowDown(interval: 40), .error("authorization_pending")])
+        #expect(waits.count == 3 && waits.dropFirst().allSatisfy { $0 >= 40 })
+    }
+
+    @Test func keepsItsOwnIntervalWhenTheProviderNamesAShorterOne() async throws {
+        let waits = try await waits([.slowDown(interval: 1), .slowDown(interval: 0)])
+        #expect(waits.count == 3 && waits[1] >= 10 && waits[2] >= 15)
+    }
+
+    @Test func backsOffWhileNothingIsHeardAndComesBack() async throws {
+        let pending = DevicePollReply.error("authorization_pending")
+        let silent = DevicePollReply.unavailable(retryAfter: nil)
+        #expect(try await waits([silent, .brokenGateway, silent, pending]) == [5, 10, 20, 40, 5])
+        #expect(try await waits([.unavailable(retryAfter: 33), pending]) == [5, 33, 5])
+    }
+
+    @Test func goesOnWhenTheNetworkComesBack() async throws {
+        let waits = try await waits([]) { OutageTransport($0.transport, failures: 3) }
+        // 5, 10, 20 and 40 seconds; the first three polls did not arrive.
+        #expect(waits == [75])
+    }
+
+    /// Timers that run fast come too early, and the emulator's interval grows each time: who never gets slower than it never
+    /// gets there.
+    @Test(arguments: [1.1, 1.3, 1.8]) func finishesWithTimersThatRunFast(_ drift: Double) async throws {
+        let waits = try await waits([], drift: drift)
+        #expect(waits.count < 8)
+    }
+
+    @Test func stopsWhenTheCodeHasExpired() async throws {
+        let time = VirtualTime()
+        try await Scene.with(.inProcess, now: { time.now }) { scene in
+            let client = try scene.client(
+                settings: Self.settings(),
+                devicePresenter: DecidingPresenter { _ in },
+                host: time.host
+            )
+            let began = time.now
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .timedOut)
+            #expect(time.now.timeIntervalSince(began) == 600)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    @Test func stopsAtOnceWhenItIsCancelled() async throws {
+        // A clock that never comes to the end of a wait.
+        try await Scene.with(.inProcess) { scene in
+            let (shown, continuation) = AsyncStream.makeStream(of: Void.self)
+            let client = try scene.client(
+                settings: Self.settings(),
+                devicePresenter: DecidingPresenter { _ in continuation.yield() }
+            )
+            let task = Task { try await client.signIn() }
+            for await _ in shown { break }
+            task.cancel()
+            await #expect(throws: CancellationError.self) { try await task.value }
+            #expect(!scene.emulator.requests.contains("POST /token"))
+        }
+    }
+
+    @Test func endsWithWhatThePresenterThrows() async throws {
+        try await Scene.with(.inProcess) { scene in
+            let client = try scene.client(
+                settings: Self.settings(),
+                devicePresenter: DecidingPresenter { _ in throw AuthError(.userAgentFailed, "No screen.") }
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.message == "No screen.")
+        }
+    }
+
+    // MARK: Bad replies
+
+    static let badReplies: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
+        ("no user_code", .deviceAuthorization(.member("user_code", nil)), .invalidReply),
+        ("empty user_code", .deviceAuthorization(.member("user_code", "")), .invalidReply),
+        ("user_code for a terminal", .deviceAuthorization(.member("user_code", "A\u{1B}[2J")), .invalidReply),
+        (
+            "endless user_code", .deviceAuthorization(.member("user_code", .string(String(repeating: "A", count: 99)))),
+            .invalidReply
+        ),
+        ("no verification_uri", .deviceAuthorization(.member("verification_uri", nil)), .invalidReply),
+        (
+            "script as verification_uri", .deviceAuthorization(.member("verification_uri", "javascript:alert(1)")),
+            .invalidReply
+        ),
+        ("http", .deviceAuthorization(.member("verification_uri", "http://id.example.com/device")), .invalidReply),
+        (
+            "file as verification_uri_complete",
+            .deviceAuthorization(.member("verification_uri_complete", "file:///etc/passwd")), .invalidReply
+        ),
+        ("expires_in that is a word", .deviceAuthorization(.member("expires_in", "soon")), .invalidReply),
+        ("expires_in of zero", .deviceAuthorization(.member("expires_in", 0)), .invalidReply),
+        ("expires_in below zero", .deviceAuthorization(.member("expires_in", -5)), .invalidReply),
+        ("interval that is a word", .deviceAuthorization(.member("interval", "often")), .invalidReply),
+        ("a page", .deviceAuthorization(.notJSON), .invalidReply),
+        ("nothing", .deviceAuthorization(.empty), .invalidReply),
+        ("a page with status 502", .deviceAuthorization(.brokenGateway), .invalidReply),
+        ("too much", .deviceAuthorization(.oversized), .invalidReply),
+        ("another address", .deviceAuthorization(.redirected), .invalidReply),
+        ("nobody there", .deviceAuthorization(.unavailable), .temporarilyUnavailable),
+        ("an error", .deviceAuthorization(.member("error", "invalid_scope")), .providerRejected),
+        ("no ID Token", .tokenReply(.missingIDToken), .invalidIDToken),
+        ("an ID Token with a nonce", .idToken(.claim("nonce", "n")), .invalidIDToken),
+        ("a wrong at_hash", .idToken(.wrongAccessTokenHash), .invalidIDToken),
+        ("a wrong issuer", .idToken(.wrongIssuer), .invalidIDToken),
+        ("a page for tokens", .tokenReply(.notJSON), .invalidReply),
+    ]
+
+    @Test(arguments: badReplies) func refuses(
+        _ test: (name: String, fault: EmulatorFault, code: AuthError.Code)
+    ) async throws {
+        let time = VirtualTime()
+        try await Scene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            emulator.fault = test.fault
+            let client = try scene.client(
+                settings: Self.settings(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                host: time.host
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == test.code, "\(String(describing: error))")
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    static let tolerated: [EmulatorFault] = [
+        .deviceAuthorization(.member("interval", nil)),
+        .deviceAuthorization(.member("interval", 0)),
+        .deviceAuthorization(.member("interval", "5")),
+        .deviceAuthorization(.member("expires_in", "600")),
+        .deviceAuthorization(.member("verification_uri_complete", nil)),
+        .deviceAuthorization(.members { $0["verification_url"] = $0.removeValue(forKey: "verification_uri") }),
+    ]
+
+    @Test(arguments: tolerated) func tolerates(_ fault: EmulatorFault) async throws {
+        let time = VirtualTime()
+        try await Scene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            emulator.fault = fault
+            let client = try scene.client(
+                settings: Self.settings(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                host: time.host
+            )
+            _ = try await client.signIn()
+            #expect(emulator.requests.count { $0 == "POST /token" } <= 3)
+        }
+    }
+
+    // MARK: Choosing the flow
+
+    @Test func signsInOnAnotherScreenWhenNoUserAgentCanBegin() async throws {
+        let time = VirtualTime()
+        try await Scene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            let events = Mutex<[FlowEvent]>([])
+            let client = AuthClient(
+                settings: try Self.settings { $0.flows = [.authorizationCode, .device] },
+                provider: OIDCProvider(issuer: emulator.issuer),
+                userAgent: AbsentUserAgent(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                transport: scene.transport,
+                host: time.host
+            ) { event in events.withLock { $0.append(event) } }
+            #expect(try await client.signIn().credential.identity.displayName == "Alice Example")
+            let choice = events.withLock { $0.first { $0.step == .flowChoice } }
+            #expect(choice?.details["passed_over"] == "authorization_code")
+        }
+    }
+
+    @Test(arguments: [
+        EmulatorFault.deviceAuthorization(.member("error", "unauthorized_client")),
+        .deviceAuthorization(.reply { $0 = .init(response: HTTPResponse(status: .notFound)) }),
+        .metadata(.member("device_authorization_endpoint", nil)),
+    ]) func signsInHereWhenTheProviderHasNoOtherScreen(_ fault: EmulatorFault) async throws {
+        try await Scene.with(.inProcess) { scene in
+            scene.emulator.fault = fault
+            let settings = try Self.settings { $0.flows = [.device, .authorizationCode] }
+            let client = try scene.client(settings: settings, devicePresenter: DecidingPresenter { _ in })
+            #expect(try await client.signIn().credential.identity.displayName == "Alice Example")
+            let alone = try scene.client(settings: Self.settings(), devicePresenter: DecidingPresenter { _ in })
+            let error = await #expect(throws: AuthError.self) { try await alone.signIn() }
+            #expect(error?.code == .unsupported)
+        }
+    }
+
+    @Test func asksNobodyTwiceAfterTheyWereShownSomething() async throws {
+        let time = VirtualTime()
+        try await Scene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            let settings = try Self.settings { $0.flows = [.device, .authorizationCode] }
+            let client = try scene.client(
+                settings: settings,
+                devicePresenter: DecidingPresenter { _ in throw AuthError(.unsupported, "Shown, and gone.") },
+                host: time.host
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.message == "Shown, and gone.")
+            #expect(!emulator.requests.contains("GET /authorize"))
+        }
+    }
+}
+
+/// A user agent that cannot begin.
+private struct AbsentUserAgent: UserAgent {
+    func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        throw AuthError(.userAgentFailed, "No browser.")
+    }
+}
+
+/// A network that is down for the first polls.
+private final class OutageTransport: HTTPTransport {
+    private let base: any HTTPTransport
+    private let failures: Mutex<Int>
+
+    init(_ base: any HTTPTransport, failures: Int) {
+        self.base = base
+        self.failures = Mutex(failures)
+    }
+
+    func send(_ call: HTTPCall) async throws -> HTTPReply {
+        let isDown = failures.withLock { failures in
+            guard call.request.path == "/token", failures > 0 else { return false }
+            failures -= 1
+            return true
+        }
+        if isDown { throw AuthError(.networkFailed, "The network is down.") }
+        return try await base.send(call)
+    }
+}

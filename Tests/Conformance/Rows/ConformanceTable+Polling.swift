@@ -1,0 +1,120 @@
+import AuthFlow
+import AuthFlowTesting
+import Foundation
+
+extension ConformanceTable {
+    /// The rows of the suite's test of polling, told of the device grant (RFC 8628 section 3.5).
+    static let polling: [ConformanceRow] = [
+        .polls(
+            "126",
+            "respects the interval",
+            "Never ask earlier than the interval (31 s) allows.",
+            interval: 31,
+            replies: [.error("authorization_pending"), .error("authorization_pending")]
+        ) { trial in
+            try trial.requireSignedIn()
+            try ConformanceRow.require(trial.waits.count == 3, "It asks until there are tokens.")
+            try ConformanceRow.require(
+                trial.waits.allSatisfy { $0 >= 31 },
+                "Every wait is long enough: \(trial.waits)."
+            )
+        },
+        .polls(
+            "127",
+            "slow_down",
+            "Wait five seconds more, and stay with that.",
+            replies: [
+                .slowDown(interval: nil), .error("authorization_pending"), .error("authorization_pending"),
+                .slowDown(interval: nil), .error("authorization_pending"),
+            ]
+        ) { trial in
+            try trial.requireSignedIn()
+            let least: [Double] = [5, 10, 10, 10, 15, 15]
+            try ConformanceRow.require(
+                trial.waits.count == least.count && zip(trial.waits, least).allSatisfy { $0 >= $1 },
+                "The waits grow and stay: \(trial.waits)."
+            )
+        },
+        .polls("128", "access_denied", "Stop asking.", replies: [.error("access_denied")]) { trial in
+            try trial.requireStopped(.accessDenied)
+        },
+        .polls("129", "expired_token", "Stop asking.", replies: [.error("expired_token")]) { trial in
+            try trial.requireStopped(.timedOut)
+        },
+        .polls("130", "invalid_request", "Stop asking.", replies: [.error("invalid_request")]) { trial in
+            try trial.requireStopped(.providerRejected)
+        },
+        .polls("131", "no device_code", "Refuse it.", fault: .deviceAuthorization(.member("device_code", nil))) {
+            try $0.requireStopped(.invalidReply, polls: 0)
+        },
+        .polls("131b", "no expires_in", "Refuse it.", fault: .deviceAuthorization(.member("expires_in", nil))) {
+            try $0.requireStopped(.invalidReply, polls: 0)
+        },
+    ]
+}
+
+/// What came of a sign-in on another screen.
+struct PollingTrial: Sendable {
+    let result: Result<SignIn, any Error>
+
+    /// How long it waited before each poll, in seconds.
+    let waits: [Double]
+
+    func requireSignedIn() throws {
+        guard case .success(let signIn) = result else { throw ConformanceRow.Failure(description: "\(result)") }
+        try ConformanceRow.require(signIn.credential.identity.subject == "248289761001", "Alice is signed in.")
+    }
+
+    func requireStopped(_ code: AuthError.Code, polls: Int = 1) throws {
+        guard case .failure(let error) = result else {
+            throw ConformanceRow.Failure(description: "It stops.")
+        }
+        try ConformanceRow.require((error as? AuthError)?.code == code, "It stops with \(code.rawValue), not \(error).")
+        try ConformanceRow.require(waits.count == polls, "It asks \(polls) times, not \(waits.count).")
+    }
+}
+
+extension ConformanceRow {
+    /// A row in which a person signs in on another screen, at once, and time goes by only in the waits.
+    static func polls(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        interval: Double = 5,
+        replies: [DevicePollReply] = [],
+        fault: EmulatorFault? = nil,
+        _ check: @escaping @Sendable (PollingTrial) throws -> Void
+    ) -> ConformanceRow {
+        ConformanceRow(
+            number: number,
+            name: name,
+            demand: demand,
+            check: .trial { setting in
+                let time = VirtualTime()
+                try await Scene.with(setting, now: { time.now }) { scene in
+                    let emulator = scene.emulator
+                    emulator.fault = fault
+                    emulator.devicePollInterval = interval
+                    emulator.devicePollReplies = replies
+                    var settings = try Scene.settings()
+                    settings.flows = [.device]
+                    let client = try scene.client(
+                        settings: settings,
+                        devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                        host: time.host
+                    )
+                    let result: Result<SignIn, any Error>
+                    do {
+                        result = .success(try await client.signIn())
+                    } catch {
+                        result = .failure(error)
+                    }
+                    let times = emulator.receivedRequests
+                        .filter { ["/device_authorization", "/token"].contains($0.path) }.map(\.time)
+                    let waits = zip(times.dropFirst(), times).map { $0.timeIntervalSince($1) }
+                    try check(PollingTrial(result: result, waits: waits))
+                }
+            }
+        )
+    }
+}

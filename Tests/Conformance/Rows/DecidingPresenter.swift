@@ -1,0 +1,18 @@
+public import AuthFlow
+
+/// Shows a code to a function, which may decide about it at once.
+public struct DecidingPresenter: DevicePresenter {
+    private let decide: @Sendable (DeviceAuthorization) throws -> Void
+
+    /// Creates a presenter.
+    public init(_ decide: @escaping @Sendable (DeviceAuthorization) throws -> Void) { self.decide = decide }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func present<Return: Sendable>(
+        _ authorization: DeviceAuthorization,
+        while body: nonisolated(nonsending) () async throws -> Return
+    ) async throws -> Return {
+        try decide(authorization)
+        return try await body()
+    }
+}
