@@ -144,7 +144,8 @@ let package = Package(
         .executableTarget(
             name: "fuzz",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
+                "AuthFlow", "AuthFlowJSON", "AuthFlowGitHub", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless",
+                "AuthFlowTesting",
                 httpTypes,
             ],
             path: "Tests/Fuzz"

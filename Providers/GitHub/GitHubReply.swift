@@ -32,8 +32,9 @@ private final class OAuthDocument: NSObject, XMLParserDelegate {
         let document = OAuthDocument()
         let parser = XMLParser(data: Data(body))
         parser.delegate = document
-        // Declarations define entities, which such a reply has no use for.
-        guard !String(decoding: body, as: UTF8.self).contains("<!"), parser.parse() else {
+        // Declarations define entities, which such a reply has no use for. Foundation on Linux crashes on names that are not
+        // UTF-8.
+        guard let text = String(validating: body, as: UTF8.self), !text.contains("<!"), parser.parse() else {
             throw AuthError(.invalidReply, "GitHub's reply is not XML that can be read.")
         }
         return .object(document.members.mapValues(JSON.string))

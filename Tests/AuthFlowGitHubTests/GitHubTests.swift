@@ -206,12 +206,20 @@ import Testing
         "<!DOCTYPE x [<!ENTITY y \"z\">]><OAuth><access_token>&y;</access_token></OAuth>", "<OAuth/><OAuth/>",
     ]
 
-    @Test(arguments: badXML) func refusesXMLThatIsNotAReply(_ text: String) async throws {
+    /// Names that are not UTF-8, which Foundation's parser dies of; and an encoding that the document does not have.
+    private static let badBytes: [[UInt8]] = [
+        Array("<O".utf8) + [0xEC] + Array("Auth><access_token>x</access_token></OAuth>".utf8),
+        Array(#"<?xml version="1.0" encoding="UTF-16"?><OAuth><access_token>x</access_token></OAuth>"#.utf8),
+    ]
+
+    @Test(arguments: badXML.map { Array($0.utf8) } + badBytes) func refusesXMLThatIsNotAReply(
+        _ body: [UInt8]
+    ) async throws {
         try await GitHubScene.with(.inProcess) { scene in
             scene.emulator.settings.fault = .tokenReply(
                 .reply {
                     $0.response.headerFields[.contentType] = "application/xml"
-                    $0.body = Array(text.utf8)
+                    $0.body = body
                 }
             )
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }

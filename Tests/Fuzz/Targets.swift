@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowGitHub
 import AuthFlowHeadless
 import AuthFlowJSON
 import AuthFlowLoopback
@@ -75,7 +76,7 @@ struct Target: Sendable {
 
 extension Target {
     static func all() throws -> [Target] {
-        [try callback(), try token(), try keySet(), try discovery(), try reply(), configuration]
+        [try callback(), try token(), try keySet(), try discovery(), try reply(), try gitHubReply(), configuration]
     }
 
     /// A callback is the answer when it is the answer to the last character, and then its code goes to the provider.
@@ -166,6 +167,34 @@ extension Target {
                 _ = try await client.finishSignIn(pending, with: answer)
                 throw Finding(description: "a forged ID Token signed somebody in")
             } catch is AuthError {}
+        }
+    }
+
+    /// Replies of GitHub's, in its three formats: what can be read has a token, and nothing crashes.
+    private static func gitHubReply() throws -> Target {
+        let json = #"{"access_token":"gho_x","scope":"repo,gist","token_type":"bearer","expires_in":28800}"#
+        let form = "access_token=gho_x&scope=repo%2Cgist&token_type=bearer&expires_in=28800"
+        let xml = "<OAuth><access_token>gho_x</access_token><scope>repo</scope><token_type>bearer</token_type></OAuth>"
+        let formats = [
+            ("application/json", json), ("application/x-www-form-urlencoded", form), ("application/xml", xml),
+        ]
+        let provider = GitHubProvider()
+        let context = try PuppetProvider().client().providerContext
+        let endpoint = try Endpoint("https://github.com/login/oauth/access_token")
+        return Target(name: "GitHub reply") { mutator in
+            for (type, text) in formats {
+                let reply = HTTPReply(
+                    response: HTTPResponse(status: .ok, headerFields: [.contentType: type]),
+                    body: mutator.mutate(Array(text.utf8))
+                )
+                do {
+                    let tokens = try provider.tokens(
+                        from: ProviderReply(purpose: .token, endpoint: endpoint, http: reply),
+                        in: context
+                    )
+                    if tokens.accessToken.exposed.isEmpty { throw Finding(description: "an empty token") }
+                } catch is AuthError {}
+            }
         }
     }
 

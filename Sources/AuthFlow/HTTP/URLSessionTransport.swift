@@ -54,7 +54,6 @@ private struct Exchange {
     let continuation: CheckedContinuation<HTTPReply, any Error>
     let call: HTTPCall
     var reply: HTTPReply?
-    var failure: AuthError?
 }
 
 /// The exchanges under way, by task: the delegate that `URLSession` reports to.
@@ -84,8 +83,13 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     ) {
         guard let response = response as? HTTPURLResponse else { return completionHandler(.cancel) }
         let reply = HTTPReply(response: HTTPResponse(response))
-        running.withLock { $0[dataTask.taskIdentifier]?.reply = reply }
-        completionHandler(.allow)
+        let announced = response.expectedContentLength
+        let isTooLarge = running.withLock { running in
+            running[dataTask.taskIdentifier]?.reply = reply
+            return announced > running[dataTask.taskIdentifier]?.call.maximumReplySize ?? .max
+        }
+        if isTooLarge { refuse(dataTask) }
+        completionHandler(isTooLarge ? .cancel : .allow)
     }
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
@@ -93,24 +97,30 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             let identifier = dataTask.taskIdentifier
             guard let exchange = running[identifier] else { return false }
             let size = (exchange.reply?.body.count ?? 0) + data.count
-            guard size <= exchange.call.maximumReplySize else {
-                running[identifier]?.failure = AuthError(
-                    .invalidReply,
-                    "\(exchange.call) answered with more than \(exchange.call.maximumReplySize) bytes."
-                )
-                return true
-            }
+            guard size <= exchange.call.maximumReplySize else { return true }
             running[identifier]?.reply?.body.append(contentsOf: data)
             return false
         }
-        if isTooLarge { dataTask.cancel() }
+        if isTooLarge { refuse(dataTask) }
+    }
+
+    /// Ends an exchange whose reply is too large.
+    private func refuse(_ task: URLSessionTask) {
+        guard let exchange = running.withLock({ $0.removeValue(forKey: task.taskIdentifier) }) else { return }
+        exchange.continuation.resume(
+            throwing: AuthError(
+                .invalidReply,
+                "\(exchange.call) answered with more than \(exchange.call.maximumReplySize) bytes."
+            )
+        )
+        // On Linux `cancel` waits for its turn behind the very data that it is to stop. Waiting here would keep all of that in
+        // memory; meanwhile it is thrown away.
+        DispatchQueue.global().async { task.cancel() }
     }
 
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
         guard let exchange = running.withLock({ $0.removeValue(forKey: task.taskIdentifier) }) else { return }
-        if let failure = exchange.failure {
-            exchange.continuation.resume(throwing: failure)
-        } else if let error {
+        if let error {
             exchange.continuation.resume(throwing: Self.failure(of: exchange.call, error))
         } else if let reply = exchange.reply {
             exchange.continuation.resume(returning: reply)
