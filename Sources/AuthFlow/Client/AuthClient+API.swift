@@ -22,10 +22,7 @@ extension AuthClient {
         var refused: HTTPReply?
         do {
             return try await perform { tokens in
-                var call = call
-                // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
-                call.request.headerFields[.authorization] = "Bearer \(tokens.accessToken.exposed)"
-                let reply = try await engine.context.send(call)
+                let reply = try await engine.send(call, with: tokens)
                 guard reply.status == 401 else { return reply }
                 refused = reply
                 throw AuthError(.accessTokenRejected, "\(endpoint) does not accept the access token.")

@@ -40,6 +40,10 @@ public struct ClientSettings: Sendable {
     /// end the session at the provider.
     public var postLogoutRedirectURI: RedirectURI?
 
+    /// Whether tokens are to be bound to a key that never leaves this client (DPoP, RFC 9449). Tokens that are not are then
+    /// refused.
+    public var usesDPoP: Bool
+
     /// The origins of the APIs that the access token may be sent to.
     public var apiOrigins: [Endpoint]
 
@@ -60,6 +64,7 @@ public struct ClientSettings: Sendable {
     ///   - clockLeeway: How far the two clocks may be apart: from zero to five minutes, one minute unless given.
     ///   - freshnessMargin: How long before its end an access token counts as ended. One minute unless given.
     ///   - postLogoutRedirectURI: Where the provider sends the person back to after a sign-out, as registered.
+    ///   - usesDPoP: Whether tokens are to be bound to a key of this client (RFC 9449).
     ///   - apiOrigins: The origins of the APIs that the access token may be sent to.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe.
     public init(
@@ -75,6 +80,7 @@ public struct ClientSettings: Sendable {
         clockLeeway: Duration = .seconds(60),
         freshnessMargin: Duration = .seconds(60),
         postLogoutRedirectURI: RedirectURI? = nil,
+        usesDPoP: Bool = false,
         apiOrigins: [Endpoint] = []
     ) throws(AuthError) {
         guard !clientID.isEmpty else { throw AuthError(.invalidConfiguration, "The client_id is empty.") }
@@ -106,6 +112,7 @@ public struct ClientSettings: Sendable {
         self.clockLeeway = clockLeeway
         self.freshnessMargin = freshnessMargin
         self.postLogoutRedirectURI = postLogoutRedirectURI
+        self.usesDPoP = usesDPoP
         self.apiOrigins = apiOrigins
     }
 

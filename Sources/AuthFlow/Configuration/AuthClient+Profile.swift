@@ -200,6 +200,7 @@ extension ClientSettings {
                 clockLeeway: .seconds(configuration.number("clock_leeway") ?? 60),
                 freshnessMargin: .seconds(configuration.number("freshness_margin") ?? 60),
                 postLogoutRedirectURI: postLogoutRedirectURI,
+                usesDPoP: configuration.flag("dpop") ?? false,
                 apiOrigins: apiOrigins
             )
         }

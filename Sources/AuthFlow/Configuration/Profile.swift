@@ -121,6 +121,11 @@ public struct Profile: Sendable {
                 "Where the provider sends the person back to after a sign-out, as registered."
             ),
             ConfigurationKey(
+                "dpop",
+                .flag,
+                "Whether tokens are bound to a key of this client (RFC 9449); those that are not are then refused."
+            ),
+            ConfigurationKey(
                 "api_origins",
                 .list(.url),
                 "The origins of the APIs that the access token may be sent to."

@@ -17,6 +17,7 @@ public final class PendingAuthorization: Sendable {
     let metadata: ProviderMetadata
     let responseMode: ResponseMode
     let demand: AuthenticationDemand
+    let dpopKey: DPoPKey?
     private let isAnswered = Mutex(false)
 
     init(
@@ -27,7 +28,8 @@ public final class PendingAuthorization: Sendable {
         codeVerifier: Secret,
         metadata: ProviderMetadata,
         responseMode: ResponseMode = .query,
-        demand: AuthenticationDemand = AuthenticationDemand()
+        demand: AuthenticationDemand = AuthenticationDemand(),
+        dpopKey: DPoPKey? = nil
     ) {
         self.url = url
         self.redirectURI = redirectURI
@@ -37,6 +39,7 @@ public final class PendingAuthorization: Sendable {
         self.metadata = metadata
         self.responseMode = responseMode
         self.demand = demand
+        self.dpopKey = dpopKey
     }
 
     /// Uses the request up. RFC 9700 section 4.2.4: "The state value SHOULD be invalidated by the client after its first
@@ -100,6 +103,9 @@ extension Engine {
         if settings.responseMode != .query {
             request.protectedParameters["response_mode"] = settings.responseMode.rawValue
         }
+        // RFC 9449 section 10: the code is then of no use to who has not got the key.
+        let dpopKey = try newDPoPKey(at: metadata)
+        if let dpopKey { request.protectedParameters["dpop_jkt"] = dpopKey.thumbprint }
         try await provider.prepare(&request, in: context)
 
         let parameters = try request.allParameters()
@@ -111,7 +117,8 @@ extension Engine {
             codeVerifier: pkce.codeVerifier,
             metadata: metadata,
             responseMode: settings.responseMode,
-            demand: try AuthenticationDemand(parameters)
+            demand: try AuthenticationDemand(parameters),
+            dpopKey: dpopKey
         )
     }
 }

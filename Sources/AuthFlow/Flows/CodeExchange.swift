@@ -16,7 +16,8 @@ extension Engine {
                 "code_verifier": pending.codeVerifier.exposed,
             ]
         )
-        return try received(try await send(request, scopes: settings.scopes))
+        let key = pending.dpopKey
+        return try received(try await send(request, scopes: settings.scopes, key: key), key: key)
     }
 
     /// What the ID Token that came for a code must say.

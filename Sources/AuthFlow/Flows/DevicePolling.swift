@@ -22,6 +22,7 @@ struct DevicePolling: Sendable {
     /// - Throws: ``AuthError`` with `access_denied` when the person said no, `timed_out` when the code has expired, or what
     ///   else the provider says; `CancellationError`.
     func tokens(for authorization: DeviceAuthorization, at metadata: ProviderMetadata) async throws -> ReceivedTokens {
+        let key = try engine.newDPoPKey(at: metadata)
         // This clock counts on while a machine sleeps, and nobody sets it.
         let elapsed = engine.host.clock.stopwatch()
         let request = ProviderRequest(
@@ -50,7 +51,7 @@ struct DevicePolling: Sendable {
                 throw expiry(lastSilence)
             }
             try await engine.host.clock.sleep(for: wait)
-            switch try await verdict(on: request) {
+            switch try await verdict(on: request, key) {
             case .tokens(let received): return received
             case .pending:
                 (silences, lastSilence, asked) = (0, nil, .zero)
@@ -74,15 +75,15 @@ struct DevicePolling: Sendable {
 
     private var settings: ClientSettings { engine.settings }
 
-    private func verdict(on request: ProviderRequest) async throws -> Verdict {
+    private func verdict(on request: ProviderRequest, _ key: DPoPKey?) async throws -> Verdict {
         let reply: ProviderReply
         do {
-            reply = try await engine.send(request, scopes: settings.scopes)
+            reply = try await engine.send(request, scopes: settings.scopes, key: key)
         } catch let error as AuthError where Self.isPassing(error) {
             return .silence(error, asked: error.retryAfter ?? .zero)
         }
         do {
-            return .tokens(try engine.received(reply))
+            return .tokens(try engine.received(reply, key: key))
         } catch let error as AuthError {
             let parameters = try? engine.provider.parameters(of: reply)
             switch engine.standardName(of: error.providerError) {

@@ -8,6 +8,7 @@ final class Engine: Sendable {
     let host: HostServices
     let keys: KeySource
     let transport: any HTTPTransport
+    let dpopNonces = DPoPNonces()
     private let knownMetadata = Mutex<ProviderMetadata?>(nil)
 
     init(
@@ -40,8 +41,11 @@ final class Engine: Sendable {
     }
 
     /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
-    /// - Parameter scopes: Those that are granted when the reply names none.
-    func send(_ request: ProviderRequest, scopes: [String]) async throws -> ProviderReply {
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - scopes: Those that are granted when the reply names none.
+    ///   - key: The key that the tokens it asks for are, or are to be, bound to.
+    func send(_ request: ProviderRequest, scopes: [String], key: DPoPKey? = nil) async throws -> ProviderReply {
         var request = request
         request.headerFields[.accept] = "application/json"
         settings.authentication.authenticate(&request, clientID: settings.clientID)
@@ -56,7 +60,7 @@ final class Engine: Sendable {
             headerFields: request.headerFields,
             body: Array(body.utf8)
         )
-        let reply = try await context.send(call)
+        let reply = try await send(call, provenBy: key)
         try reply.requireAvailable(from: request.endpoint.host, now: host.now())
         return ProviderReply(purpose: request.purpose, endpoint: request.endpoint, http: reply, scopes: scopes)
     }

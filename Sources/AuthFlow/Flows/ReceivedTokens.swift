@@ -4,30 +4,42 @@ import Foundation
 struct ReceivedTokens: Sendable {
     let tokens: TokenSet
 
+    /// The key that they were asked to be bound to.
+    let key: DPoPKey?
+
     /// How far this machine's clock is ahead of the provider's, in seconds, when the reply says the provider's time.
     let clockOffset: TimeInterval?
 }
 
 extension Engine {
     /// Reads the reply of a token endpoint.
-    func received(_ reply: ProviderReply) throws -> ReceivedTokens {
+    /// - Parameter key: The key that the tokens were asked to be bound to.
+    func received(_ reply: ProviderReply, key: DPoPKey?) throws -> ReceivedTokens {
         ReceivedTokens(
             tokens: try provider.tokens(from: reply, in: context),
+            key: key,
             clockOffset: reply.http.date.map { host.now().timeIntervalSince($0) }
         )
     }
 
     /// The tokens, when the access token is of a type that is understood here. Nothing about the ID Token is believed.
-    func usable(_ tokens: TokenSet) throws(AuthError) -> TokenSet {
+    func usable(_ received: ReceivedTokens) throws(AuthError) -> TokenSet {
+        var tokens = received.tokens
+        let expected = received.key == nil ? "bearer" : "dpop"
         // RFC 6749 section 7.1: "The client MUST NOT use an access token if it does not understand the token type." The
         // name is compared without case (section 5.1).
-        guard tokens.tokenType.lowercased() == "bearer" else {
+        guard tokens.tokenType.lowercased() == expected else {
+            // RFC 9449 section 5: with "a value other than DPoP in the token_type", the token "is not bound", and "The client
+            // MUST discard the response in this case, if this protection is deemed important". Who asks for it deems it so.
+            let name = DisplayText.sanitized(tokens.tokenType, limit: 40)
             throw AuthError(
                 .unsupported,
-                "The provider sent an access token of type \"\(DisplayText.sanitized(tokens.tokenType, limit: 40))\", which is not understood here."
+                received.key == nil
+                    ? "The provider sent an access token of type \"\(name)\", which was not asked for."
+                    : "The provider sent an access token of type \"\(name)\", although one bound to a key was asked for (RFC 9449)."
             )
         }
-        var tokens = tokens
+        tokens.dpopKey = received.key
         tokens.verifiedIDToken = nil
         return tokens
     }

@@ -26,11 +26,14 @@ extension Engine {
             headerFields: [:],
             protectedParameters: ["grant_type": "refresh_token", "refresh_token": refreshToken.exposed]
         )
-        let received = try received(try await send(request, scopes: credential.tokens.scopes))
-        var tokens = try usable(received.tokens)
+        // RFC 9449 section 5: a refresh token of a public client is bound to the key, and the new tokens stay with it.
+        let key = credential.tokens.dpopKey
+        let received = try received(try await send(request, scopes: credential.tokens.scopes, key: key), key: key)
+        var tokens = try usable(received)
         // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
         // discard the old refresh token". Otherwise the old one goes on.
         tokens.refreshToken = tokens.refreshToken ?? refreshToken
+        tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
 
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
             var expectation = expectation(of: metadata, occasion: .refresh(of: original))

@@ -9,10 +9,7 @@ extension ProviderContext {
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
     ///   provider is asked too often, `invalid_reply` for any other status.
     public func resource(_ call: HTTPCall, with tokens: TokenSet) async throws -> HTTPReply {
-        var call = call
-        // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
-        call.request.headerFields[.authorization] = "Bearer \(tokens.accessToken.exposed)"
-        let reply = try await send(call)
+        let reply = try await engine.send(call, with: tokens)
         if reply.status == 401 {
             throw AuthError(
                 .accessTokenRejected,

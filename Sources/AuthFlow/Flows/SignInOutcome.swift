@@ -24,7 +24,7 @@ extension Engine {
         authorizationParameters: FormParameters = [:],
         reporter: FlowReporter
     ) async throws -> SignInOutcome {
-        var tokens = try usable(received.tokens)
+        var tokens = try usable(received)
         if tokens.idToken != nil || requiresIDToken {
             tokens.verifiedIDToken = try await reporter.step(.idTokenValidation) {
                 try await verified(tokens.idToken, expectation, metadata: metadata)

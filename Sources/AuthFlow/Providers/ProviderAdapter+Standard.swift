@@ -33,7 +33,7 @@ extension ProviderAdapter {
         // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: and if
         // omitted in a refresh "is treated as equal to the scope originally granted by the resource owner".
         let scopes = parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
-        return TokenSet(
+        var tokens = TokenSet(
             accessToken: Secret(accessToken),
             tokenType: tokenType,
             expiresAt: lifetime.map { context.host.wholeSecond.addingTimeInterval($0.rounded(.down)) },
@@ -42,6 +42,8 @@ extension ProviderAdapter {
             scopes: scopes ?? reply.scopes,
             parameters: RedactedJSON(parameters)
         )
+        tokens.deviceSecret = parameters["device_secret"]?.string.map(Secret.init)
+        return tokens
     }
 
     /// Takes the identity from the verified ID Token, and adds what the userinfo endpoint says when the provider has one

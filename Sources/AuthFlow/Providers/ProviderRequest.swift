@@ -56,7 +56,7 @@ public struct ProviderRequest: Sendable {
     static let reservedNames: Set<String> = [
         "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
         "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",
-        "grant_type", "refresh_token", "device_code", "token", "id_token_hint", "post_logout_redirect_uri", "request",
+        "grant_type", "refresh_token", "device_code", "token", "id_token_hint", "post_logout_redirect_uri", "dpop_jkt", "request",
         "request_uri",
     ]
 

@@ -57,6 +57,8 @@ extension Credential {
         json["expires_at"] = tokens.expiresAt.map { .double($0.timeIntervalSince1970) }
         json["refresh_token"] = tokens.refreshToken.map { .string($0.exposed) }
         json["id_token"] = tokens.idToken.map { .string($0.exposed) }
+        json["dpop_key"] = tokens.dpopKey.map { .string($0.stored.exposed) }
+        json["device_secret"] = tokens.deviceSecret.map { .string($0.exposed) }
         if let verified = tokens.verifiedIDToken {
             json["verified_id_token"] = ["header": verified.header.json, "claims": verified.claims]
         }
@@ -79,6 +81,11 @@ extension Credential {
             scopes: scopes,
             parameters: RedactedJSON(json["parameters"] ?? [:])
         )
+        tokens.deviceSecret = json["device_secret"]?.string.map(Secret.init)
+        if let key = json["dpop_key"]?.string {
+            guard let key = DPoPKey(stored: Secret(key)) else { return nil }
+            tokens.dpopKey = key
+        }
         // Verified before it was stored; what the store returns is as trustworthy as the refresh token beside it.
         tokens.verifiedIDToken = json["verified_id_token"].flatMap { IDToken(stored: $0) }
         self.init(

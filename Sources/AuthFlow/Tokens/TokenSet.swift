@@ -51,6 +51,18 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.verifiedIDToken = newValue } }
     }
 
+    /// The key that the tokens are bound to (RFC 9449); nil for bearer tokens. Set by the engine alone.
+    var dpopKey: DPoPKey? {
+        get { storage.values.dpopKey }
+        set { change { $0.dpopKey = newValue } }
+    }
+
+    /// `device_secret`: what other apps of the same maker sign the person in with (OpenID Connect Native SSO).
+    public var deviceSecret: Secret? {
+        get { storage.values.deviceSecret }
+        set { change { $0.deviceSecret = newValue } }
+    }
+
     private struct Values: Hashable, Sendable {
         var accessToken: Secret
         var tokenType: String
@@ -60,6 +72,8 @@ public struct TokenSet: Sendable, Hashable {
         var scopes: [String]
         var parameters: RedactedJSON
         var verifiedIDToken: IDToken?
+        var dpopKey: DPoPKey?
+        var deviceSecret: Secret?
     }
 
     /// One reference to all of it: tokens are handed out far more often than they change.
