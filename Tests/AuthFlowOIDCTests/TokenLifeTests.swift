@@ -262,7 +262,7 @@ final class FailingStore: TokenStore {
         for _ in 0..<5 {
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.code == .loginRequired)
-            #expect(error?.message.contains("no such refresh token") == true)
+            #expect(error?.message.contains("refresh token is invalid") == true)
         }
         #expect(refreshes == 1)
         #expect(ends.withLock { $0 } == 1)

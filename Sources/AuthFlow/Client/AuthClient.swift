@@ -13,7 +13,7 @@ import Synchronization
 /// print("Hello, \(signIn.credential.identity.displayName)")
 /// ```
 ///
-/// or from values, with ``init(name:settings:provider:userAgent:devicePresenter:store:account:transport:host:observer:)``. Cancelling the task
+/// or from values, with ``init(name:settings:provider:userAgent:devicePresenter:store:sharedCredentials:account:transport:host:observer:)``. Cancelling the task
 /// that signs in cancels the sign-in and frees what it had opened.
 public final class AuthClient: Sendable {
     let engine: Engine
@@ -31,6 +31,7 @@ public final class AuthClient: Sendable {
     ///   - userAgent: Shows the provider's pages to the person.
     ///   - devicePresenter: Shows the person the code for signing in on another screen; nil when that is no way to sign in.
     ///   - store: Keeps the credential.
+    ///   - sharedCredentials: What the apps of one maker share on this machine; nil for an app by itself.
     ///   - account: The subject of the account that is meant when several are signed in; nil for the one that signed in or
     ///     was selected last.
     ///   - transport: The way to the network.
@@ -43,12 +44,19 @@ public final class AuthClient: Sendable {
         userAgent: any UserAgent,
         devicePresenter: (any DevicePresenter)? = nil,
         store: any TokenStore = MemoryTokenStore(),
+        sharedCredentials: SharedCredentialStore? = nil,
         account: String? = nil,
         transport: any HTTPTransport = URLSessionTransport(),
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) {
-        self.engine = Engine(provider: provider, settings: settings, transport: transport, host: host)
+        self.engine = Engine(
+            provider: provider,
+            settings: settings,
+            transport: transport,
+            host: host,
+            shared: sharedCredentials
+        )
         self.userAgent = userAgent
         self.devicePresenter = devicePresenter
         self.account = account
@@ -84,6 +92,8 @@ public final class AuthClient: Sendable {
         // A person who has signed in for nothing does not come back.
         try await keeper.probe()
         let reporter = reporter()
+        // Who asks for another account wants to be asked who they are.
+        if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
         let flows = engine.settings.flows
         for flow in flows.dropLast() {
             let hasBegun = Mutex(false)
@@ -94,6 +104,22 @@ public final class AuthClient: Sendable {
             }
         }
         return try await signIn(by: flows.last ?? .authorizationCode, policy, reporter) {}
+    }
+
+    /// Signs in with what another app has shared, when there is something and it works.
+    private func signInByExchange(_ reporter: FlowReporter) async throws -> SignIn? {
+        let outcome: SignInOutcome
+        do {
+            guard let exchange = try await engine.provider.exchangeForSignIn(in: engine.context) else { return nil }
+            outcome = try await engine.signedIn(by: exchange, reporter: reporter)
+        } catch let error as AuthError {
+            reporter.report(
+                .flowChoice,
+                details: ["passed_over": FlowEvent.Step.tokenExchange.rawValue, "reason": error.description]
+            )
+            return nil
+        }
+        return try await keep(outcome, .sameAccount, reporter: reporter)
     }
 
     /// Whether another way to sign in may work where one could not begin.
@@ -178,7 +204,10 @@ public final class AuthClient: Sendable {
     ) async throws -> SignIn {
         let storageError: AuthError?
         do {
-            try await reporter.step(.storing) { try await keeper.keep(outcome.credential, policy) }
+            try await reporter.step(.storing) {
+                try await keeper.keep(outcome.credential, policy)
+                try await engine.provider.share(outcome.credential, in: engine.context)
+            }
             storageError = nil
         } catch let error as AuthError where error.code == .accountMismatch {
             throw error

@@ -292,9 +292,11 @@ final class SessionKeeper: Sendable {
     }
 
     private func ended(_ credential: Credential, _ error: AuthError, in book: inout AccountBook) async -> AuthError {
+        let words = error.providerError.map { "\($0)" } ?? "invalid_grant"
+        let reason = await engine.provider.reasonForEnd(of: credential, in: engine.context)
         let session = EndedSession(
             identity: credential.identity,
-            reason: error.providerError.map { "\($0)" } ?? "invalid_grant",
+            reason: reason.map { "\($0); \(words)" } ?? words,
             endedAt: engine.host.wholeSecond
         )
         book.set(.ended(session), isCurrent: false)

@@ -49,6 +49,7 @@ extension AuthClient {
             ),
             devicePresenter: devicePresenter,
             store: try Self.store(configuration, stores, host),
+            sharedCredentials: try Self.sharedCredentials(configuration, stores, host),
             account: account ?? configuration.text("account"),
             transport: transport,
             host: host,
@@ -94,7 +95,7 @@ extension AuthClient {
         return UnavailableUserAgent(error: error)
     }
 
-    private static func store(
+    fileprivate static func store(
         _ configuration: ConfigurationObject,
         _ factories: [TokenStoreFactory],
         _ host: HostServices
@@ -103,6 +104,18 @@ extension AuthClient {
         let name = choice?.name ?? factories.first?.name
         guard let factory = factories.first(where: { $0.name == name }) else { return MemoryTokenStore() }
         return try factory.make(choice?.options ?? configuration.object("store"), host)
+    }
+}
+
+extension AuthClient {
+    fileprivate static func sharedCredentials(
+        _ configuration: ConfigurationObject,
+        _ factories: [TokenStoreFactory],
+        _ host: HostServices
+    ) throws -> SharedCredentialStore? {
+        let shared = configuration.object("shared")
+        guard let group = shared.text("group") else { return nil }
+        return SharedCredentialStore(group: group, store: try store(shared, factories, host))
     }
 }
 

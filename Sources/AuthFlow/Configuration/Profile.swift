@@ -89,6 +89,14 @@ public struct Profile: Sendable {
                 "How the person is shown the provider's page: one, or a list of which the first that can work is taken."
             ),
             ConfigurationKey("store", store, "Where the credential is kept; file unless given."),
+            ConfigurationKey(
+                "shared",
+                .object([
+                    ConfigurationKey("group", .text, required: true, "The name that all apps of the group give."),
+                    ConfigurationKey("store", store, required: true, "Where it is kept: the same for all of them."),
+                ]),
+                "What several apps share, so that a person signs in once for all of them."
+            ),
             ConfigurationKey("parameters", .object(purposes), "More parameters, for requests of each purpose."),
             ConfigurationKey(
                 "response_mode",

@@ -45,6 +45,7 @@ struct EndSessionFlow: Sendable {
             protectedParameters: ["post_logout_redirect_uri": redirectURI, "state": state]
         )
         // Section 2: id_token_hint is RECOMMENDED; without it the client has to be named.
+        request.tokens = credential.tokens
         if let idToken = credential.tokens.idToken {
             request.protectedParameters["id_token_hint"] = idToken.exposed
         } else {

@@ -8,6 +8,7 @@ final class Engine: Sendable {
     let host: HostServices
     let keys: KeySource
     let transport: any HTTPTransport
+    let shared: SharedCredentialStore?
     let dpopNonces = DPoPNonces()
     private let knownMetadata = Mutex<ProviderMetadata?>(nil)
 
@@ -15,12 +16,14 @@ final class Engine: Sendable {
         provider: any ProviderAdapter,
         settings: ClientSettings,
         transport: any HTTPTransport,
-        host: HostServices
+        host: HostServices,
+        shared: SharedCredentialStore? = nil
     ) {
         self.provider = provider
         self.settings = settings
         self.transport = transport
         self.host = host
+        self.shared = shared
         self.keys = KeySource(now: host.now)
     }
 

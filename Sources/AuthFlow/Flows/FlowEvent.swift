@@ -33,6 +33,8 @@ public struct FlowEvent: Sendable {
         public static let devicePolling = Self(rawValue: "device polling")
         /// Exchanging the code for tokens.
         public static let codeExchange = Self(rawValue: "code exchange")
+        /// Exchanging a token for others.
+        public static let tokenExchange = Self(rawValue: "token exchange")
         /// Checking the ID Token.
         public static let idTokenValidation = Self(rawValue: "ID Token validation")
         /// Finding out who signed in.

@@ -2,14 +2,16 @@ public import AuthFlowJSON
 import HTTPTypes
 
 extension AuthClient {
-    /// Asks the provider whether an access token is good, and for what (RFC 7662).
+    /// Asks the provider whether a token is good, and for what (RFC 7662).
     ///
     /// Most providers answer confidential clients only.
-    /// - Parameter token: The token; that of the person who is signed in unless given.
+    /// - Parameters:
+    ///   - token: The token; the access token of the person who is signed in unless given.
+    ///   - typeHint: `token_type_hint`: what kind of token it is.
     /// - Returns: The reply. `active` is there, and when it is false nothing else is to be believed.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such service, `provider_rejected` when it does not
     ///   answer this client.
-    public func introspect(_ token: Secret? = nil) async throws -> JSON {
+    public func introspect(_ token: Secret? = nil, typeHint: String = "access_token") async throws -> JSON {
         let endpoint = try (try await engine.metadata()).required(\.introspectionEndpoint, "introspection endpoint")
         let token = try await token == nil ? freshTokens().accessToken : token
         let reply = try await engine.send(
@@ -18,7 +20,7 @@ extension AuthClient {
                 endpoint: endpoint,
                 parameters: [:],
                 headerFields: [:],
-                protectedParameters: ["token": token?.exposed ?? "", "token_type_hint": "access_token"]
+                protectedParameters: ["token": token?.exposed ?? "", "token_type_hint": typeHint]
             ),
             scopes: []
         )

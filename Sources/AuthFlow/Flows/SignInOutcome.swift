@@ -33,8 +33,10 @@ extension Engine {
         let identity = try await reporter.step(.identity) {
             try await provider.identity(for: tokens, in: context)
         }
+        let credential = Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond)
+        try await provider.check(credential, in: context)
         return SignInOutcome(
-            credential: Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond),
+            credential: credential,
             authorizationParameters: authorizationParameters
         )
     }

@@ -34,6 +34,8 @@ struct IDTokenValidation: Sendable {
         case signIn(nonce: Secret?)
         /// A refresh of the tokens that came with this one.
         case refresh(of: IDToken)
+        /// An exchange of another token for this person's (RFC 8693); nil when it is not known who that is.
+        case exchange(subject: String?)
     }
 
     /// The oldest token accepted, in seconds since it was issued.
@@ -124,6 +126,10 @@ struct IDTokenValidation: Sendable {
             guard claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
                 throw invalid("its nonce is not the one of this sign-in, so it may have been injected")
             }
+        case .exchange(let expected):
+            // No nonce was sent, and one of the sign-in that the exchanged token comes from may be repeated: what ties the
+            // answer to the request is the connection it came on, and whom it is about.
+            guard expected == nil || subject == expected else { throw invalid("it is about somebody else (sub)") }
         case .refresh(let original):
             try compare(claims, issued: issued, audience: audience, with: original)
         }

@@ -58,6 +58,20 @@ public protocol ProviderAdapter: Sendable {
     /// Returns who the tokens belong to. The ID Token, if there is one, has passed every check by then.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity
 
+    /// Returns an exchange that signs a person in without asking them, from what another app has shared; nil when there is
+    /// nothing to exchange. When it fails, the person is asked.
+    func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange?
+
+    /// Checks what only this provider's tokens have, in a sign-in that has passed every other check and is not kept yet.
+    /// - Throws: ``AuthError`` to refuse it.
+    func check(_ credential: Credential, in context: ProviderContext) async throws
+
+    /// Shares a sign-in that has been kept with the maker's other apps (``ProviderContext/sharedCredentials``).
+    func share(_ credential: Credential, in context: ProviderContext) async throws
+
+    /// Returns why the provider has ended a session, when that is known here; otherwise nil.
+    func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String?
+
     /// Returns what the provider says about the person whom the tokens belong to.
     func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON
 
@@ -92,6 +106,18 @@ extension ProviderAdapter {
     public func parameters(of reply: ProviderReply) throws -> JSON {
         try reply.parameters()
     }
+
+    /// Nothing: the person is asked.
+    public func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange? { nil }
+
+    /// Finds nothing.
+    public func check(_ credential: Credential, in context: ProviderContext) async throws {}
+
+    /// Shares nothing.
+    public func share(_ credential: Credential, in context: ProviderContext) async throws {}
+
+    /// Not known.
+    public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? { nil }
 
     /// None: the provider calls its errors what the standards call them.
     public var standardErrorNames: [String: String] { [:] }

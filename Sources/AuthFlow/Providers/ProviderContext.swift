@@ -11,6 +11,9 @@ public struct ProviderContext: Sendable {
     /// Time and randomness.
     public var host: HostServices { engine.host }
 
+    /// What the apps of one maker share on this machine; nil when this client is in no group.
+    public var sharedCredentials: SharedCredentialStore? { engine.shared }
+
     /// The provider's metadata, fetched once. Not to be asked from ``ProviderAdapter/metadata(in:)``, which answers it.
     public func metadata() async throws -> ProviderMetadata {
         try await engine.metadata()

@@ -29,11 +29,15 @@ public struct ProviderRequest: Sendable {
         public static let deviceAuthorization = Self(rawValue: "device_authorization")
         /// The question whether that has been done (RFC 8628 section 3.4).
         public static let deviceToken = Self(rawValue: "device_token")
+        /// The exchange of a token for others (RFC 8693).
+        public static let tokenExchange = Self(rawValue: "token_exchange")
         /// The sign-out at the provider, sent through the user agent (OIDC RP-Initiated Logout).
         public static let endSession = Self(rawValue: "end_session")
 
         /// Those that a configuration may give more parameters.
-        static let configurable: [Purpose] = [.authorization, .token, .refresh, .deviceAuthorization, .deviceToken]
+        static let configurable: [Purpose] = [
+            .authorization, .token, .refresh, .deviceAuthorization, .deviceToken, .tokenExchange,
+        ]
     }
 
     /// What the request is for.
@@ -52,11 +56,16 @@ public struct ProviderRequest: Sendable {
     /// the code, the client's credentials). An adapter can read them; the engine sends these whatever it does.
     public internal(set) var protectedParameters: FormParameters
 
+    /// The tokens that the request is about, where there are any: those of the person who signs out.
+    public internal(set) var tokens: TokenSet?
+
     /// Every parameter that only the engine may set.
     static let reservedNames: Set<String> = [
         "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
         "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",
-        "grant_type", "refresh_token", "device_code", "token", "id_token_hint", "post_logout_redirect_uri", "dpop_jkt", "request",
+        "grant_type", "refresh_token", "device_code", "token", "subject_token",
+        "subject_token_type", "actor_token", "actor_token_type", "requested_token_type", "id_token_hint",
+        "post_logout_redirect_uri", "dpop_jkt", "request",
         "request_uri",
     ]
 

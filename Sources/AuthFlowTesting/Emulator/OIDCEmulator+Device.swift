@@ -103,7 +103,12 @@ extension OIDCEmulator {
         }
     }
 
-    func poll(_ form: FormParameters, _ client: Client, _ refuse: Refuse) -> HTTPReply {
+    func poll(
+        _ form: FormParameters,
+        _ client: Client,
+        _ thumbprint: String?,
+        _ refuse: Refuse
+    ) -> HTTPReply {
         let now = now()
         let deviceCode = form["device_code"] ?? ""
         let (scripted, verdict) = state.withLock { state in
@@ -119,7 +124,9 @@ extension OIDCEmulator {
         case .denied: return refuse("access_denied", "the person did not allow it")
         case .pending: return refuse("authorization_pending", "the person has not decided yet")
         case .slowDown: return refuse("slow_down", "asked too often")
-        case .approved(let grant): return issue(grant, code: nil)
+        case .approved(var grant):
+            grant.thumbprint = thumbprint
+            return issue(grant, code: nil)
         }
     }
 }

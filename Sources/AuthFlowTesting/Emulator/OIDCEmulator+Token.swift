@@ -23,18 +23,31 @@ extension OIDCEmulator {
         guard form.names.allSatisfy({ form.values(for: $0).count == 1 }) else {
             return refuse("invalid_request", "a parameter is repeated")
         }
+        let thumbprint: String?
+        switch proof(of: request, accessToken: nil) {
+        case .absent where dpop == .optional: thumbprint = nil
+        case .absent: return refusal("invalid_dpop_proof", "The DPoP proof JWT header is missing.")
+        case .good(let key): thumbprint = key
+        case .refused(let error, let description): return refusal(error, description)
+        }
         switch form["grant_type"] {
-        case "authorization_code": return redeem(form, client, refuse)
-        case "refresh_token": return refresh(form, client, refuse)
-        case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, client, refuse)
+        case "authorization_code": return redeem(form, client, thumbprint, refuse)
+        case "refresh_token": return refresh(form, client, thumbprint, refuse)
+        case "urn:ietf:params:oauth:grant-type:token-exchange": return exchange(form, client, thumbprint, refuse)
+        case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, client, thumbprint, refuse)
         default: return refuse("unsupported_grant_type", "only codes, device codes and refresh tokens")
         }
     }
 
     typealias Refuse = (_ error: String, _ description: String) -> HTTPReply
 
-    private func redeem(_ form: FormParameters, _ client: Client, _ refuse: Refuse) -> HTTPReply {
-        guard let code = form["code"], let grant = state.withLock({ $0.codes[code] }) else {
+    private func redeem(
+        _ form: FormParameters,
+        _ client: Client,
+        _ thumbprint: String?,
+        _ refuse: Refuse
+    ) -> HTTPReply {
+        guard let code = form["code"], var grant = state.withLock({ $0.codes[code] }) else {
             return refuse("invalid_grant", "no such code")
         }
         if let used = grant.accessToken {
@@ -52,12 +65,26 @@ extension OIDCEmulator {
         guard challenge == grant.authorization.parameters["code_challenge"] else {
             return refuse("invalid_grant", "the code_verifier does not fit")
         }
+        // RFC 9449 section 10: the code is bound to the key that was announced.
+        let announced = grant.authorization.parameters["dpop_jkt"]
+        guard announced == nil || announced == thumbprint else {
+            return refuse("invalid_grant", "the code is bound to another key")
+        }
+        grant.thumbprint = thumbprint
         return issue(grant, code: code)
     }
 
-    private func refresh(_ form: FormParameters, _ client: Client, _ refuse: Refuse) -> HTTPReply {
+    private func refresh(
+        _ form: FormParameters,
+        _ client: Client,
+        _ thumbprint: String?,
+        _ refuse: Refuse
+    ) -> HTTPReply {
         let text = form["refresh_token"] ?? ""
         let now = now()
+        if let bound = state.withLock({ $0.refreshTokens[text]?.grant.thumbprint }), bound != thumbprint {
+            return refuse("invalid_dpop_proof", "Invalid DPoP Public Key binding in refresh token")
+        }
         let token = state.withLock { state -> RefreshToken? in
             guard let token = state.refreshTokens[text], token.grant.authorization.client.id == client.id else {
                 return nil
@@ -71,24 +98,38 @@ extension OIDCEmulator {
             state.refreshTokens[text]?.usedAt = token.usedAt ?? now
             return token
         }
-        guard let token else { return refuse("invalid_grant", "no such refresh token, or it was used before") }
+        guard let token else { return refuse("invalid_grant", "The refresh token is invalid or expired.") }
         return issue(token.grant, code: nil, family: token.family)
     }
 
-    func issue(_ grant: Grant, code: String?, family: String? = nil) -> HTTPReply {
+    /// - Parameters:
+    ///   - grant: What was granted.
+    ///   - code: The code that is exchanged; nil without one.
+    ///   - family: What the tokens belong to already, in a refresh.
+    ///   - isExchange: Whether the tokens come of an exchange, which gives no secret of its own.
+    func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> HTTPReply {
+        var grant = grant
+        let isNew = family == nil
+        let family = family ?? Self.randomID()
+        grant.family = family
+        let deviceSecret = isNew && !isExchange ? deviceSecret(for: &grant) : nil
         let accessToken = Self.randomID()
         var reply: [String: JSON] = [
-            "access_token": .string(accessToken), "token_type": "Bearer", "expires_in": .integer(accessTokenLifetime),
+            "access_token": .string(accessToken),
+            "token_type": grant.thumbprint == nil ? "Bearer" : "DPoP", "expires_in": .integer(accessTokenLifetime),
             "scope": .string(grant.scopes.joined(separator: " ")),
         ]
         if grant.scopes.contains("openid") {
-            guard let idToken = try? idToken(for: grant, accessToken: accessToken, code: code) else { return .failure }
+            guard
+                let idToken = try? idToken(for: grant, accessToken: accessToken, code: code, deviceSecret: deviceSecret)
+            else { return .failure }
             reply["id_token"] = .string(idToken)
         }
-        if grant.scopes.contains("offline_access"), family == nil || refreshPolicy != .lasting {
+        reply["device_secret"] = deviceSecret.map(JSON.string)
+        if grant.scopes.contains("offline_access"), isNew || refreshPolicy != .lasting {
             let refreshToken = Self.randomID()
             state.withLock {
-                $0.refreshTokens[refreshToken] = RefreshToken(grant: grant, family: family ?? Self.randomID())
+                $0.refreshTokens[refreshToken] = RefreshToken(grant: grant, family: family)
             }
             reply["refresh_token"] = .string(refreshToken)
         }
@@ -96,11 +137,18 @@ extension OIDCEmulator {
             if let code { $0.codes[code]?.accessToken = accessToken }
             $0.accessTokens[accessToken] = grant
         }
-        return (fault?.tokenReply ?? TokenReplyFault()).applied(to: reply)
+        var response = (fault?.tokenReply ?? TokenReplyFault()).applied(to: reply)
+        addNonce(to: &response)
+        return response
     }
 
     /// - Parameter code: The code that is exchanged; nil without one.
-    private func idToken(for grant: Grant, accessToken: String, code: String?) throws -> String {
+    private func idToken(
+        for grant: Grant,
+        accessToken: String,
+        code: String?,
+        deviceSecret: String?
+    ) throws -> String {
         let fault = self.fault ?? EmulatorFault()
         if fault.keySet.rotation == .beforeSigning { try rotateKeys() }
         let (keys, usual) = state.withLock { ($0.keys, $0.signingAlgorithm) }
@@ -120,6 +168,11 @@ extension OIDCEmulator {
             claims["c_hash"] = .string(EmulatorKeys.halfHash(code, for: algorithm))
             // OIDC Core section 12.2: a refreshed one "SHOULD NOT have a nonce Claim".
             claims["nonce"] = request["nonce"].map(JSON.string)
+        }
+        if let sid = grant.sid {
+            claims["sid"] = .string(sid)
+            claims["ds_hash"] = deviceSecret.flatMap { nativeSSO?.secretHash($0) }.map(JSON.string)
+            if nativeSSO?.repeatsNonce == true { claims["nonce"] = request["nonce"].map(JSON.string) }
         }
         claims["acr"] = Self.acr(request).map(JSON.string)
         fault.idToken.claims(&claims)
@@ -152,9 +205,11 @@ extension OIDCEmulator {
             return .json(["error": "invalid_client"], status: .unauthorized)
         }
         guard let token = form["token"] else { return .json(["error": "invalid_request"], status: .badRequest) }
+        if endSession(ofSecret: token) { return HTTPReply(response: HTTPResponse(status: .ok)) }
         state.withLock { state in
             state.accessTokens[token] = nil
             guard let family = state.refreshTokens[token]?.family else { return }
+            state.accessTokens = state.accessTokens.filter { $0.value.family != family }
             state.refreshTokens = state.refreshTokens.filter { $0.value.family != family }
         }
         return HTTPReply(response: HTTPResponse(status: .ok))
@@ -162,8 +217,15 @@ extension OIDCEmulator {
 
     /// RFC 7662: says what a token is good for, to clients that can prove who they are.
     func introspect(_ form: FormParameters, _ request: HTTPRequest) -> HTTPReply {
-        guard let client = authenticatedClient(form, request), client.secret != nil else {
+        guard let client = authenticatedClient(form, request), client.secret != nil || answersPublicClients else {
             return .json(["error": "invalid_client"], status: .unauthorized)
+        }
+        if let session = state.withLock({ $0.deviceSecrets[form["token"] ?? ""] }) {
+            return .json([
+                "active": true, "sid": .string(session.sid),
+                "token_type": "urn:x-oath:params:oauth:token-type:device-secret",
+                "exp": .integer(Int64(now().timeIntervalSince1970) + 86_400),
+            ])
         }
         guard let grant = form["token"].flatMap({ token in state.withLock { $0.accessTokens[token] } }) else {
             return .json(["active": false])

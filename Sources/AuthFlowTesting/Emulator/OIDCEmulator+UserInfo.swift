@@ -7,12 +7,11 @@ import Synchronization
 
 extension OIDCEmulator {
     func userInfo(_ request: HTTPRequest) -> HTTPReply {
-        let parts = (request.headerFields[.authorization] ?? "").split(separator: " ")
-        guard parts.count == 2, parts[0].lowercased() == "bearer",
-            let grant = state.withLock({ $0.accessTokens[String(parts[1])] })
-        else {
+        let (granted, challenge) = grant(of: request)
+        guard let grant = granted else {
             var reply = HTTPReply.json(["error": "invalid_token"], status: .unauthorized)
-            reply.response.headerFields[.wwwAuthenticate] = #"Bearer error="invalid_token""#
+            reply.response.headerFields[.wwwAuthenticate] = challenge
+            addNonce(to: &reply)
             return reply
         }
         let client = grant.authorization.client

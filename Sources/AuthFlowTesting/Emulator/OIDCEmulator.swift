@@ -119,8 +119,35 @@ public final class OIDCEmulator: ProviderEmulator {
         set { state.withLock { $0.refreshPolicy = newValue } }
     }
 
+    /// Withdraws every access token. Refresh tokens stay good.
+    public func endAccessTokens() { state.withLock { $0.accessTokens = [:] } }
+
     /// Ends every session, as an administrator would: no refresh token is good any more.
     public func endSessions() { state.withLock { $0.refreshTokens = [:] } }
+
+    /// Whether tokens are bound to keys.
+    public var dpop: DPoPPolicy {
+        get { state.withLock { $0.dpop } }
+        set { state.withLock { $0.dpop = newValue } }
+    }
+
+    /// Whether userinfo asks for a nonce in proofs.
+    public var resourceWantsNonce: Bool {
+        get { state.withLock { $0.resourceWantsNonce } }
+        set { state.withLock { $0.resourceWantsNonce = newValue } }
+    }
+
+    /// How one sign-in serves several apps; nil for not at all.
+    public var nativeSSO: NativeSSOSettings? {
+        get { state.withLock { $0.nativeSSO } }
+        set { state.withLock { $0.nativeSSO = newValue } }
+    }
+
+    /// Whether clients without a secret may ask what a token is good for.
+    public var answersPublicClients: Bool {
+        get { state.withLock { $0.answersPublicClients } }
+        set { state.withLock { $0.answersPublicClients = newValue } }
+    }
 
     /// Replies to polls of a device code that come before the right ones, in order; each is used once.
     public var devicePollReplies: [DevicePollReply] {
@@ -157,6 +184,13 @@ public final class OIDCEmulator: ProviderEmulator {
         var refreshTokens: [String: RefreshToken] = [:]
         var accessTokenLifetime: Int64 = 3600
         var refreshPolicy = RefreshPolicy.rotating(leeway: 0)
+        var dpop = DPoPPolicy.optional
+        var resourceWantsNonce = false
+        var nonceNumber = 1
+        var usedProofs: Set<String> = []
+        var nativeSSO: NativeSSOSettings?
+        var deviceSecrets: [String: DeviceSession] = [:]
+        var answersPublicClients = false
         var deviceCodes = DeviceCodes<Grant>()
         var devicePollReplies: [DevicePollReply] = []
         var devicePollInterval = 5.0
@@ -192,6 +226,12 @@ public final class OIDCEmulator: ProviderEmulator {
         let authorization: Authorization
         let session: Session
         var accessToken: String?
+        /// The key that the tokens are bound to.
+        var thumbprint: String?
+        /// The session that the apps of a maker share.
+        var sid: String?
+        /// What all tokens of one sign-in of one client have in common.
+        var family: String?
         var scopes: [String] { authorization.scopes }
     }
 
@@ -220,16 +260,20 @@ public final class OIDCEmulator: ProviderEmulator {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public var origins: [String] { [issuer] }
+    public var origins: [String] { [(try? Endpoint(issuer))?.origin ?? issuer] }
+
+    /// The path of the issuer, which its endpoints begin with.
+    private var pathPrefix: String { (try? Endpoint(issuer))?.path ?? "" }
 
     var clients: [Client] { state.withLock { $0.clients } }
 
     /// Answers a request.
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
         let received = ReceivedRequest(request, body: body, time: now())
+        let prefix = received.path.hasPrefix(pathPrefix) ? pathPrefix : ""
         state.withLock { $0.requests.append(received) }
         let (query, form) = (received.query, received.form)
-        switch (request.method, received.path) {
+        switch (request.method, String(received.path.dropFirst(prefix.count))) {
         case (.get, "/.well-known/openid-configuration"): return metadata()
         case (.get, "/.well-known/webfinger"): return webFinger(query)
         case (.get, "/jwks"): return keySet()
@@ -273,6 +317,7 @@ public final class OIDCEmulator: ProviderEmulator {
             "scopes_supported": ["openid", "profile", "email", "address", "phone", "offline_access"],
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
+            "dpop_signing_alg_values_supported": ["ES256"],
             "authorization_response_iss_parameter_supported": true,
         ]
         return (fault?.metadata ?? MetadataFault()).applied(to: document)
@@ -295,6 +340,7 @@ public final class OIDCEmulator: ProviderEmulator {
     }
 
     private func endSession(_ query: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+        if let secret = query["device_secret"] { _ = endSession(ofSecret: secret) }
         if let session = request.sessionCookie { state.withLock { $0.sessions[session] = nil } }
         guard let target = query["post_logout_redirect_uri"], let endpoint = try? Endpoint(target, name: "redirect"),
             let hint = query["id_token_hint"].flatMap({ Self.audience(of: $0) }),

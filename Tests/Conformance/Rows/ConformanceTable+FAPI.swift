@@ -1,11 +1,15 @@
 import AuthFlow
+import AuthFlowJSON
 import AuthFlowTesting
 
 extension ConformanceTable {
     private static let prefix = "fapi2-security-profile-final-client-test-"
 
     static let fapi: [ConformanceRow] = [
-        .notApplicable("87", prefix + "happy-path", dpop),
+        bound("87", prefix + "happy-path", "Sign in and call a resource, with nonces.") { scene in
+            scene.emulator.dpop = .requiredWithNonce
+            scene.emulator.resourceWantsNonce = true
+        },
         .refuses(
             "88",
             prefix + "discovery-issuer-mismatch",
@@ -81,9 +85,38 @@ extension ConformanceTable {
             "Compare token_type without case.",
             fault: .tokenReply(.oddlyCasedTokenType)
         ),
-        .notApplicable("107", prefix + "rs-dpop-auth-scheme-case-insensitivity", dpop),
-        .notApplicable("108", prefix + "happy-path-no-dpop-nonce", dpop),
-        .notApplicable("109", "fapi2-security-profile-final-client-refresh-token-test", dpop),
+        bound("106b", prefix + "token-type-case-insensitivity", "Compare DPoP without case.") { scene in
+            scene.emulator.dpop = .required
+            scene.emulator.fault = .tokenReply(.member("token_type", "dpOp"))
+        },
+        bound(
+            "107",
+            prefix + "rs-dpop-auth-scheme-case-insensitivity",
+            "Take a nonce from a challenge whose scheme is written dPoP."
+        ) { scene in
+            scene.emulator.dpop = .required
+            scene.emulator.resourceWantsNonce = true
+        },
+        bound("108", prefix + "happy-path-no-dpop-nonce", "Sign in and call a resource, without nonces.") { scene in
+            scene.emulator.dpop = .required
+        },
+        .row(
+            "109",
+            "fapi2-security-profile-final-client-refresh-token-test",
+            "Refresh each time the resource refuses the token, with the refresh token that came last."
+        ) { scene in
+            scene.emulator.dpop = .requiredWithNonce
+            var settings = try boundSettings()
+            settings.scopes.append("offline_access")
+            let client = try scene.client(settings: settings)
+            var tokens = [try await client.signIn().credential.tokens.refreshToken]
+            for _ in 0..<2 {
+                scene.emulator.endAccessTokens()
+                _ = try await client.userInfo()
+                tokens.append(try await client.freshTokens().refreshToken)
+            }
+            try ConformanceRow.require(Set(tokens).count == 3, "Each refresh brings another refresh token.")
+        },
         .notApplicable("110", "invalid-openbanking-intent-id", "A rule of the United Kingdom's open banking."),
         .notApplicable("111 to 119", "message signing", "JARM and request objects are not built."),
         .refuses("120", "iat one week ago", "Refuse it.", fault: .idToken(.issuedLongAgo)),
@@ -105,7 +138,25 @@ extension ConformanceTable {
         .refuses("125", "bad signature", "Refuse it.", fault: .idToken(.badSignature), last: "GET /jwks"),
     ]
 
-    private static let dpop = "Not built yet: DPoP."
+    /// The settings of a client whose tokens are bound to a key.
+    static func boundSettings() throws -> ClientSettings {
+        var settings = try Scene.settings()
+        settings.usesDPoP = true
+        return settings
+    }
+
+    /// A row in which tokens are bound to a key, by a provider that checks every proof (row I11).
+    static func bound(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ prepare: @escaping @Sendable (Scene) -> Void
+    ) -> ConformanceRow {
+        .row(number, name, demand) { scene in
+            prepare(scene)
+            try await ConformanceRow.signsIn(scene) { $0 = try boundSettings() }
+        }
+    }
 
     private static func refusesAnswer(
         _ number: String,

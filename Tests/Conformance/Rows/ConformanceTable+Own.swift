@@ -47,6 +47,9 @@ extension ConformanceTable {
             }
             try ConformanceRow.require(!isElsewhere, "It is in the header alone.")
         },
+        bound("I11", "proofs of the key", "Make each anew, for this request, with ath at resources alone.") { scene in
+            scene.emulator.dpop = .requiredWithNonce
+        },
     ]
 
     static let own: [ConformanceRow] = [

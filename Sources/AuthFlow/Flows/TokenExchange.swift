@@ -1,0 +1,130 @@
+import AuthFlowJSON
+import HTTPTypes
+
+/// A token that is to be exchanged for others (RFC 8693 section 2.1).
+public struct TokenExchange: Sendable, Hashable {
+    /// What kind of token a token is, as an open set of URIs (RFC 8693 section 3).
+    public struct TokenType: RawRepresentable, Sendable, Hashable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+
+        /// An access token.
+        public static let accessToken = Self(rawValue: "urn:ietf:params:oauth:token-type:access_token")
+        /// A refresh token.
+        public static let refreshToken = Self(rawValue: "urn:ietf:params:oauth:token-type:refresh_token")
+        /// An ID Token.
+        public static let idToken = Self(rawValue: "urn:ietf:params:oauth:token-type:id_token")
+        /// A device secret, by the name of OpenID Connect Native SSO for Mobile Apps.
+        public static let deviceSecret = Self(rawValue: "urn:openid:params:token-type:device-secret")
+    }
+
+    /// `subject_token`: on whose behalf.
+    public var subjectToken: Secret
+    /// `subject_token_type`.
+    public var subjectTokenType: TokenType
+    /// `actor_token`: who acts; nil when the subject does.
+    public var actorToken: Secret?
+    /// `actor_token_type`.
+    public var actorTokenType: TokenType?
+    /// `requested_token_type`; nil to leave it to the provider.
+    public var requestedTokenType: TokenType?
+    /// `audience`: the services that the new token is for, by the names the provider knows them by.
+    public var audience: [String]
+    /// `resource`: the same, by their addresses.
+    public var resource: [String]
+    /// `scope`; nil for the client's own.
+    public var scopes: [String]?
+    /// The `sub` that an ID Token among the new tokens must have; nil when it is not known.
+    public var subject: String?
+
+    /// Creates an exchange of one token.
+    public init(
+        _ subjectToken: Secret,
+        type: TokenType,
+        audience: [String] = [],
+        resource: [String] = [],
+        scopes: [String]? = nil
+    ) {
+        self.subjectToken = subjectToken
+        self.subjectTokenType = type
+        self.audience = audience
+        self.resource = resource
+        self.scopes = scopes
+    }
+}
+
+extension AuthClient {
+    /// Exchanges a token for others (RFC 8693): for a service behind this one, or to act on somebody's behalf. Nothing is
+    /// stored.
+    /// - Returns: The new tokens. An ID Token among them has passed every check.
+    /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it.
+    public func exchange(_ exchange: TokenExchange) async throws -> TokenSet {
+        let metadata = try await engine.metadata()
+        let received = try await engine.received(for: exchange, at: metadata)
+        // RFC 8693 section 2.2.1: N_A when "the issued token is not an access token or usable as an access token".
+        if received.tokens.tokenType == "N_A" { return received.tokens }
+        var tokens = try engine.usable(received)
+        guard let idToken = tokens.idToken else { return tokens }
+        let expectation = engine.expectation(for: exchange, received, metadata)
+        tokens.verifiedIDToken = try await engine.verify(idToken, expectation, metadata: metadata)
+        return tokens
+    }
+}
+
+extension Engine {
+    /// Signs a person in by an exchange: with no question to them.
+    func signedIn(by exchange: TokenExchange, reporter: FlowReporter) async throws -> SignInOutcome {
+        let metadata = try await metadata()
+        let received = try await reporter.step(.tokenExchange) { try await self.received(for: exchange, at: metadata) }
+        return try await outcome(
+            of: received,
+            expectation(for: exchange, received, metadata),
+            metadata: metadata,
+            requiresIDToken: settings.scopes.contains("openid"),
+            reporter: reporter
+        )
+    }
+
+    fileprivate func received(
+        for exchange: TokenExchange,
+        at metadata: ProviderMetadata
+    ) async throws -> ReceivedTokens {
+        let scopes = exchange.scopes ?? settings.scopes
+        var request = ProviderRequest(
+            purpose: .tokenExchange,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: settings.parameters[.tokenExchange] ?? [:],
+            headerFields: [:],
+            protectedParameters: [
+                "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+                "subject_token": exchange.subjectToken.exposed,
+                "subject_token_type": exchange.subjectTokenType.rawValue,
+            ]
+        )
+        // Section 2.1: actor_token_type "is REQUIRED when the actor_token parameter is present in the request but MUST NOT
+        // be included otherwise".
+        if let actorToken = exchange.actorToken {
+            request.protectedParameters["actor_token"] = actorToken.exposed
+            request.protectedParameters["actor_token_type"] = exchange.actorTokenType?.rawValue
+        }
+        request.protectedParameters["requested_token_type"] = exchange.requestedTokenType?.rawValue
+        for audience in exchange.audience { request.protectedParameters.append("audience", audience) }
+        for resource in exchange.resource { request.protectedParameters.append("resource", resource) }
+        if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
+        let key = try newDPoPKey(at: metadata)
+        return try received(try await send(request, scopes: scopes, key: key), key: key)
+    }
+
+    fileprivate func expectation(
+        for exchange: TokenExchange,
+        _ received: ReceivedTokens,
+        _ metadata: ProviderMetadata
+    ) -> IDTokenValidation.Expectation {
+        var expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject))
+        expectation.accessToken = received.tokens.accessToken
+        expectation.clockOffset = received.clockOffset
+        return expectation
+    }
+}

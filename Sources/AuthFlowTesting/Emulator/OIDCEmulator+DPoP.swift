@@ -1,0 +1,113 @@
+import AuthFlow
+import AuthFlowJSON
+import Crypto
+import Foundation
+import HTTPTypes
+import Synchronization
+
+// Proofs of a key (RFC 9449), checked as strictly as the RFC asks.
+
+/// Whether an emulated provider asks for proofs, and for nonces in them.
+public enum DPoPPolicy: Sendable, Hashable {
+    /// Proofs are looked at when they come.
+    case optional
+    /// Nobody gets tokens without one.
+    case required
+    /// And not without a nonce of the provider's in it.
+    case requiredWithNonce
+}
+
+extension OIDCEmulator {
+    /// What became of a proof.
+    enum Proof {
+        /// There is none.
+        case absent
+        /// It is good, and made with the key of this thumbprint.
+        case good(thumbprint: String)
+        /// It is not, or wants a nonce.
+        case refused(error: String, description: String)
+    }
+
+    /// Checks the proof of a request.
+    /// - Parameter accessToken: The token that came with it; nil at the token endpoint, where `ath` must not be.
+    func proof(of request: HTTPRequest, accessToken: String?) -> Proof {
+        let values = request.headerFields[values: HTTPField.Name("DPoP") ?? .authorization]
+        guard let text = values.first else { return .absent }
+        func refuse(_ what: String) -> Proof { .refused(error: "invalid_dpop_proof", description: what) }
+        guard values.count == 1, !text.contains(",") else { return refuse("there are several proofs") }
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 3, let header = Self.json(parts[0]), let claims = Self.json(parts[1]),
+            let signature = Base64URL.decode(parts[2])
+        else { return refuse("the proof is not a JWT") }
+        guard header["typ"]?.string == "dpop+jwt" else { return refuse("typ is not dpop+jwt") }
+        guard header["alg"]?.string == "ES256", let jwk = header["jwk"], jwk["d"] == nil,
+            let x = jwk["x"]?.string, let y = jwk["y"]?.string, let xBytes = Base64URL.decode(x),
+            let yBytes = Base64URL.decode(y),
+            let key = try? P256.Signing.PublicKey(rawRepresentation: xBytes + yBytes),
+            let signed = try? P256.Signing.ECDSASignature(rawRepresentation: signature),
+            key.isValidSignature(signed, for: Array("\(parts[0]).\(parts[1])".utf8))
+        else { return refuse("the signature or the key is wrong") }
+        let target = "\(request.scheme ?? "")://\(request.authority ?? "")\(request.path ?? "")"
+        let known = "\(origins.first ?? "")\(request.path ?? "")"
+        guard claims["htm"]?.string == request.method.rawValue else { return refuse("htm is wrong") }
+        guard [target, known].map({ $0.prefix { $0 != "?" } }).contains(claims["htu"]?.string?[...]) else {
+            return refuse("htu is wrong")
+        }
+        guard let issued = claims["iat"]?.number, abs(now().timeIntervalSince1970 - issued) <= 300 else {
+            return refuse("iat is too far away")
+        }
+        guard let jti = claims["jti"]?.string, !jti.isEmpty, state.withLock({ $0.usedProofs.insert(jti).inserted })
+        else {
+            return refuse("the proof was used before")
+        }
+        let hash = accessToken.map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
+        guard claims["ath"]?.string == hash else { return refuse("ath is wrong, or where none belongs") }
+        let wantsNonce = accessToken == nil ? dpop == .requiredWithNonce : resourceWantsNonce
+        guard !wantsNonce || claims["nonce"]?.string == currentNonce else {
+            return .refused(error: "use_dpop_nonce", description: "Authorization server requires nonce in DPoP proof.")
+        }
+        let members = #"{"crv":"P-256","kty":"EC","x":"\#(x)","y":"\#(y)"}"#
+        return .good(thumbprint: Base64URL.encode(SHA256.hash(data: Array(members.utf8))))
+    }
+
+    private static func json(_ part: Substring) -> JSON? { Base64URL.decode(part).flatMap { try? JSON(parsing: $0) } }
+
+    var currentNonce: String { state.withLock { "nonce-\($0.nonceNumber)" } }
+
+    /// Makes the nonces that clients know useless.
+    public func changeDPoPNonce() { state.withLock { $0.nonceNumber += 1 } }
+
+    /// The reply of the token endpoint to a proof that is not good.
+    func refusal(_ error: String, _ description: String) -> HTTPReply {
+        var reply = HTTPReply.json(
+            ["error": .string(error), "error_description": .string(description)],
+            status: .badRequest
+        )
+        addNonce(to: &reply)
+        return reply
+    }
+
+    func addNonce(to reply: inout HTTPReply) {
+        guard dpop == .requiredWithNonce || resourceWantsNonce, let name = HTTPField.Name("dpop-nonce") else { return }
+        reply.response.headerFields[name] = currentNonce
+    }
+
+    /// The grant of the access token that a request carries, in the way that token has to be carried.
+    func grant(of request: HTTPRequest) -> (grant: Grant?, challenge: String?) {
+        let parts = (request.headerFields[.authorization] ?? "").split(separator: " ").map(String.init)
+        guard parts.count == 2, let grant = state.withLock({ $0.accessTokens[parts[1]] }) else {
+            return (nil, #"Bearer error="invalid_token""#)
+        }
+        switch (parts[0].lowercased(), grant.thumbprint) {
+        case ("bearer", nil): return (grant, nil)
+        case ("dpop", let expected?):
+            switch proof(of: request, accessToken: parts[1]) {
+            case .good(expected): return (grant, nil)
+            // Row 107: the scheme is written in odd case.
+            case .refused(let error, _): return (nil, #"dPoP error="\#(error)", algs="ES256""#)
+            default: return (nil, #"dPoP error="invalid_token""#)
+            }
+        default: return (nil, #"DPoP error="invalid_token""#)
+        }
+    }
+}

@@ -1,0 +1,182 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Testing
+
+/// Tokens that are bound to a key (RFC 9449), at a provider that checks every proof.
+@Suite struct DPoPTests {
+    private static func settings(_ change: (inout ClientSettings) -> Void = { _ in }) throws -> ClientSettings {
+        var settings = try Scene.settings()
+        settings.usesDPoP = true
+        settings.scopes.append("offline_access")
+        settings.apiOrigins = [try Endpoint("https://id.example.com")]
+        change(&settings)
+        return settings
+    }
+
+    /// The proofs that a provider has received at a path, taken apart.
+    private func proofs(_ scene: Scene, at path: String) throws -> [(header: JSON, claims: JSON)] {
+        try scene.emulator.receivedRequests.filter { $0.path == path }.compactMap { received in
+            guard let text = received.request.headerFields[HTTPField.Name("DPoP")!] else { return nil }
+            let parts = text.split(separator: ".")
+            return (
+                try JSON(parsing: try #require(Base64URL.decode(parts[0]))),
+                try JSON(parsing: try #require(Base64URL.decode(parts[1])))
+            )
+        }
+    }
+
+    @Test(arguments: Setting.allCases, [DPoPPolicy.required, .requiredWithNonce])
+    func provesTheKeyWithEveryRequest(_ setting: Setting, _ policy: DPoPPolicy) async throws {
+        // Row I11.
+        try await Scene.with(setting) { scene in
+            scene.emulator.dpop = policy
+            let client = try scene.client(settings: Self.settings())
+            let signIn = try await client.signIn()
+            #expect(signIn.credential.tokens.tokenType == "DPoP")
+            _ = try await client.userInfo()
+            _ = try await client.refresh()
+            _ = try await client.userInfo()
+            let (atToken, atResource) = (try proofs(scene, at: "/token"), try proofs(scene, at: "/userinfo"))
+            // A code and a refresh token; the nonce costs one more try, once.
+            #expect(atToken.count == (policy == .required ? 2 : 3))
+            for (header, claims) in atToken + atResource {
+                #expect(header["typ"] == "dpop+jwt")
+                #expect(header["alg"] == "ES256")
+                #expect(header["jwk"]?["d"] == nil)
+                #expect((claims["jti"]?.string ?? "").utf8.count == 43)
+            }
+            #expect(Set((atToken + atResource).map { $0.header["jwk"] }).count == 1)
+            #expect(Set((atToken + atResource).map { $0.claims["jti"] }).count == atToken.count + atResource.count)
+            #expect(atToken.allSatisfy { $0.claims["ath"] == nil && $0.claims["htm"] == "POST" })
+            #expect(atResource.allSatisfy { $0.claims["ath"] != nil && $0.claims["htm"] == "GET" })
+            #expect(atToken.allSatisfy { $0.claims["htu"]?.string == "\(scene.emulator.issuer)/token" })
+            let announced = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["dpop_jkt"]
+            #expect(announced?.utf8.count == 43)
+        }
+    }
+
+    @Test func knowsTheNonceOfEachServerAndTakesANewOne() async throws {
+        try await Scene.with(.inProcess) { scene in
+            scene.emulator.dpop = .requiredWithNonce
+            scene.emulator.resourceWantsNonce = true
+            let client = try scene.client(settings: Self.settings())
+            _ = try await client.signIn()
+            let before = scene.emulator.requests.count
+            _ = try await client.userInfo()
+            // The token endpoint has told the nonce.
+            #expect(scene.emulator.requests.count == before + 1)
+            scene.emulator.changeDPoPNonce()
+            let reply = try await client.send(HTTPCall(.get, Endpoint("\(scene.emulator.issuer)/userinfo")))
+            #expect(reply.status == 200)
+            #expect(scene.emulator.requests.count == before + 3)
+        }
+    }
+
+    @Test func triesOnceMoreAndNotAgain() async throws {
+        try await Scene.with(.inProcess) { scene in
+            // A server that is never content with the nonce it has named.
+            scene.emulator.dpop = .requiredWithNonce
+            let transport = FlakyTransport(scene.transport)
+            var fields = HTTPFields()
+            fields[.contentType] = "application/json"
+            fields[HTTPField.Name("DPoP-Nonce")!] = "always-new"
+            let refusal = HTTPReply(
+                response: HTTPResponse(status: .badRequest, headerFields: fields),
+                body: Array(#"{"error":"use_dpop_nonce"}"#.utf8)
+            )
+            transport.answer(refusal)
+            let client = try scene.client(settings: Self.settings(), transport: transport)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.providerError?.error == "use_dpop_nonce")
+            #expect(transport.calls == 2)
+        }
+    }
+
+    @Test func keepsTheKeyWithTheTokens() async throws {
+        try await Scene.with(.inProcess) { scene in
+            scene.emulator.dpop = .required
+            let store = MemoryTokenStore()
+            let signIn = try await scene.client(settings: Self.settings(), store: store).signIn()
+            // Another process, for which the configuration no longer matters: the key comes from the store.
+            let later = try scene.client(settings: Self.settings { $0.usesDPoP = false }, store: store)
+            #expect(try await later.credential() == signIn.credential)
+            _ = try await later.refresh()
+            _ = try await later.userInfo()
+            #expect(Set(try proofs(scene, at: "/token").map { $0.header["jwk"] }).count == 1)
+            var dumped = ""
+            dump(signIn.credential, to: &dumped)
+            let stored = try JSON(
+                parsing: try #require(
+                    await store.bytes(
+                        for: TokenKey(name: "default", provider: "oidc", clientID: "authflow-demo")
+                    )
+                )
+            )
+            let key = try #require(stored["accounts"]?.array?.first?["dpop_key"]?.string)
+            #expect(!dumped.contains(key))
+            // Every sign-in has a key of its own.
+            _ = try await scene.client(settings: Self.settings()).signIn()
+            #expect(Set(try proofs(scene, at: "/token").map { $0.header["jwk"] }).count == 2)
+        }
+    }
+
+    @Test func refusesTokensThatAreNotBoundAlthoughTheyWereToBe() async throws {
+        try await Scene.with(.inProcess) { scene in
+            scene.emulator.fault = .tokenReply(.member("token_type", "Bearer"))
+            let client = try scene.client(settings: Self.settings())
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .unsupported)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    @Test func refusesTokensThatAreBoundAlthoughNobodyAsked() async throws {
+        try await Scene.with(.inProcess) { scene in
+            scene.emulator.fault = .tokenReply(.member("token_type", "DPoP"))
+            let client = try scene.client()
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .unsupported)
+        }
+    }
+
+    @Test func saysThatTheProviderTakesNoSuchProofs() async throws {
+        try await Scene.with(.inProcess) { scene in
+            scene.emulator.fault = .metadata(.member("dpop_signing_alg_values_supported", ["RS256"]))
+            let client = try scene.client(settings: Self.settings())
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .unsupported)
+        }
+    }
+
+    @Test func givesNothingToWhoStealsATokenWithoutItsKey() async throws {
+        try await Scene.with(.inProcess) { scene in
+            scene.emulator.dpop = .required
+            let tokens = try await scene.client(settings: Self.settings()).signIn().credential.tokens
+            let call = HTTPCall(
+                .get,
+                try Endpoint("\(scene.emulator.issuer)/userinfo"),
+                headerFields: [.authorization: "Bearer \(tokens.accessToken.exposed)"]
+            )
+            #expect(try await scene.transport.send(call).status == 401)
+        }
+    }
+
+    @Test func bindsWhatComesOfAnotherScreen() async throws {
+        let time = VirtualTime()
+        try await Scene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            emulator.dpop = .requiredWithNonce
+            let client = try scene.client(
+                settings: Self.settings { $0.flows = [.device] },
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                host: time.host
+            )
+            #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")
+            _ = try await client.userInfo()
+        }
+    }
+}
