@@ -20,6 +20,7 @@ let package = Package(
         .library(name: "AuthFlow", targets: ["AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowOIDC", targets: ["AuthFlowOIDC", "AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowGitHub", targets: ["AuthFlowGitHub", "AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlowOkta", targets: ["AuthFlowOkta", "AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback"]),
         .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
         .library(name: "AuthFlowTerminal", targets: ["AuthFlowTerminal"]),
@@ -27,6 +28,7 @@ let package = Package(
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
         .executable(name: "oidc-login", targets: ["oidc-login"]),
+        .executable(name: "okta-native-sso", targets: ["okta-native-sso"]),
         .executable(name: "github-login", targets: ["github-login"]),
     ],
     traits: [
@@ -87,6 +89,13 @@ let package = Package(
             exclude: ["README.md"]
         ),
 
+        .target(
+            name: "AuthFlowOkta",
+            dependencies: adapterDependencies,
+            path: "Providers/Okta",
+            exclude: ["README.md"]
+        ),
+
         // Emulators and conformance suites
         .target(
             name: "AuthFlowTesting",
@@ -98,8 +107,8 @@ let package = Package(
         .executableTarget(
             name: "AuthFlowCommand",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowLoopback", "AuthFlowHeadless",
-                "AuthFlowTerminal", "AuthFlowTesting", argumentParser,
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowLoopback",
+                "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTesting", argumentParser,
             ]
         ),
         .executableTarget(
@@ -119,6 +128,12 @@ let package = Package(
             ],
             path: "Samples/github-login",
             exclude: ["README.md", "authflow.json"]
+        ),
+        .executableTarget(
+            name: "okta-native-sso",
+            dependencies: ["AuthFlow", "AuthFlowOkta", "AuthFlowLoopback", "AuthFlowHeadless"],
+            path: "Samples/okta-native-sso",
+            exclude: ["README.md", "demo.sh", "mail.json", "calendar.json"]
         ),
         // The example of the README, word for word.
         .executableTarget(
@@ -182,11 +197,17 @@ let package = Package(
                 "AuthFlowJSON", httpTypes,
             ]
         ),
+        .testTarget(
+            name: "AuthFlowOktaTests",
+            dependencies: [
+                "ConformanceRows", "AuthFlowOkta", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes,
+            ]
+        ),
         .testTarget(name: "AuthFlowTerminalTests", dependencies: ["AuthFlowTerminal", "AuthFlow", "AuthFlowTesting"]),
         .testTarget(
             name: "CommandTests",
             dependencies: [
-                "AuthFlowCommand", "oidc-login", "github-login", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
+                "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
                 httpTypes,
             ]
         ),

@@ -13,6 +13,7 @@ struct DevIDPCommand: AsyncParsableCommand {
     enum Provider: String, ExpressibleByArgument, CaseIterable {
         case oidc
         case github
+        case okta
     }
 
     @Option(help: "Which provider.")
@@ -42,6 +43,12 @@ struct DevIDPCommand: AsyncParsableCommand {
                 emulator.accessTokenLifetime = tokenLifetime
                 emulator.refreshPolicy = .rotating(leeway: refreshLeeway)
                 try await wait(emulator.issuer, "alice / wonderland; client_id authflow-demo.")
+            }
+        case .okta:
+            try await EmulatorServer.run(port: port) { try OktaEmulator(origin: $0) } _: { emulator in
+                emulator.custom.accessTokenLifetime = tokenLifetime
+                let apps = OktaEmulator.apps.map(\.id).joined(separator: " and ")
+                try await wait(emulator.custom.issuer, "alice / wonderland; the apps are \(apps).")
             }
         case .github:
             try await EmulatorServer.run(port: port) {

@@ -4,12 +4,13 @@ import AuthFlowGitHub
 import AuthFlowHeadless
 import AuthFlowLoopback
 import AuthFlowOIDC
+import AuthFlowOkta
 import AuthFlowTerminal
 import Foundation
 
 /// The lists that a configuration can choose from: what this program knows.
 enum Known {
-    static let providers: [ProviderFactory] = [.oidc, .gitHub]
+    static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta]
     static let userAgents: [UserAgentFactory] = [.loopback, .headless]
 }
 

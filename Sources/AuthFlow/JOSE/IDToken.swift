@@ -25,4 +25,9 @@ public struct IDToken: Sendable, Hashable {
 
     /// `iat`: when it was made.
     public let issuedAt: Date
+
+    /// What a claim that ties a secret to this token has to say: the left half of the secret's hash, made as `at_hash` is (OIDC
+    /// Core section 3.1.3.6).
+    /// - Returns: nil when the token's algorithm has no hash.
+    public func leftHash(of secret: Secret) -> String? { header.algorithm.definition?.hash.leftHalf(of: secret) }
 }

@@ -215,7 +215,7 @@ struct IDTokenValidation: Sendable {
     /// access_token value, where the hash algorithm used is the hash algorithm used in the alg Header Parameter".
     private func fits(_ claim: JSON?, _ secret: Secret?, _ hash: SignatureAlgorithm.Hash?) -> Bool {
         guard let secret, let hash else { return false }
-        return claim?.string == Base64URL.encode(hash.digest(of: Array(secret.exposed.utf8)).prefix(hash.byteCount / 2))
+        return claim?.string == hash.leftHalf(of: secret)
     }
 
     private func invalid(_ reason: String) -> AuthError {

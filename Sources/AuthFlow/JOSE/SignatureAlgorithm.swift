@@ -63,6 +63,11 @@ extension SignatureAlgorithm {
             }
         }
 
+        /// The left half of a digest, base64url, as `at_hash` has it (OIDC Core section 3.1.3.6).
+        func leftHalf(of secret: Secret) -> String {
+            Base64URL.encode(digest(of: Array(secret.exposed.utf8)).prefix(byteCount / 2))
+        }
+
         func digest(of bytes: [UInt8]) -> [UInt8] {
             switch self {
             case .sha256: Array(SHA256.hash(data: bytes))

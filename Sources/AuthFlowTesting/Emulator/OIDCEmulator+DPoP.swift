@@ -29,8 +29,11 @@ extension OIDCEmulator {
     }
 
     /// Checks the proof of a request.
-    /// - Parameter accessToken: The token that came with it; nil at the token endpoint, where `ath` must not be.
-    func proof(of request: HTTPRequest, accessToken: String?) -> Proof {
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - address: The address that the client has called.
+    ///   - accessToken: The token that came with it; nil at the token endpoint, where `ath` must not be.
+    func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
         let values = request.headerFields[values: HTTPField.Name("DPoP") ?? .authorization]
         guard let text = values.first else { return .absent }
         func refuse(_ what: String) -> Proof { .refused(error: "invalid_dpop_proof", description: what) }
@@ -47,10 +50,8 @@ extension OIDCEmulator {
             let signed = try? P256.Signing.ECDSASignature(rawRepresentation: signature),
             key.isValidSignature(signed, for: Array("\(parts[0]).\(parts[1])".utf8))
         else { return refuse("the signature or the key is wrong") }
-        let target = "\(request.scheme ?? "")://\(request.authority ?? "")\(request.path ?? "")"
-        let known = "\(origins.first ?? "")\(request.path ?? "")"
         guard claims["htm"]?.string == request.method.rawValue else { return refuse("htm is wrong") }
-        guard [target, known].map({ $0.prefix { $0 != "?" } }).contains(claims["htu"]?.string?[...]) else {
+        guard claims["htu"]?.string == String(address.prefix { $0 != "?" }) else {
             return refuse("htu is wrong")
         }
         guard let issued = claims["iat"]?.number, abs(now().timeIntervalSince1970 - issued) <= 300 else {
@@ -93,7 +94,7 @@ extension OIDCEmulator {
     }
 
     /// The grant of the access token that a request carries, in the way that token has to be carried.
-    func grant(of request: HTTPRequest) -> (grant: Grant?, challenge: String?) {
+    func grant(of request: HTTPRequest, at address: String) -> (grant: Grant?, challenge: String?) {
         let parts = (request.headerFields[.authorization] ?? "").split(separator: " ").map(String.init)
         guard parts.count == 2, let grant = state.withLock({ $0.accessTokens[parts[1]] }) else {
             return (nil, #"Bearer error="invalid_token""#)
@@ -101,7 +102,7 @@ extension OIDCEmulator {
         switch (parts[0].lowercased(), grant.thumbprint) {
         case ("bearer", nil): return (grant, nil)
         case ("dpop", let expected?):
-            switch proof(of: request, accessToken: parts[1]) {
+            switch proof(of: request, at: address, accessToken: parts[1]) {
             case .good(expected): return (grant, nil)
             // Row 107: the scheme is written in odd case.
             case .refused(let error, _): return (nil, #"dPoP error="\#(error)", algs="ES256""#)

@@ -11,7 +11,7 @@ extension OIDCEmulator {
     /// How long an ID Token lasts, in seconds.
     private static let lifetime: Int64 = 3600
 
-    func token(_ form: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+    func token(_ form: FormParameters, _ request: HTTPRequest, _ address: String) -> HTTPReply {
         guard let client = authenticatedClient(form, request) else {
             var reply = HTTPReply.json(["error": "invalid_client"], status: .unauthorized)
             reply.response.headerFields[.wwwAuthenticate] = #"Basic realm="token""#
@@ -24,7 +24,7 @@ extension OIDCEmulator {
             return refuse("invalid_request", "a parameter is repeated")
         }
         let thumbprint: String?
-        switch proof(of: request, accessToken: nil) {
+        switch proof(of: request, at: address, accessToken: nil) {
         case .absent where dpop == .optional: thumbprint = nil
         case .absent: return refusal("invalid_dpop_proof", "The DPoP proof JWT header is missing.")
         case .good(let key): thumbprint = key

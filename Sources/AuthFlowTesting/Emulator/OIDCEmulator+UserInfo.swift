@@ -6,8 +6,8 @@ import Synchronization
 // The userinfo endpoint (OIDC Core section 5.3).
 
 extension OIDCEmulator {
-    func userInfo(_ request: HTTPRequest) -> HTTPReply {
-        let (granted, challenge) = grant(of: request)
+    func userInfo(_ request: HTTPRequest, _ address: String) -> HTTPReply {
+        let (granted, challenge) = grant(of: request, at: address)
         guard let grant = granted else {
             var reply = HTTPReply.json(["error": "invalid_token"], status: .unauthorized)
             reply.response.headerFields[.wwwAuthenticate] = challenge

@@ -262,6 +262,9 @@ public final class OIDCEmulator: ProviderEmulator {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [(try? Endpoint(issuer))?.origin ?? issuer] }
 
+    /// Whether a page that it has shown waits for this request to be answered.
+    func isWaiting(for request: String?) -> Bool { state.withLock { $0.pending[request ?? ""] != nil } }
+
     /// The path of the issuer, which its endpoints begin with.
     private var pathPrefix: String { (try? Endpoint(issuer))?.path ?? "" }
 
@@ -269,6 +272,12 @@ public final class OIDCEmulator: ProviderEmulator {
 
     /// Answers a request.
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+        await handle(request, body: body, calledAt: "\(origins.first ?? "")\(request.path ?? "")")
+    }
+
+    /// Answers a request.
+    /// - Parameter address: The address that the client has called, which proofs name.
+    func handle(_ request: HTTPRequest, body: [UInt8], calledAt address: String) async -> HTTPReply {
         let received = ReceivedRequest(request, body: body, time: now())
         let prefix = received.path.hasPrefix(pathPrefix) ? pathPrefix : ""
         state.withLock { $0.requests.append(received) }
@@ -282,11 +291,11 @@ public final class OIDCEmulator: ProviderEmulator {
         case (.post, "/consent"): return consent(form)
         case (.post, "/device_authorization"): return deviceAuthorization(form, request)
         case (.get, "/device"): return devicePage(query, request)
-        case (.post, "/token"): return token(form, request)
+        case (.post, "/token"): return token(form, request, address)
         case (.post, "/revoke"): return revoke(form, request)
         case (.post, "/introspect"): return introspect(form, request)
         case (.post, "/register"): return register(request, body)
-        case (.get, "/userinfo"), (.post, "/userinfo"): return userInfo(request)
+        case (.get, "/userinfo"), (.post, "/userinfo"): return userInfo(request, address)
         case (.get, "/end_session"): return endSession(query, request)
         case (.get, "/"):
             return .page("AuthFlow test provider", "<p>This provider is for tests. Its issuer is \(issuer).</p>")

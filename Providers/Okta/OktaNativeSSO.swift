@@ -1,0 +1,120 @@
+public import AuthFlow
+import AuthFlowJSON
+
+// "Configure Native SSO": a device secret that came with one app's sign-in signs the person in to the others.
+
+/// What the apps of a group share.
+struct SharedSecret: Sendable {
+    let deviceSecret: Secret
+    let idToken: Secret
+    let subject: String
+    let sid: String?
+
+    /// Reads what ``json`` wrote.
+    init?(_ json: JSON) {
+        guard let secret = json["device_secret"]?.string, let idToken = json["id_token"]?.string,
+            let subject = json["sub"]?.string
+        else { return nil }
+        self.init(deviceSecret: Secret(secret), idToken: Secret(idToken), subject: subject, sid: json["sid"]?.string)
+    }
+
+    init(deviceSecret: Secret, idToken: Secret, subject: String, sid: String?) {
+        self.deviceSecret = deviceSecret
+        self.idToken = idToken
+        self.subject = subject
+        self.sid = sid
+    }
+
+    var json: JSON {
+        var json: [String: JSON] = [
+            "device_secret": .string(deviceSecret.exposed), "id_token": .string(idToken.exposed), "sub": .string(subject),
+        ]
+        json["sid"] = sid.map(JSON.string)
+        return .object(json)
+    }
+}
+
+extension OktaProvider {
+    func sharedSecret(in context: ProviderContext) async throws -> SharedSecret? {
+        try await context.sharedCredentials?.value(for: issuer).flatMap { SharedSecret($0.exposed) }
+    }
+
+    /// Exchanges what another app has shared.
+    public func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange? {
+        guard isShared(context.settings), let shared = try await sharedSecret(in: context) else { return nil }
+        var exchange = TokenExchange(
+            shared.idToken,
+            type: .idToken,
+            audience: audience.map { [$0] } ?? [],
+            // The secret that there is stays the one: it was given for the sign-in, and an exchange gives none.
+            scopes: context.settings.scopes.filter { $0 != "device_sso" }
+        )
+        exchange.actorToken = shared.deviceSecret
+        exchange.actorTokenType = secretType
+        exchange.subject = shared.subject
+        return exchange
+    }
+
+    /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is made as `at_hash` is, and `sid`.
+    /// Neither has to be there.
+    public func check(_ credential: Credential, in context: ProviderContext) async throws {
+        let idToken = credential.tokens.verifiedIDToken
+        let claims = idToken?.claims
+        if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret {
+            guard hash.string == idToken?.leftHash(of: secret) else {
+                throw AuthError(.invalidIDToken, "The ID Token belongs to another device secret (ds_hash). Nobody is signed in.")
+            }
+        }
+        // Tokens without a secret of their own come of an exchange: of the session that was exchanged.
+        if credential.tokens.deviceSecret == nil, let sid = claims?["sid"]?.string,
+            let shared = try await sharedSecret(in: context), shared.subject == credential.identity.subject,
+            let expected = shared.sid, expected != sid
+        {
+            throw AuthError(.invalidIDToken, "The ID Token belongs to another session (sid). Nobody is signed in.")
+        }
+    }
+
+    /// Shares the device secret that came with a sign-in.
+    public func share(_ credential: Credential, in context: ProviderContext) async throws {
+        let tokens = credential.tokens
+        guard let store = context.sharedCredentials, let secret = tokens.deviceSecret, let idToken = tokens.idToken else {
+            return
+        }
+        let shared = SharedSecret(
+            deviceSecret: secret,
+            idToken: idToken,
+            subject: credential.identity.subject,
+            sid: tokens.verifiedIDToken?.claims["sid"]?.string
+        )
+        try await store.change(for: issuer) { _ in RedactedJSON(shared.json) }
+    }
+
+    /// The device secret first, which ends the sign-in of every app, then this app's tokens.
+    public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
+        let own = revocableTokens(of: tokens)
+        guard signOut != .thisApp, isShared(context.settings) else { return try await context.revoke(own) }
+        let shared = try await sharedSecret(in: context)?.deviceSecret
+        let secret = tokens.deviceSecret ?? shared
+        let outcome: Result<Void, any Error>
+        do {
+            outcome = .success(
+                try await context.revoke((secret.map { [RevocableToken($0, typeHint: "device_secret")] } ?? []) + own)
+            )
+        } catch {
+            outcome = .failure(error)
+        }
+        // Whatever the provider says, nobody is signed in with the secret any more. What is left says who it was.
+        try await context.sharedCredentials?.change(for: issuer) { old in
+            let current = old.flatMap { SharedSecret($0.exposed) }?.deviceSecret
+            return current == nil || current == secret
+                ? RedactedJSON(["ended_by": .string(context.settings.clientID)]) : old
+        }
+        try outcome.get()
+    }
+
+    /// Says which app has signed everybody out, when one has.
+    public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
+        let shared = try? await context.sharedCredentials?.value(for: issuer)
+        return shared?.exposed["ended_by"]?.string.map { "signed out in the app \(DisplayText.sanitized($0, limit: 60))" }
+    }
+}

@@ -1,0 +1,43 @@
+public import AuthFlow
+
+extension ProviderFactory {
+    /// `okta`: Okta, with native single sign-on.
+    ///
+    /// ## Configuration keys
+    /// - `issuer` (URL, required): The issuer of the org or of a custom authorization server.
+    /// - `audience` (string, optional): The audience of a custom authorization server, for native SSO; `api://default` for the
+    ///   one named `default`.
+    /// - `device_secret_type` (string, optional): What a device secret is called; as Okta does unless given.
+    /// - `sign_out` (string, optional): What signing out ends; the sign-in of every app unless given.
+    public static var okta: ProviderFactory {
+        let keys = [
+            ConfigurationKey("issuer", .url, required: true, "The issuer of the org or of a custom authorization server."),
+            ConfigurationKey(
+                "audience",
+                .text,
+                "The audience of a custom authorization server, for native SSO; api://default for the one named default."
+            ),
+            ConfigurationKey(
+                "device_secret_type",
+                .choice([OktaProvider.deviceSecretType, .deviceSecret].map(\.rawValue)),
+                "What a device secret is called; as Okta does unless given."
+            ),
+            ConfigurationKey(
+                "sign_out",
+                .choice(OktaProvider.SignOut.allCases.map(\.rawValue)),
+                "What signing out ends; the sign-in of every app unless given."
+            ),
+        ]
+        return ProviderFactory("okta", keys: keys) { profile in
+            let issuer = profile.text("issuer") ?? ""
+            let known = issuer.hasSuffix("/oauth2/default") ? "api://default" : nil
+            return OktaProvider(
+                issuer: issuer,
+                audience: profile.text("audience") ?? known,
+                secretType: profile.text("device_secret_type").map(TokenExchange.TokenType.init)
+                    ?? OktaProvider.deviceSecretType,
+                signOut: profile.text("sign_out").flatMap(OktaProvider.SignOut.init) ?? .allApps
+            )
+        }
+    }
+}

@@ -1,0 +1,93 @@
+public import AuthFlow
+public import AuthFlowJSON
+
+/// Okta, with native single sign-on: one sign-in for all of a maker's apps on a machine.
+///
+/// Without the scope `device_sso` it is an OpenID provider like any other, whose errors come in two shapes.
+public struct OktaProvider: Sendable {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public let id: ProviderID = "okta"
+
+    /// What signing out ends.
+    public enum SignOut: String, Sendable, Hashable, CaseIterable {
+        /// The sign-in of every app in the group, by withdrawing the device secret.
+        case allApps = "all_apps"
+        /// This app's alone.
+        case thisApp = "this_app"
+        /// As `all_apps`, on Okta's sign-out page too, in whose address the device secret then stands: in histories and logs.
+        case allAppsWithSecretInAddress = "all_apps_with_secret_in_address"
+    }
+
+    /// How Okta and the OpenID draft call a device secret.
+    public static let deviceSecretType = TokenExchange.TokenType(
+        rawValue: "urn:x-oath:params:oauth:token-type:device-secret"
+    )
+
+    let issuer: String
+    let audience: String?
+    let secretType: TokenExchange.TokenType
+    let signOut: SignOut
+
+    /// Creates a provider.
+    /// - Parameters:
+    ///   - issuer: The issuer: `https://example.okta.com` for the org authorization server,
+    ///     `https://example.okta.com/oauth2/ID` for a custom one. Native SSO needs a custom one.
+    ///   - audience: The audience of the authorization server, for native SSO; nil to send none.
+    ///   - secretType: What a device secret is called; ``deviceSecretType`` unless given.
+    ///   - signOut: What signing out ends.
+    public init(
+        issuer: String,
+        audience: String? = nil,
+        secretType: TokenExchange.TokenType = OktaProvider.deviceSecretType,
+        signOut: SignOut = .allApps
+    ) {
+        self.issuer = issuer
+        self.audience = audience
+        self.secretType = secretType
+        self.signOut = signOut
+    }
+
+    /// Whether a client asks for native SSO.
+    func isShared(_ settings: ClientSettings) -> Bool { settings.scopes.contains("device_sso") }
+}
+
+extension OktaProvider: ProviderAdapter {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+        let settings = context.settings
+        if isShared(settings) {
+            // "The org authorization server isn't supported" ("Configure Native SSO").
+            guard try Endpoint(issuer, name: "issuer").path.hasPrefix("/oauth2/") else {
+                throw AuthError(
+                    .unsupported,
+                    "Okta's org authorization server has no native SSO. Use the issuer of a custom one, such as \(issuer)/oauth2/default, or leave out the scope \"device_sso\"."
+                )
+            }
+            let missing = ["openid", "offline_access"].filter { !settings.scopes.contains($0) }
+            guard missing.isEmpty else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "Okta gives a device secret only for \"openid\", \"device_sso\" and \"offline_access\" together. Add \(missing.joined(separator: " and ")) to the scopes."
+                )
+            }
+        }
+        return try await discoveredMetadata(issuer: issuer, in: context)
+    }
+
+    /// Reads both shapes of errors: OAuth's, and Okta's own.
+    public func parameters(of reply: ProviderReply) throws -> JSON {
+        let json = try reply.parameters()
+        guard json["error"] == nil, let code = json["errorCode"]?.string else { return json }
+        // Each cause is an object, whatever some clients expect.
+        let causes = (json["errorCauses"]?.array ?? []).compactMap { $0["errorSummary"]?.string ?? $0.string }
+        let words = [json["errorSummary"]?.string].compactMap { $0 } + causes
+        return ["error": .string(code), "error_description": .string(words.joined(separator: "; "))]
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
+        guard request.purpose == .endSession, signOut == .allAppsWithSecretInAddress else { return }
+        let shared = try await sharedSecret(in: context)?.deviceSecret
+        request.parameters["device_secret"] = (request.tokens?.deviceSecret ?? shared)?.exposed
+    }
+}

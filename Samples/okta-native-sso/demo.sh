@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Two apps of one maker, each a process of its own, at the bundled Okta emulator:
+#   Samples/okta-native-sso/demo.sh FOLDER-OF-PROGRAMS [--verbose]
+set -euo pipefail
+programs=$1
+shift
+folder=$(mktemp -d)
+"$programs/authflow" dev-idp --provider okta > "$folder/issuer" 2> "$folder/provider" &
+provider=$!
+trap 'kill $provider 2> /dev/null || true; wait $provider 2> /dev/null || true; rm -rf "$folder"' EXIT
+until grep -q http "$folder/issuer"; do kill -0 $provider && sleep 0.05; done
+issuer=$(head -1 "$folder/issuer")
+origin=${issuer%/oauth2/*}
+
+# Only the first app can type a password.
+configure() {
+  cat > "$folder/$1.json" <<JSON
+{"profiles": {"$1": {
+  "provider": "okta", "issuer": "$issuer", "client_id": "$1",
+  "scopes": ["openid", "profile", "device_sso", "offline_access"],
+  "user_agent": {"name": "headless", "username": "alice", "password": {"env": "DEMO_PASSWORD"}, "origins": ["$2"]},
+  "store": {"name": "encrypted-file", "directory": "data", "key_file": "key"},
+  "shared": {"group": "acme", "store": {"name": "encrypted-file", "directory": "data", "key_file": "key"}}
+}}}
+JSON
+}
+configure mail "$origin"
+configure calendar "https://nowhere.example.com"
+
+export DEMO_PASSWORD=wonderland
+app() { "$programs/okta-native-sso" "$1" "$folder/$2.json" "${@:3}"; }
+app login mail "$@"
+app login calendar "$@"
+app logout mail "$@"
+if app status mail "$@"; then exit 1; fi
+if app status calendar "$@"; then exit 1; fi
+# Whatever was written is for this person alone.
+loose=$(find "$folder/data" "$folder/key" \( -type f -o -type d \) -perm /077)
+[ -z "$loose" ] || { echo "others can read $loose" >&2; exit 1; }

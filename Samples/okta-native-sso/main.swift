@@ -1,0 +1,49 @@
+// One of several apps of a maker, which share a sign-in: signs in, says who is signed in, signs out.
+//
+//     okta-native-sso login|status|logout mail.json
+
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowLoopback
+import AuthFlowOkta
+import Foundation
+
+let arguments = Array(CommandLine.arguments.dropFirst())
+let isVerbose = arguments.contains("--verbose")
+
+do {
+    guard arguments.count >= 2 else { throw AuthError(.invalidConfiguration, "okta-native-sso login|status|logout FILE") }
+    let file = try ConfigurationFile(path: arguments[1])
+    let profile = try file.profile()
+    let client = try AuthClient(profile: profile, providers: [.okta], userAgents: [.headless, .loopback]) { event in
+        report(event, of: profile.name)
+    }
+    switch arguments[0] {
+    case "login":
+        let identity = try await client.signIn().credential.identity
+        print("\(profile.name): signed in as \(identity.displayName)")
+    case "status":
+        // Asks the provider, because another app may have signed everybody out.
+        let credential = try await client.refresh()
+        print("\(profile.name): \(credential.identity.displayName) is signed in")
+    case "logout":
+        let signOut = try await client.signOut()
+        guard case .done = signOut.revocation else { throw AuthError(.providerRejected, "\(signOut.revocation)") }
+        print("\(profile.name): signed out, and with it every app of the group")
+    default:
+        throw AuthError(.invalidConfiguration, "The command is login, status or logout.")
+    }
+} catch {
+    print("\((arguments.dropFirst().first ?? "").split(separator: "/").last ?? ""): \(error)")
+    exit(1)
+}
+
+/// Says how the person was signed in.
+func report(_ event: FlowEvent, of app: String) {
+    if isVerbose { print("\(event)") }
+    switch (event.step, event.progress) {
+    case (.tokenExchange, .succeeded): print("\(app): another app's sign-in was taken over, nobody was asked")
+    case (.userAgentVisit, .succeeded): print("\(app): a page was shown and a password typed")
+    default: break
+    }
+}
