@@ -200,14 +200,16 @@ let package = Package(
         .testTarget(
             name: "AuthFlowOktaTests",
             dependencies: [
-                "ConformanceRows", "AuthFlowOkta", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes,
+                "ConformanceRows", "AuthFlowOkta", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
+                httpTypes,
             ]
         ),
         .testTarget(name: "AuthFlowTerminalTests", dependencies: ["AuthFlowTerminal", "AuthFlow", "AuthFlowTesting"]),
         .testTarget(
             name: "CommandTests",
             dependencies: [
-                "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
+                "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "AuthFlowTesting", "AuthFlow",
+                "AuthFlowJSON",
                 httpTypes,
             ]
         ),

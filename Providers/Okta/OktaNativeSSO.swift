@@ -27,7 +27,8 @@ struct SharedSecret: Sendable {
 
     var json: JSON {
         var json: [String: JSON] = [
-            "device_secret": .string(deviceSecret.exposed), "id_token": .string(idToken.exposed), "sub": .string(subject),
+            "device_secret": .string(deviceSecret.exposed), "id_token": .string(idToken.exposed),
+            "sub": .string(subject),
         ]
         json["sid"] = sid.map(JSON.string)
         return .object(json)
@@ -62,7 +63,10 @@ extension OktaProvider {
         let claims = idToken?.claims
         if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret {
             guard hash.string == idToken?.leftHash(of: secret) else {
-                throw AuthError(.invalidIDToken, "The ID Token belongs to another device secret (ds_hash). Nobody is signed in.")
+                throw AuthError(
+                    .invalidIDToken,
+                    "The ID Token belongs to another device secret (ds_hash). Nobody is signed in."
+                )
             }
         }
         // Tokens without a secret of their own come of an exchange: of the session that was exchanged.
@@ -77,7 +81,8 @@ extension OktaProvider {
     /// Shares the device secret that came with a sign-in.
     public func share(_ credential: Credential, in context: ProviderContext) async throws {
         let tokens = credential.tokens
-        guard let store = context.sharedCredentials, let secret = tokens.deviceSecret, let idToken = tokens.idToken else {
+        guard let store = context.sharedCredentials, let secret = tokens.deviceSecret, let idToken = tokens.idToken
+        else {
             return
         }
         let shared = SharedSecret(
@@ -115,6 +120,8 @@ extension OktaProvider {
     /// Says which app has signed everybody out, when one has.
     public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
         let shared = try? await context.sharedCredentials?.value(for: issuer)
-        return shared?.exposed["ended_by"]?.string.map { "signed out in the app \(DisplayText.sanitized($0, limit: 60))" }
+        return shared?.exposed["ended_by"]?.string.map {
+            "signed out in the app \(DisplayText.sanitized($0, limit: 60))"
+        }
     }
 }

@@ -11,7 +11,12 @@ extension ProviderFactory {
     /// - `sign_out` (string, optional): What signing out ends; the sign-in of every app unless given.
     public static var okta: ProviderFactory {
         let keys = [
-            ConfigurationKey("issuer", .url, required: true, "The issuer of the org or of a custom authorization server."),
+            ConfigurationKey(
+                "issuer",
+                .url,
+                required: true,
+                "The issuer of the org or of a custom authorization server."
+            ),
             ConfigurationKey(
                 "audience",
                 .text,

@@ -12,7 +12,9 @@ let arguments = Array(CommandLine.arguments.dropFirst())
 let isVerbose = arguments.contains("--verbose")
 
 do {
-    guard arguments.count >= 2 else { throw AuthError(.invalidConfiguration, "okta-native-sso login|status|logout FILE") }
+    guard arguments.count >= 2 else {
+        throw AuthError(.invalidConfiguration, "okta-native-sso login|status|logout FILE")
+    }
     let file = try ConfigurationFile(path: arguments[1])
     let profile = try file.profile()
     let client = try AuthClient(profile: profile, providers: [.okta], userAgents: [.headless, .loopback]) { event in

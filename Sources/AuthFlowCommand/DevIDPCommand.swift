@@ -45,7 +45,9 @@ struct DevIDPCommand: AsyncParsableCommand {
                 try await wait(emulator.issuer, "alice / wonderland; client_id authflow-demo.")
             }
         case .okta:
-            try await EmulatorServer.run(port: port) { try OktaEmulator(origin: $0) } _: { emulator in
+            try await EmulatorServer.run(port: port) {
+                try OktaEmulator(origin: $0)
+            } _: { emulator in
                 emulator.custom.accessTokenLifetime = tokenLifetime
                 let apps = OktaEmulator.apps.map(\.id).joined(separator: " and ")
                 try await wait(emulator.custom.issuer, "alice / wonderland; the apps are \(apps).")

@@ -25,7 +25,9 @@ struct OktaScene: Sendable {
             let emulator = try OktaEmulator(origin: "https://dev-1.okta.com", now: now)
             return try await body(OktaScene(emulator: emulator, transport: InProcessTransport(emulator)))
         case .sockets:
-            return try await EmulatorServer.run { try OktaEmulator(origin: $0, now: now) } _: { emulator in
+            return try await EmulatorServer.run {
+                try OktaEmulator(origin: $0, now: now)
+            } _: { emulator in
                 try await body(OktaScene(emulator: emulator, transport: URLSessionTransport()))
             }
         }
@@ -231,7 +233,9 @@ struct OktaScene: Sendable {
             #expect(error?.code == .invalidIDToken)
             #expect(error?.message.contains("ds_hash") == true)
             #expect(try await mail.credential() == nil)
-            #expect(await scene.shared.bytes(for: TokenKey(name: "acme", provider: "shared", clientID: scene.issuer)) == nil)
+            #expect(
+                await scene.shared.bytes(for: TokenKey(name: "acme", provider: "shared", clientID: scene.issuer)) == nil
+            )
         }
     }
 
@@ -256,7 +260,8 @@ struct OktaScene: Sendable {
     }
 
     @Test(arguments: [
-        EmulatorFault.idToken(.claim("sub", "248289761002")), .idToken(.claim("sid", "another")), .idToken(.wrongAudience),
+        EmulatorFault.idToken(.claim("sub", "248289761002")), .idToken(.claim("sid", "another")),
+        .idToken(.wrongAudience),
         .idToken(.badSignature),
     ]) func asksThePersonWhenTheExchangeBringsSomethingElse(_ fault: EmulatorFault) async throws {
         try await OktaScene.with(.inProcess) { scene in
@@ -334,7 +339,10 @@ struct OktaScene: Sendable {
             #expect(description["active"] == true)
             #expect(description["sid"] == tokens.verifiedIDToken?.claims["sid"])
             _ = try await mail.signOut()
-            #expect(try await scene.app("mail").introspect(tokens.deviceSecret, typeHint: "device_secret")["active"] == false)
+            #expect(
+                try await scene.app("mail").introspect(tokens.deviceSecret, typeHint: "device_secret")["active"]
+                    == false
+            )
         }
     }
 
@@ -432,7 +440,10 @@ struct OktaScene: Sendable {
     /// Facts 1.2, 1.5 and 1.7 to 1.9: errors of the token endpoint in both shapes, and what becomes of them.
     static let errors: [(failure: OktaEmulator.Failure, code: AuthError.Code, words: String)] = [
         (.init("invalid_grant", "The refresh token is invalid or expired."), .loginRequired, "is invalid or expired"),
-        (.init("invalid_client", "No client credentials found.", status: 401), .providerRejected, "No client credentials"),
+        (
+            .init("invalid_client", "No client credentials found.", status: 401), .providerRejected,
+            "No client credentials"
+        ),
         (.init("invalid_request", "The required parameter 'x' is missing."), .providerRejected, "is missing"),
         (.init("invalid_scope", "One or more scopes are not configured."), .providerRejected, "not configured"),
         (.init("access_denied", "Denied scopes: x", status: 403), .providerRejected, "Denied scopes"),
@@ -455,7 +466,10 @@ struct OktaScene: Sendable {
             .init("E0000001", "Api validation failed: x", shape: .okta, causes: ["first cause", "second cause"]),
             .providerRejected, "first cause; second cause"
         ),
-        (.init("E0000009", "Internal Server Error", status: 500, shape: .okta), .providerRejected, "Internal Server Error"),
+        (
+            .init("E0000009", "Internal Server Error", status: 500, shape: .okta), .providerRejected,
+            "Internal Server Error"
+        ),
         (.init("E0000010", "Service is in read only mode", status: 503, shape: .okta), .temporarilyUnavailable, ""),
     ]
 

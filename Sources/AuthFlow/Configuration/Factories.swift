@@ -149,7 +149,11 @@ extension TokenStoreFactory {
             case (let path?, nil, nil): return EncryptedTokenStore(file, key: .file(path: path), host: host)
             case (nil, let passphrase?, nil): return EncryptedTokenStore(file, key: .passphrase(passphrase), host: host)
             case (nil, nil, let name?):
-                return EncryptedTokenStore(file, key: .store(try PlatformKeyStore.store(name, host)), host: host)
+                return EncryptedTokenStore(
+                    file,
+                    key: .store(try PlatformKeyStore.store(name, options, host)),
+                    host: host
+                )
             default:
                 throw options.error("an encrypted store needs one of \"key_file\", \"passphrase\" and \"key_store\"")
             }

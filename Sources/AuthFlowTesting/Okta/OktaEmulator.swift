@@ -165,7 +165,9 @@ public final class OktaEmulator: ProviderEmulator {
         )
         let reset = Int64(now().timeIntervalSince1970) + 60
         // Header names have no case.
-        for (name, value) in [("x-rate-limit-limit", "600"), ("X-RATE-LIMIT-REMAINING", "0"), ("X-Rate-Limit-Reset", "\(reset)")] {
+        for (name, value) in [
+            ("x-rate-limit-limit", "600"), ("X-RATE-LIMIT-REMAINING", "0"), ("X-Rate-Limit-Reset", "\(reset)"),
+        ] {
             if let name = HTTPField.Name(name) { reply.response.headerFields[name] = value }
         }
         return reply
