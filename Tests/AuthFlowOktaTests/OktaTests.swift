@@ -492,6 +492,42 @@ struct OktaScene: Sendable {
         }
     }
 
+    /// Facts 1.4: what comes back through the browser, with Okta's words as data.
+    @Test(arguments: [
+        ("access_denied", "User is not assigned to the client application.", AuthError.Code.accessDenied),
+        ("access_denied", "Policy evaluation failed for this request", .accessDenied),
+        ("invalid_scope", "No scopes were requested.", .providerRejected),
+        ("login_required", "The client specified not to prompt, but the user is not logged in.", .providerRejected),
+        ("consent_required", "The following scopes require user consent: [x]", .providerRejected),
+        ("invalid_request", "PKCE code challenge is required by the application.", .providerRejected),
+        ("unsupported_response_mode", "x", .providerRejected),
+    ]) func reportsWhatTheBrowserBrings(_ error: String, _ words: String, _ code: AuthError.Code) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            scene.emulator.custom.fault = .callback(
+                .parameters {
+                    $0["code"] = nil
+                    $0["error"] = error
+                    $0["error_description"] = words
+                }
+            )
+            let thrown = await #expect(throws: AuthError.self) { try await scene.app("mail", user: .alice).signIn() }
+            #expect(thrown?.code == code)
+            #expect(thrown?.providerError?.error == error)
+            #expect(thrown?.providerError?.errorDescription == words)
+        }
+    }
+
+    @Test func sendsEveryParameterThatIsConfigured() async throws {
+        // Defect 10: some were dropped.
+        try await OktaScene.with(.inProcess) { scene in
+            var settings = try scene.settings("mail")
+            settings.parameters[.authorization] = ["ui_locales": "de", "claims_locales": "fr", "acr_values": "urn:x"]
+            _ = try await scene.app("mail", settings: settings, user: .alice).signIn()
+            let query = scene.emulator.custom.receivedRequests.first { $0.path.hasSuffix("/authorize") }?.query
+            #expect(query?["ui_locales"] == "de" && query?["claims_locales"] == "fr" && query?["acr_values"] == "urn:x")
+        }
+    }
+
     @Test(arguments: Setting.allCases) func waitsAsLongAsTheLimitLasts(_ setting: Setting) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
         try await OktaScene.with(setting, now: { time.now }) { scene in

@@ -14,7 +14,8 @@ struct GlewlwydTests {
         hasSecret: Bool = false,
         password: String = "wonderland",
         scopes: String = #"["openid", "profile", "email"]"#,
-        flows: [SignInFlow]? = nil
+        flows: [SignInFlow]? = nil,
+        dpop: Bool = false
     ) throws
         -> AuthClient
     {
@@ -31,6 +32,7 @@ struct GlewlwydTests {
                   "redirect_uri": "\(redirectURI)",
                   "post_logout_redirect_uri": "\(redirectURI)",
                   "scopes": \(scopes),
+                  "dpop": \(dpop),
                   "user_agent": {
                     "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
                   },
@@ -75,6 +77,15 @@ struct GlewlwydTests {
         #expect(credential.identity.displayName == "Alice Example")
         #expect(try await client.userInfo()["sub"]?.string == credential.identity.subject)
         #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
+    }
+
+    @Test func signsInWithTokensThatAreBoundToAKey() async throws {
+        let client = try client(dpop: true)
+        let credential = try await client.signIn().credential
+        #expect(credential.tokens.tokenType.lowercased() == "dpop")
+        #expect(try await client.userInfo()["sub"]?.string == credential.identity.subject)
+        #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
+        #expect(try await client.userInfo()["sub"]?.string == credential.identity.subject)
     }
 
     @Test func refreshesRevokesAndEndsTheSession() async throws {

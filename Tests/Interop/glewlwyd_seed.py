@@ -48,6 +48,7 @@ call("POST", "/api/mod/plugin/", {
         "access-token-duration": 3600, "refresh-token-duration": 86400, "code-duration": 60,
         "refresh-token-rolling": True, "allow-non-oidc": False,
         "auth-type-code-enabled": True, "auth-type-refresh-enabled": True, "auth-type-device-enabled": True,
+        "oauth-dpop-allowed": True, "oauth-dpop-iat-duration": 60,
         "device-authorization-expiration": 600, "device-authorization-interval": 1,
         "auth-type-client-enabled": False, "auth-type-token-enabled": False, "auth-type-id-token-enabled": False,
         "auth-type-none-enabled": False, "auth-type-password-enabled": False,

@@ -15,7 +15,8 @@ COPY = ROOT / ".build-mutants" / "tree"
 SOURCES = """
 JOSE/IDTokenValidation JOSE/JWK JOSE/JWKSet JOSE/JWS JOSE/KeySource JOSE/HMACSignature JOSE/Base64URL
 Flows/AuthenticationDemand Flows/AuthorizationRequest Flows/AuthorizationResponse Flows/ClientRegistration
-Flows/CodeExchange Flows/ReceivedTokens Flows/Refresh Flows/UserInfo
+Flows/CodeExchange Flows/DPoP Flows/DeviceAuthorization Flows/DevicePolling Flows/ResourceCall Flows/SignInOutcome
+Flows/TokenExchange HTTP/RateLimit JOSE/DPoPKey Flows/ReceivedTokens Flows/Refresh Flows/UserInfo
 Providers/Discovery Providers/ProviderAdapter+Standard Providers/ProviderContext Providers/ProviderMetadata
 Providers/ProviderRequest Providers/WebFinger
 Client/ClientSettings HTTP/Endpoint HTTP/ExchangeLimits UserAgents/RedirectURI
@@ -24,7 +25,7 @@ Client/ClientSettings HTTP/Endpoint HTTP/ExchangeLimits UserAgents/RedirectURI
 # Tests from the quickest to the slowest; the first failure ends a run.
 STAGES = [
     "JWK|KeySource|IDToken|AuthorizationResponse|ClientSettings|Demand|ClientRegistration|WebFinger|Endpoint|RedirectURI|Base64URL",
-    "ConformanceTests|SigningInTests|TokenLifeTests",
+    "ConformanceTests|SigningInTests|TokenLifeTests|DeviceGrantTests|DPoPTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
 
