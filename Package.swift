@@ -21,6 +21,10 @@ let package = Package(
         .library(name: "AuthFlowOIDC", targets: ["AuthFlowOIDC", "AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowGitHub", targets: ["AuthFlowGitHub", "AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowOkta", targets: ["AuthFlowOkta", "AuthFlow", "AuthFlowJSON"]),
+        .library(
+            name: "AuthFlowForgeRock",
+            targets: ["AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlow", "AuthFlowJSON"]
+        ),
         .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback"]),
         .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
         .library(name: "AuthFlowTerminal", targets: ["AuthFlowTerminal"]),
@@ -93,6 +97,13 @@ let package = Package(
             name: "AuthFlowOkta",
             dependencies: adapterDependencies,
             path: "Providers/Okta",
+            exclude: ["README.md"]
+        ),
+
+        .target(
+            name: "AuthFlowForgeRock",
+            dependencies: adapterDependencies + ["AuthFlowHeadless"],
+            path: "Providers/ForgeRock",
             exclude: ["README.md"]
         ),
 
@@ -201,6 +212,14 @@ let package = Package(
             name: "AuthFlowOktaTests",
             dependencies: [
                 "ConformanceRows", "AuthFlowOkta", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
+                httpTypes,
+            ]
+        ),
+        .testTarget(
+            name: "AuthFlowForgeRockTests",
+            dependencies: [
+                "ConformanceRows", "AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow",
+                "AuthFlowJSON",
                 httpTypes,
             ]
         ),

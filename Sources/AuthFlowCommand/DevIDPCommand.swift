@@ -14,6 +14,7 @@ struct DevIDPCommand: AsyncParsableCommand {
         case oidc
         case github
         case okta
+        case forgerock
     }
 
     @Option(help: "Which provider.")
@@ -29,6 +30,9 @@ struct DevIDPCommand: AsyncParsableCommand {
         help: "How long a refresh token that was used may be used again, in seconds; after that it ends the session."
     )
     var refreshLeeway = 0.0
+
+    @Option(help: "How long ForgeRock's persistent cookie lasts, in seconds.")
+    var cookieLifetime = 3600
 
     func validate() throws {
         if let port, !(1...65_535).contains(port) { throw ValidationError("--port takes 1 to 65535.") }
@@ -51,6 +55,15 @@ struct DevIDPCommand: AsyncParsableCommand {
                 emulator.custom.accessTokenLifetime = tokenLifetime
                 let apps = OktaEmulator.apps.map(\.id).joined(separator: " and ")
                 try await wait(emulator.custom.issuer, "alice / wonderland; the apps are \(apps).")
+            }
+        case .forgerock:
+            try await EmulatorServer.run(port: port) {
+                try ForgeRockEmulator(origin: $0)
+            } _: { emulator in
+                emulator.oauth.accessTokenLifetime = tokenLifetime
+                emulator.settings.trees["persistent"] = .persistentCookie(seconds: cookieLifetime)
+                let words = "alice / wonderland; realm /alpha, client_id authflow-demo, acr_values persistent-cookie."
+                try await wait(emulator.baseURL, words)
             }
         case .github:
             try await EmulatorServer.run(port: port) {

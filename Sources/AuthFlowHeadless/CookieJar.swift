@@ -15,6 +15,9 @@ public struct CookieJar: Sendable {
     /// Creates an empty jar.
     public init() {}
 
+    /// Creates a jar with cookies from an earlier visit.
+    init(_ cookies: [Cookie]) { self.cookies = cookies }
+
     /// Takes in a `Set-Cookie` field that an endpoint sent (section 5.3).
     public mutating func store(_ field: String, from endpoint: Endpoint, now: Date) {
         guard let cookie = Cookie(field, from: endpoint, now: now) else { return }

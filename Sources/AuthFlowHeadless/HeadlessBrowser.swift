@@ -10,10 +10,16 @@ public actor HeadlessBrowser {
     private let transport: any HTTPTransport
     private let now: @Sendable () -> Date
     private let reporter: FlowReporter
-    private var jar = CookieJar()
+    private var jar: CookieJar
     private var hasTypedCredentials = false
 
-    init(transport: any HTTPTransport, now: @escaping @Sendable () -> Date, reporter: FlowReporter) {
+    init(
+        transport: any HTTPTransport,
+        now: @escaping @Sendable () -> Date,
+        reporter: FlowReporter,
+        cookies: [Cookie] = []
+    ) {
+        self.jar = CookieJar(cookies)
         self.transport = transport
         self.now = now
         self.reporter = reporter
@@ -31,6 +37,9 @@ public actor HeadlessBrowser {
         }
         return reply
     }
+
+    /// The cookies of the visit so far.
+    var cookies: [Cookie] { jar.cookies }
 
     /// Where a visit ended.
     enum Arrival: Sendable {

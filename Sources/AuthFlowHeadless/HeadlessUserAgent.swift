@@ -9,20 +9,24 @@ public struct HeadlessUserAgent: Sendable {
     private static let maximumPages = 15
 
     private let driver: any LoginDriver
+    private let sharedCookies: SharedCookies?
     private let transport: any HTTPTransport
     private let host: HostServices
 
     /// Creates an agent.
     /// - Parameters:
     ///   - driver: Does what a person would do on the provider's pages.
+    ///   - sharedCookies: Cookies that several apps share; nil to begin each visit without any.
     ///   - transport: The way to the network.
     ///   - host: The time, which cookies end by.
     public init(
         driver: any LoginDriver,
+        sharedCookies: SharedCookies? = nil,
         transport: any HTTPTransport = URLSessionTransport(),
         host: HostServices = .system
     ) {
         self.driver = driver
+        self.sharedCookies = sharedCookies
         self.transport = transport
         self.host = host
     }
@@ -37,11 +41,18 @@ extension HeadlessUserAgent: UserAgent {
         let redirectURI = options.redirectURI.uri
         return try await body(
             RedirectSession(redirectURI: redirectURI) { url in
-                let browser = HeadlessBrowser(transport: transport, now: host.now, reporter: options.reporter)
+                let browser = HeadlessBrowser(
+                    transport: transport,
+                    now: host.now,
+                    reporter: options.reporter,
+                    cookies: await known(options.reporter)
+                )
                 var navigation = HeadlessNavigation.visit(try Endpoint(url, name: "authorization request"))
                 for _ in 0..<Self.maximumPages {
                     switch try await browser.go(navigation, until: redirectURI) {
-                    case .redirect(let answer): return answer
+                    case .redirect(let answer):
+                        await share(await browser.cookies, options.reporter)
+                        return answer
                     case .page(let page):
                         if options.responseMode == .formPost, let answer = Self.answer(on: page, to: redirectURI) {
                             return answer
@@ -55,6 +66,28 @@ extension HeadlessUserAgent: UserAgent {
                 )
             }
         )
+    }
+
+    /// The cookies that other apps have shared. Without them there is a sign-in as if there were none.
+    private func known(_ reporter: FlowReporter) async -> [Cookie] {
+        guard let sharedCookies else { return [] }
+        do {
+            let cookies = try await sharedCookies.cookies(now: host.now())
+            reporter.report(.pageVisit, details: ["shared_cookies": "\(cookies.count)"])
+            return cookies
+        } catch {
+            reporter.report(.pageVisit, details: ["shared_cookies": "\(error)"])
+            return []
+        }
+    }
+
+    /// Shares the cookies of a sign-in that has come to its end.
+    private func share(_ cookies: [Cookie], _ reporter: FlowReporter) async {
+        do {
+            try await sharedCookies?.keep(cookies, now: host.now())
+        } catch {
+            reporter.report(.pageVisit, details: ["shared_cookies": "\(error)"])
+        }
     }
 
     /// The answer on a page that would post it to the redirect URI (OAuth 2.0 Form Post Response Mode section 2), as the

@@ -39,8 +39,11 @@ public struct HeadlessNavigation: Sendable {
     public let typesCredentials: Bool
 
     /// Goes to an address.
-    public static func visit(_ endpoint: Endpoint) -> HeadlessNavigation {
-        HeadlessNavigation(endpoint: endpoint, form: nil, typesCredentials: false)
+    /// - Parameters:
+    ///   - endpoint: The address.
+    ///   - typesCredentials: Whether the driver has signed in on the way, by calls of its own.
+    public static func visit(_ endpoint: Endpoint, typesCredentials: Bool = false) -> HeadlessNavigation {
+        HeadlessNavigation(endpoint: endpoint, form: nil, typesCredentials: typesCredentials)
     }
 
     /// Posts a form.

@@ -95,7 +95,7 @@ extension AuthClient {
         return UnavailableUserAgent(error: error)
     }
 
-    fileprivate static func store(
+    private static func store(
         _ configuration: ConfigurationObject,
         _ factories: [TokenStoreFactory],
         _ host: HostServices
@@ -115,7 +115,7 @@ extension AuthClient {
     ) throws -> SharedCredentialStore? {
         let shared = configuration.object("shared")
         guard let group = shared.text("group") else { return nil }
-        return SharedCredentialStore(group: group, store: try store(shared, factories, host))
+        return SharedCredentialStore(group: group, store: try shared.store("store", of: factories, host: host))
     }
 }
 

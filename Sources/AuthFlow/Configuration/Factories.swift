@@ -111,6 +111,18 @@ public struct TokenStoreFactory: Sendable {
     }
 }
 
+extension ConfigurationObject {
+    /// The token store that a key names.
+    /// - Throws: ``ConfigurationError``, or what making the store throws.
+    public func store(_ key: String, of factories: [TokenStoreFactory], host: HostServices) throws -> any TokenStore {
+        let choice = choices(key).first
+        guard let factory = factories.first(where: { $0.name == choice?.name }), let choice else {
+            throw error("the store is missing", at: key)
+        }
+        return try factory.make(choice.options, host)
+    }
+}
+
 extension TokenStoreFactory {
     /// `memory`: forgotten when the process ends.
     public static var memory: TokenStoreFactory { TokenStoreFactory("memory") { _, _ in MemoryTokenStore() } }

@@ -32,9 +32,12 @@ public struct URLSessionTransport: HTTPTransport {
         }
         var request = URLRequest(url: url, timeoutInterval: call.timeout.seconds)
         request.httpMethod = call.request.method.rawValue
-        for field in call.request.headerFields {
+        for field in call.request.headerFields where field.name != .cookie {
             request.addValue(field.value, forHTTPHeaderField: field.name.rawName)
         }
+        // The fields are kept apart for HTTP/2; HTTP/1.1 wants one field, and no commas in it (RFC 6265 section 5.4).
+        let cookies = call.request.headerFields[values: .cookie]
+        if !cookies.isEmpty { request.setValue(cookies.joined(separator: "; "), forHTTPHeaderField: "Cookie") }
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
 
         let task = session.dataTask(with: request)

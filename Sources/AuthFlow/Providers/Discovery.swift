@@ -4,8 +4,16 @@ import HTTPTypes
 extension ProviderAdapter {
     /// Finds the provider's metadata from its issuer: at the address of OpenID Connect Discovery section 4, or, when
     /// there is none, at that of RFC 8414 section 3.
+    /// - Parameters:
+    ///   - issuer: The issuer that the document has to name.
+    ///   - address: Where the document is, when it is at neither of these.
+    ///   - context: The engine's.
     /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, or a code of the network's.
-    public func discoveredMetadata(issuer: String, in context: ProviderContext) async throws -> ProviderMetadata {
+    public func discoveredMetadata(
+        issuer: String,
+        at address: Endpoint? = nil,
+        in context: ProviderContext
+    ) async throws -> ProviderMetadata {
         let issuerURL = try Endpoint(issuer, name: "issuer")
         guard issuerURL.query == nil else {
             throw AuthError(
@@ -13,7 +21,7 @@ extension ProviderAdapter {
                 "The issuer \"\(issuerURL)\" has a query, which RFC 8414 section 2 forbids."
             )
         }
-        for address in Self.wellKnownAddresses(of: issuerURL) {
+        for address in address.map({ [$0.url] }) ?? Self.wellKnownAddresses(of: issuerURL) {
             let call = HTTPCall(
                 .get,
                 try Endpoint(address, name: "discovery address"),

@@ -88,6 +88,25 @@ extension OIDCEmulator {
         return answer(authorization, ["code": code])
     }
 
+    /// Sends the person back with a code, for a server around this one that has signed them in itself.
+    func grantedCode(_ query: FormParameters, _ client: Client, userIndex: Int, began: Date, acr: String?) -> HTTPReply
+    {
+        let authorization = Authorization(parameters: query, client: client, redirectURI: query["redirect_uri"] ?? "")
+        var grant = Grant(authorization: authorization, session: Session(userIndex: userIndex, began: began))
+        grant.acr = acr
+        let code = Self.randomID()
+        state.withLock { [grant] in $0.codes[code] = grant }
+        return answer(authorization, ["code": code])
+    }
+
+    /// Sends the person back with an error, for a server around this one.
+    func refusedCode(_ query: FormParameters, _ client: Client, _ error: String) -> HTTPReply {
+        answer(
+            Authorization(parameters: query, client: client, redirectURI: query["redirect_uri"] ?? ""),
+            ["error": error]
+        )
+    }
+
     /// Sends the person back with an answer (RFC 6749 section 4.1.2, RFC 9207).
     private func answer(_ authorization: Authorization, _ parameters: FormParameters) -> HTTPReply {
         var parameters = parameters

@@ -174,7 +174,7 @@ extension OIDCEmulator {
             claims["ds_hash"] = deviceSecret.flatMap { nativeSSO?.secretHash($0) }.map(JSON.string)
             if nativeSSO?.repeatsNonce == true { claims["nonce"] = request["nonce"].map(JSON.string) }
         }
-        claims["acr"] = Self.acr(request).map(JSON.string)
+        claims["acr"] = (grant.acr ?? Self.acr(request)).map(JSON.string)
         fault.idToken.claims(&claims)
         var header: [String: JSON] = [
             "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "JWT",

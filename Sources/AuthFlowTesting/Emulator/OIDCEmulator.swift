@@ -228,6 +228,8 @@ public final class OIDCEmulator: ProviderEmulator {
         var accessToken: String?
         /// The key that the tokens are bound to.
         var thumbprint: String?
+        /// How the person has signed in, when a server around this one says so.
+        var acr: String?
         /// The session that the apps of a maker share.
         var sid: String?
         /// What all tokens of one sign-in of one client have in common.

@@ -60,6 +60,18 @@ import Testing
         #expect(String(decoding: second.body, as: UTF8.self) == "none")
     }
 
+    @Test func sendsSeveralCookiesInOneField() async throws {
+        let cookies = "session=a*b.c; theme=dark; x=1"
+        let sent = try await serve { request, _ in
+            self.reply(200, body: Array((request.headerFields[.cookie] ?? "").utf8))
+        } _: { origin in
+            try await URLSessionTransport().send(
+                HTTPCall(.get, Endpoint("\(origin)/"), headerFields: [.cookie: cookies])
+            )
+        }
+        #expect(String(decoding: sent.body, as: UTF8.self) == cookies)
+    }
+
     @Test func tellsFoldedCookiesApart() async throws {
         let cookies = ["a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Path=/", "b=2; Path=/", "c=x,y"]
         let reply = try await serve { _, _ in

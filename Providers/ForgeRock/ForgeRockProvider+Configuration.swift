@@ -1,0 +1,129 @@
+public import AuthFlow
+import AuthFlowHeadless
+
+extension ProviderFactory {
+    /// `forgerock`: ForgeRock (PingAM), whose sign-in is a tree.
+    ///
+    /// ## Configuration keys
+    /// - `base_url` (URL, required), `realm` (string, optional): Where it is.
+    /// - `issuer` (URL, optional): The issuer, when the server names another than the realm's address.
+    /// - `acr_values` (array, optional): Names that the server maps to trees.
+    /// - `requires_acr` (boolean, optional): Whether it must be one of these.
+    public static var forgeRock: ProviderFactory {
+        let keys =
+            realmKeys + [
+                ConfigurationKey("issuer", .url, "The issuer, when the server names another than the realm's address."),
+                ConfigurationKey("acr_values", .list(.text), "Names that the server maps to trees, best first."),
+                ConfigurationKey(
+                    "requires_acr",
+                    .flag,
+                    "Whether it must be one of these, and the ID Token has to say so."
+                ),
+            ]
+        return ProviderFactory("forgerock", keys: keys) { profile in
+            ForgeRockProvider(
+                realm: try realm(profile),
+                issuer: profile.text("issuer"),
+                acrValues: profile.texts("acr_values") ?? [],
+                requiresACR: profile.flag("requires_acr") ?? false
+            )
+        }
+    }
+}
+
+extension UserAgentFactory {
+    /// `tree`: walks an authentication tree without a page.
+    ///
+    /// ## Configuration keys
+    /// - `base_url` (URL, required), `realm` (string, optional): Where the trees are.
+    /// - `tree` (string, optional): The tree; the one that the provider names unless given.
+    /// - `username` (string), `password` (secret), `answers` (object of strings or secrets): What to answer; what is not given is
+    ///   asked, when the program can ask.
+    /// - `consent` (`allow` or `deny`, optional): What to answer when asked for consent.
+    /// - `shared_cookies` (object, optional): What several apps share: `group`, `store`, `names`, and
+    ///   `session_cookies_at_risk` to share cookies that were not meant to outlive the browser.
+    /// - Parameters:
+    ///   - transport: The way to the network.
+    ///   - ask: Asks a person; nil when nobody can be asked.
+    public static func tree(
+        transport: any HTTPTransport = URLSessionTransport(),
+        host: HostServices = .system,
+        ask: (@Sendable (_ question: String, _ isSecret: Bool) async throws -> String)? = nil
+    ) -> UserAgentFactory {
+        let stores = TokenStoreFactory.standard
+        let sharedKeys = [
+            ConfigurationKey("group", .text, required: true, "The name that all apps of the group give."),
+            ConfigurationKey(
+                "store",
+                .named(stores.map { ConfigurationVariant($0.name, keys: $0.keys) }),
+                required: true,
+                "Where they are kept: the same for all apps."
+            ),
+            ConfigurationKey("names", .list(.text), required: true, "The cookies that are shared, and no others."),
+            ConfigurationKey(
+                "session_cookies_at_risk",
+                .flag,
+                "Whether cookies that were not meant to outlive the browser are shared too."
+            ),
+        ]
+        let keys =
+            realmKeys + [
+                ConfigurationKey("tree", .text, "The tree; the one that the provider names unless given."),
+                ConfigurationKey("username", .text, "The user name."),
+                ConfigurationKey("password", .secret, "The password, by reference."),
+                ConfigurationKey("answers", .map(.either(.text, .secret)), "Other answers, by question."),
+                ConfigurationKey("consent", .choice(["allow", "deny"]), "What to answer when asked for consent."),
+                ConfigurationKey("shared_cookies", .object(sharedKeys), "Cookies that several apps share."),
+            ]
+        return UserAgentFactory("tree", keys: keys) { options in
+            let realm = try realm(options)
+            let answers = options.object("answers")
+            var given: [String: Secret] = [:]
+            for name in options.parameters("answers").names {
+                given[name] = try answers.text(name).map(Secret.init) ?? answers.secret(name)
+            }
+            let configured = ConfiguredAnswers(
+                userName: options.text("username"),
+                password: try options.secret("password"),
+                answers: given
+            )
+            let asking: [any CallbackHandler] = ask.map { [AskingHandler($0)] } ?? []
+            let driver = TreeDriver(
+                realm: realm,
+                tree: options.text("tree"),
+                handlers: [configured] + asking,
+                allowsConsent: options.text("consent") != "deny",
+                host: host
+            )
+            let shared = options.object("shared_cookies")
+            let cookies = try shared.text("group").map { group in
+                SharedCookies(
+                    store: SharedCredentialStore(
+                        group: group,
+                        store: try shared.store("store", of: stores, host: host)
+                    ),
+                    origin: try Endpoint(realm.origin),
+                    names: shared.texts("names") ?? [],
+                    sharingSessionCookiesAtRisk: shared.flag("session_cookies_at_risk") ?? false
+                )
+            }
+            return HeadlessUserAgent(driver: driver, sharedCookies: cookies, transport: transport, host: host)
+        }
+    }
+}
+
+private let realmKeys = [
+    ConfigurationKey(
+        "base_url",
+        .url,
+        required: true,
+        "The server's address with its context: https://id.example.com/am."
+    ),
+    ConfigurationKey("realm", .text, "The realm; / unless given."),
+]
+
+private func realm(_ configuration: ConfigurationObject) throws -> ForgeRockRealm {
+    try configuration.located("base_url") { () throws(AuthError) in
+        try ForgeRockRealm(baseURL: configuration.text("base_url") ?? "", path: configuration.text("realm") ?? "/")
+    }
+}

@@ -1,0 +1,37 @@
+public import AuthFlow
+
+/// A realm of a ForgeRock (PingAM) server: where its trees and its OAuth 2.0 provider are.
+public struct ForgeRockRealm: Sendable, Hashable {
+    /// Scheme, host and port of the server.
+    public let origin: String
+
+    /// Where the REST API of the realm is.
+    let restURL: String
+
+    /// Where the OAuth 2.0 provider of the realm is; also its issuer, unless the server says otherwise.
+    let oauthURL: String
+
+    /// Creates a realm.
+    /// - Parameters:
+    ///   - baseURL: The server's address with its context, such as `https://id.example.com/am`.
+    ///   - path: The realm, such as `/` or `/alpha/sales`.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration`.
+    public init(baseURL: String, path: String = "/") throws(AuthError) {
+        let base = try Endpoint(baseURL, name: "base_url")
+        let names = path.split(separator: "/").map(String.init)
+        let isName = names.allSatisfy {
+            $0.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } && !$0.contains { "?#%\\".contains($0) }
+        }
+        guard base.query == nil, isName, !names.contains("..") else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The realm \"\(DisplayText.sanitized(path))\" of \(base) cannot be used."
+            )
+        }
+        let context = base.url.hasSuffix("/") ? String(base.url.dropLast()) : base.url
+        let realm = (["root"] + names).map { "realms/\($0)" }.joined(separator: "/")
+        self.origin = base.origin
+        self.restURL = "\(context)/json/\(realm)"
+        self.oauthURL = "\(context)/oauth2/\(realm)"
+    }
+}

@@ -1,0 +1,87 @@
+public import AuthFlow
+import AuthFlowJSON
+import Foundation
+
+/// Cookies that several apps of one maker share on one machine, so that a person who has signed in to one of them is known to the
+/// provider when the next one asks.
+///
+/// Only cookies with the names that are listed are shared, and only those of one origin. What a cookie is good for, the provider
+/// decides: whoever can read the store can use it until it ends.
+public struct SharedCookies: Sendable {
+    private let store: SharedCredentialStore
+    private let origin: Endpoint
+    private let names: Set<String>
+    private let sharesSessionCookies: Bool
+
+    /// Creates a place for cookies.
+    /// - Parameters:
+    ///   - store: The group, and the store it keeps things in. Choose one that encrypts.
+    ///   - origin: Whose cookies they are, such as `https://id.example.com`.
+    ///   - names: The cookies to share.
+    ///   - sharingSessionCookiesAtRisk: Whether cookies that end with the browser's session are shared too. They were not meant to
+    ///     outlive it, and end only when the provider says so.
+    public init(
+        store: SharedCredentialStore,
+        origin: Endpoint,
+        names: [String],
+        sharingSessionCookiesAtRisk: Bool = false
+    ) {
+        self.store = store
+        self.origin = origin
+        self.names = Set(names)
+        self.sharesSessionCookies = sharingSessionCookiesAtRisk
+    }
+
+    /// The cookies that are still good.
+    func cookies(now: Date) async throws -> [Cookie] {
+        let shared = try await store.value(for: origin.origin)?.exposed["cookies"]?.array ?? []
+        return shared.compactMap(Cookie.init(stored:)).filter { isShareable($0, now: now) }
+    }
+
+    /// Keeps what is to be shared of a visit's cookies, in place of what was shared before.
+    func keep(_ cookies: [Cookie], now: Date) async throws {
+        let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
+        try await store.change(for: origin.origin) { _ in
+            shareable.isEmpty ? nil : RedactedJSON(["cookies": .array(shareable)])
+        }
+    }
+
+    /// Forgets the cookies, for every app of the group.
+    /// - Throws: ``AuthFlow/AuthError`` with `storage_failed`.
+    public func remove() async throws {
+        try await store.change(for: origin.origin) { _ in nil }
+    }
+
+    private func isShareable(_ cookie: Cookie, now: Date) -> Bool {
+        guard names.contains(cookie.name), cookie.domain == origin.host || origin.host.hasSuffix(".\(cookie.domain)")
+        else {
+            return false
+        }
+        return cookie.expiresAt.map { $0 > now } ?? sharesSessionCookies
+    }
+}
+
+extension Cookie {
+    fileprivate var stored: JSON {
+        var json: [String: JSON] = [
+            "name": .string(name), "value": .string(value.exposed), "domain": .string(domain), "path": .string(path),
+            "host_only": .bool(isHostOnly), "secure": .bool(isSecure),
+        ]
+        json["expires_at"] = expiresAt.map { .double($0.timeIntervalSince1970) }
+        return .object(json)
+    }
+
+    fileprivate init?(stored json: JSON) {
+        guard let name = json["name"]?.string, let value = json["value"]?.string, let domain = json["domain"]?.string,
+            let path = json["path"]?.string, let isHostOnly = json["host_only"]?.bool,
+            let isSecure = json["secure"]?.bool
+        else { return nil }
+        self.name = name
+        self.value = Secret(value)
+        self.domain = domain
+        self.path = path
+        self.isHostOnly = isHostOnly
+        self.isSecure = isSecure
+        self.expiresAt = json["expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
+    }
+}

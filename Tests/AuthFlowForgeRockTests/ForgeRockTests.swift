@@ -1,0 +1,524 @@
+import AuthFlow
+import AuthFlowForgeRock
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// An emulated ForgeRock server, the way to it, and clients of it.
+struct ForgeRockScene: Sendable {
+    let emulator: ForgeRockEmulator
+    let transport: any HTTPTransport
+
+    static func with<Return: Sendable>(
+        _ setting: Setting,
+        now: @escaping @Sendable () -> Date = { Date() },
+        _ body: @Sendable (ForgeRockScene) async throws -> Return
+    ) async throws -> Return {
+        switch setting {
+        case .inProcess:
+            let emulator = try ForgeRockEmulator(origin: "https://id.example.com", now: now)
+            return try await body(ForgeRockScene(emulator: emulator, transport: InProcessTransport(emulator)))
+        case .sockets:
+            return try await EmulatorServer.run {
+                try ForgeRockEmulator(origin: $0, now: now)
+            } _: { emulator in
+                try await body(ForgeRockScene(emulator: emulator, transport: URLSessionTransport()))
+            }
+        }
+    }
+
+    var origin: String { emulator.origins[0] }
+
+    static let alice = ConfiguredAnswers(userName: "alice", password: Secret("wonderland"))
+
+    func client(
+        handlers: [any CallbackHandler] = [alice],
+        tree: String? = nil,
+        acrValues: [String] = [],
+        requiresACR: Bool = false,
+        allowsConsent: Bool = true,
+        cookies: SharedCookies? = nil,
+        parameters: FormParameters = [:],
+        transport: (any HTTPTransport)? = nil,
+        host: HostServices = .system,
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> AuthClient {
+        let realm = try ForgeRockRealm(baseURL: emulator.baseURL, path: "/alpha")
+        let driver = TreeDriver(
+            realm: realm,
+            tree: tree,
+            handlers: handlers,
+            allowsConsent: allowsConsent,
+            host: host
+        )
+        return AuthClient(
+            settings: try ClientSettings(
+                clientID: "authflow-demo",
+                redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
+                scopes: ["openid", "profile"],
+                parameters: [.authorization: parameters]
+            ),
+            provider: ForgeRockProvider(realm: realm, acrValues: acrValues, requiresACR: requiresACR),
+            userAgent: HeadlessUserAgent(
+                driver: driver,
+                sharedCookies: cookies,
+                transport: transport ?? self.transport,
+                host: host
+            ),
+            transport: transport ?? self.transport,
+            host: host,
+            observer: observer
+        )
+    }
+
+    func cookies(
+        _ store: any TokenStore,
+        names: [String] = ["session-jwt"],
+        atRisk: Bool = false
+    ) throws -> SharedCookies {
+        SharedCookies(
+            store: SharedCredentialStore(group: "acme", store: store),
+            origin: try Endpoint(origin),
+            names: names,
+            sharingSessionCookiesAtRisk: atRisk
+        )
+    }
+}
+
+@Suite struct TreeTests {
+    @Test(arguments: Setting.allCases) func signsInThroughATree(_ setting: Setting) async throws {
+        try await ForgeRockScene.with(setting) { scene in
+            let client = try scene.client()
+            let credential = try await client.signIn().credential
+            #expect(credential.identity.displayName == "Alice Example")
+            #expect(credential.identity.issuer == "\(scene.emulator.baseURL)/oauth2/realms/root/realms/alpha")
+            #expect(try await client.userInfo()["name"] == "Alice Example")
+        }
+    }
+
+    @Test func conformsToTheAdapterSuite() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+            try await ProviderConformance(adapter: ForgeRockProvider(realm: realm), client: scene.client()).run()
+        }
+    }
+
+    @Test func saysThatThePasswordIsWrong() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let wrong = ConfiguredAnswers(userName: "alice", password: Secret("looking-glass"))
+            let error = await #expect(throws: AuthError.self) { try await scene.client(handlers: [wrong]).signIn() }
+            #expect(error?.code == .accessDenied)
+            #expect(error?.providerError?.errorDescription == "Authentication Failed")
+            #expect(error.map { "\($0)" }?.contains("looking-glass") == false)
+        }
+    }
+
+    @Test func saysThatTheAccountIsLocked() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.lockedUsers = ["alice"]
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .accountLocked)
+        }
+    }
+
+    @Test func beginsATreeAnewOnceWhenItHasWaitedTooLong() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.staleAuthIDs = 1
+            _ = try await scene.client().signIn()
+            scene.emulator.settings.staleAuthIDs = 2
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .timedOut)
+        }
+    }
+
+    /// A tree of one page before the login.
+    private func tree(
+        _ callbacks: [EmulatorTree.Callback],
+        _ verdict: @escaping @Sendable ([JSON]) -> EmulatorTree.Verdict
+    ) -> EmulatorTree {
+        EmulatorTree([.page(stage: "Extra", callbacks, verdict), .userNameAndPassword])
+    }
+
+    static let questions: [(callback: EmulatorTree.Callback, answer: String, expected: JSON)] = [
+        (.init("TextInputCallback", [("prompt", "Pet"), ("defaultText", "cat")]), "dog", "dog"),
+        (.init("ChoiceCallback", [("prompt", "Pet"), ("choices", ["cat", "dog"])], inputs: [0]), "Dog", 1),
+        (.init("ChoiceCallback", [("prompt", "Pet"), ("choices", ["cat", "dog"])], inputs: [0]), "0", 0),
+        (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", ["Keep", "Drop"])], inputs: [0]), "drop", 1),
+        (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", []), ("optionType", 0)], inputs: [0]), "no", 1),
+        (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", []), ("optionType", 2)], inputs: [0]), "ok", 3),
+        (
+            .init("StringAttributeInputCallback", [("name", "Pet"), ("prompt", "Which?")], inputs: ["", false]), "dog",
+            "dog"
+        ),
+        (
+            .init("NumberAttributeInputCallback", [("name", "Pet"), ("prompt", "How old?")], inputs: [0, false]), "7",
+            7.0
+        ),
+        (
+            .init("BooleanAttributeInputCallback", [("name", "Pet"), ("prompt", "Any?")], inputs: [false, false]),
+            "true", true
+        ),
+        (
+            .init("TermsAndConditionsCallback", [("terms", "Be kind."), ("version", "1")], inputs: [false]), "accept",
+            true
+        ),
+    ]
+
+    @Test(arguments: questions) func answers(
+        _ test: (callback: EmulatorTree.Callback, answer: String, expected: JSON)
+    ) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let seen = Mutex<JSON?>(nil)
+            let given = test.answer
+            scene.emulator.settings.trees["Login"] = tree([test.callback]) { answers in
+                seen.withLock { $0 = answers.first }
+                return .goOn
+            }
+            let answers = ConfiguredAnswers(
+                userName: "alice",
+                password: Secret("wonderland"),
+                answers: ["pet": Secret(given), "terms": Secret(given)]
+            )
+            _ = try await scene.client(handlers: [answers]).signIn()
+            #expect(seen.withLock { $0 } == test.expected)
+            // The same by a person who is asked.
+            let questions = Mutex<[String]>([])
+            let asking = AskingHandler { question, isSecret in
+                questions.withLock { $0.append(question) }
+                #expect(isSecret == (question == "Password"))
+                return question == "User Name" ? "alice" : question == "Password" ? "wonderland" : given
+            }
+            _ = try await scene.client(handlers: [asking]).signIn()
+            #expect(seen.withLock { $0 } == test.expected)
+            #expect(questions.withLock { $0.count } == 3)
+        }
+    }
+
+    static let passive: [EmulatorTree.Callback] = [
+        .init("TextOutputCallback", [("message", "Hello"), ("messageType", "0")], inputs: []),
+        .init("TextOutputCallback", [("message", "alert(1)"), ("messageType", "4")], inputs: []),
+        .init("HiddenValueCallback", [("value", "v"), ("id", "token")], inputs: ["token"]),
+        .init("MetadataCallback", [("data", ["stage": "x"])], inputs: []),
+    ]
+
+    @Test(arguments: passive) func sendsBackWhatNeedsNoAnswer(_ callback: EmulatorTree.Callback) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = tree([callback]) { answers in
+                answers.allSatisfy { $0 == "token" } ? .goOn : .fail("changed")
+            }
+            _ = try await scene.client().signIn()
+        }
+    }
+
+    @Test(arguments: [
+        ("DeviceProfileCallback", AuthError.Code.unknownCallback), ("ReCaptchaCallback", .unknownCallback),
+        ("SomethingNewCallback", .unknownCallback), ("TextInputCallback", .unknownCallback),
+        ("SuspendedTextOutputCallback", .treeSuspended),
+    ]) func namesWhatNothingAnswers(_ type: String, _ code: AuthError.Code) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = tree([.init(type, [("prompt", "What?"), ("message", "Mail")])]) {
+                _ in .goOn
+            }
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == code)
+            #expect(code != .unknownCallback || error?.message.contains(type) == true)
+        }
+    }
+
+    @Test func asksTheAppsOwnHandlerFirst() async throws {
+        struct Device: CallbackHandler {
+            let mayAnswerOtherwise = false
+            func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
+                guard callback.type == "DeviceProfileCallback" else { return false }
+                callback.answer(.string("{\"identifier\":\"x\"}"))
+                return true
+            }
+        }
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = tree([.init("DeviceProfileCallback", [("message", "")])]) {
+                answers in
+                answers.first?.string?.contains("identifier") == true ? .goOn : .fail("no profile")
+            }
+            _ = try await scene.client(handlers: [Device(), ForgeRockScene.alice]).signIn()
+        }
+    }
+
+    @Test func waitsAsTheTreeAsksAndNotForEver() async throws {
+        let time = VirtualTime()
+        try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .polling(times: 3, milliseconds: 2000), .userNameAndPassword,
+            ])
+            let began = time.now
+            _ = try await scene.client(host: time.host).signIn()
+            #expect(time.now.timeIntervalSince(began) == 6)
+            scene.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 9_000_000)])
+            let error = await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
+            #expect(error?.code == .timedOut)
+            scene.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 0)])
+            await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
+        }
+    }
+
+    @Test func doesNotGiveTheSameAnswersForEver() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = tree([.init("TextInputCallback", [("prompt", "Code")])]) { _ in
+                .again
+            }
+            let configured = ConfiguredAnswers(answers: ["code": Secret("1")])
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.client(handlers: [configured]).signIn()
+            }
+            #expect(error?.code == .accessDenied)
+            let count = Mutex(0)
+            let asking = AskingHandler { _, _ in
+                count.withLock { $0 += 1 }
+                return "1"
+            }
+            await #expect(throws: AuthError.self) { try await scene.client(handlers: [asking]).signIn() }
+            #expect(count.withLock { $0 } == 40)
+        }
+    }
+
+    @Test func saysThatThereIsNoSuchTree() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let error = await #expect(throws: AuthError.self) { try await scene.client(tree: "nonsense").signIn() }
+            #expect(error?.code == .providerRejected)
+            #expect(error?.providerError?.errorDescription == "No Configuration found")
+        }
+    }
+
+    @Test(arguments: Setting.allCases, [true, false]) func answersConsent(_ setting: Setting, _ allows: Bool)
+        async throws
+    {
+        try await ForgeRockScene.with(setting) { scene in
+            scene.emulator.settings.asksForConsent = true
+            let client = try scene.client(allowsConsent: allows)
+            if allows {
+                _ = try await client.signIn()
+            } else {
+                let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+                #expect(error?.code == .accessDenied)
+            }
+        }
+    }
+
+    @Test(arguments: [
+        "https://elsewhere.example.com/am/XUI/?goto=https%3A%2F%2Fid.example.com%2Fauthorize",
+        "https://id.example.com/am/XUI/?goto=https%3A%2F%2Felsewhere.example.com%2Fauthorize",
+        "https://id.example.com/am/XUI/?goto=https%3A%2F%2Fid.example.com%2Fsomewhere",
+        "https://id.example.com/am/XUI/",
+    ]) func answersNothingAtAPageThatIsNotTheSignIn(_ address: String) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let calls = Mutex<[String]>([])
+            let transport = DetouringTransport(scene.transport, to: address) { path in
+                calls.withLock { $0.append(path) }
+            }
+            let error = await #expect(throws: AuthError.self) { try await scene.client(transport: transport).signIn() }
+            #expect(error?.code == .userAgentFailed)
+            #expect(!calls.withLock { $0 }.contains { $0.contains("authenticate") })
+        }
+    }
+}
+
+@Suite struct ACRTests {
+    @Test func asksForATreeByItsName() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let tokens = try await scene.client(acrValues: ["unmapped", "basic"]).signIn().credential.tokens
+            #expect(tokens.verifiedIDToken?.claims["acr"] == "basic")
+        }
+    }
+
+    @Test func refusesASignInByAnotherTreeThanWasRequired() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let good = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
+            #expect(good.credential.tokens.verifiedIDToken?.claims["acr"] == "persistent-cookie")
+            // A server that does not do what it was asked for.
+            scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
+            let client = try scene.client(acrValues: ["persistent-cookie"], requiresACR: true)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .invalidIDToken)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    @Test func mendsAnAddressThatIsAnnouncedAndNotThere() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.hasRevokeQuirk = true
+            let client = try scene.client()
+            _ = try await client.signIn()
+            guard case .done = try await client.signOut().revocation else {
+                Issue.record("The tokens were not withdrawn.")
+                return
+            }
+        }
+    }
+
+    @Test(arguments: [
+        ("/", "https://a.example.com/am/oauth2/realms/root"),
+        ("/alpha", "https://a.example.com/am/oauth2/realms/root/realms/alpha"),
+        ("alpha/sales", "https://a.example.com/am/oauth2/realms/root/realms/alpha/realms/sales"),
+    ]) func findsTheRealm(_ path: String, _ issuer: String) async throws {
+        let realm = try ForgeRockRealm(baseURL: "https://a.example.com/am/", path: path)
+        let asked = Mutex<[String]>([])
+        let transport = InProcessTransport(origin: "https://a.example.com") { request, _ in
+            asked.withLock { $0.append(request.path ?? "") }
+            return HTTPReply(response: HTTPResponse(status: .notFound))
+        }
+        let client = AuthClient(
+            settings: try ClientSettings(clientID: "c"),
+            provider: ForgeRockProvider(realm: realm),
+            userAgent: HeadlessUserAgent(driver: TreeDriver(realm: realm, handlers: [])),
+            transport: transport
+        )
+        await #expect(throws: AuthError.self) { try await client.metadata() }
+        #expect(
+            asked.withLock { $0 } == [
+                "\(issuer.dropFirst("https://a.example.com".count))/.well-known/openid-configuration"
+            ]
+        )
+    }
+
+    @Test(arguments: ["/..", "/a?b", "/a b", "/a#b", "/a%2fb"]) func refusesRealmsThatAreNone(_ path: String) {
+        #expect(throws: AuthError.self) { try ForgeRockRealm(baseURL: "https://a.example.com/am", path: path) }
+    }
+
+    @Test func takesTheIssuerThatAnOlderServerNames() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let other = "https://id.example.com/am/oauth2"
+            scene.emulator.oauth.fault = .metadata(.member("issuer", .string(other)))
+            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+            func client(_ issuer: String?) throws -> AuthClient {
+                AuthClient(
+                    settings: try ClientSettings(clientID: "authflow-demo"),
+                    provider: ForgeRockProvider(realm: realm, issuer: issuer),
+                    userAgent: HeadlessUserAgent(driver: TreeDriver(realm: realm, handlers: [])),
+                    transport: scene.transport
+                )
+            }
+            #expect(try await client(other).metadata().issuer == other)
+            let error = await #expect(throws: AuthError.self) { try await client(nil).metadata() }
+            #expect(error?.code == .issuerMismatch)
+        }
+    }
+}
+
+@Suite struct SharedCookieTests {
+    @Test(arguments: Setting.allCases) func signsTheSecondAppInWithoutAQuestion(_ setting: Setting) async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await ForgeRockScene.with(setting, now: { time.now }) { scene in
+            let store = MemoryTokenStore()
+            func app(_ handlers: [any CallbackHandler]) throws -> AuthClient {
+                try scene.client(
+                    handlers: handlers,
+                    acrValues: ["persistent-cookie"],
+                    cookies: scene.cookies(store),
+                    host: time.host
+                )
+            }
+            _ = try await app([ForgeRockScene.alice]).signIn()
+            // Nobody is there to be asked.
+            #expect(try await app([]).signIn().credential.identity.displayName == "Alice Example")
+            // The cookie ends, and the questions come back.
+            time.advance(by: .seconds(3600))
+            let error = await #expect(throws: AuthError.self) { try await app([]).signIn() }
+            #expect(error?.code == .unknownCallback)
+            _ = try await app([ForgeRockScene.alice]).signIn()
+            _ = try await app([]).signIn()
+            // Signed out for the whole group.
+            try await scene.cookies(store).remove()
+            await #expect(throws: AuthError.self) { try await app([]).signIn() }
+        }
+    }
+
+    @Test func sharesNothingThatIsNotNamed() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let cookies = try scene.cookies(store, names: ["amlbcookie"])
+            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            let key = TokenKey(name: "acme", provider: "shared", clientID: scene.origin)
+            // That one is named, and is a session's.
+            #expect(await store.bytes(for: key) == nil)
+        }
+    }
+
+    @Test func sharesSessionCookiesOnlyWhenTheRiskIsTaken() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            for atRisk in [false, true] {
+                let store = MemoryTokenStore()
+                let cookies = try scene.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: atRisk)
+                _ = try await scene.client(cookies: cookies).signIn()
+                let second = try scene.client(handlers: [], cookies: cookies)
+                if atRisk {
+                    _ = try await second.signIn()
+                    // What the provider has ended is of no use, and the tree is walked again.
+                    scene.emulator.endSessions()
+                    _ = try await scene.client(cookies: cookies).signIn()
+                } else {
+                    await #expect(throws: AuthError.self) { try await second.signIn() }
+                }
+            }
+        }
+    }
+
+    @Test func sharesNothingWithAnotherSite() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: scene.cookies(store)).signIn()
+            // The same names, of another origin.
+            let elsewhere = SharedCookies(
+                store: SharedCredentialStore(group: "acme", store: store),
+                origin: try Endpoint("https://elsewhere.example.com"),
+                names: ["session-jwt"]
+            )
+            let client = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: elsewhere)
+            await #expect(throws: AuthError.self) { try await client.signIn() }
+        }
+    }
+
+    @Test func signsInAsIfThereWereNoneWhenTheStoreIsDamaged() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            await store.set(
+                Array("not JSON".utf8),
+                for: TokenKey(name: "acme", provider: "shared", clientID: scene.origin)
+            )
+            let events = Mutex<[String]>([])
+            let client = try scene.client(cookies: scene.cookies(store)) { event in
+                events.withLock { $0.append("\(event)") }
+            }
+            _ = try await client.signIn()
+            #expect(events.withLock { $0.contains { $0.contains("damaged") } })
+        }
+    }
+}
+
+/// Sends the visit of the sign-in page somewhere else.
+private struct DetouringTransport: HTTPTransport {
+    let base: any HTTPTransport
+    let address: String
+    let onCall: @Sendable (String) -> Void
+
+    init(_ base: any HTTPTransport, to address: String, onCall: @escaping @Sendable (String) -> Void) {
+        self.base = base
+        self.address = address
+        self.onCall = onCall
+    }
+
+    func send(_ call: HTTPCall) async throws -> HTTPReply {
+        let path = call.request.path ?? ""
+        onCall(path)
+        if path.contains("/authorize?") {
+            return HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: address]))
+        }
+        if path.contains("XUI") || call.request.authority == "elsewhere.example.com" {
+            return HTTPReply(response: HTTPResponse(status: .ok, headerFields: [.contentType: "text/html"]))
+        }
+        return try await base.send(call)
+    }
+}
