@@ -1,7 +1,7 @@
 # AuthFlow. Everything a person needs to type; CI calls the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo demo-github demo-okta test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple
+.PHONY: help install install-test demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple
 
 APT := libjansson-dev libxml2-dev pkg-config
 APT_TEST := chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -42,6 +42,11 @@ demo-okta: install ## Sign in to two apps with one sign-in, at the bundled Okta 
 	swift build --product authflow
 	swift build --product okta-native-sso
 	@Samples/okta-native-sso/demo.sh $$(swift build --show-bin-path)
+
+demo-forgerock: install ## Sign in through a tree at the bundled ForgeRock emulator, and again with a shared cookie
+	swift build --product authflow
+	swift build --product forgerock-login
+	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)
 
 # Processes and ports are tested by themselves: with everything else at once they would be more than two processors
 # serve within the time that a request may take.

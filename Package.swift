@@ -33,6 +33,7 @@ let package = Package(
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
         .executable(name: "oidc-login", targets: ["oidc-login"]),
         .executable(name: "okta-native-sso", targets: ["okta-native-sso"]),
+        .executable(name: "forgerock-login", targets: ["forgerock-login"]),
         .executable(name: "github-login", targets: ["github-login"]),
     ],
     traits: [
@@ -118,7 +119,8 @@ let package = Package(
         .executableTarget(
             name: "AuthFlowCommand",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowLoopback",
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
+                "AuthFlowLoopback",
                 "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTesting", argumentParser,
             ]
         ),
@@ -145,6 +147,12 @@ let package = Package(
             dependencies: ["AuthFlow", "AuthFlowOkta", "AuthFlowLoopback", "AuthFlowHeadless"],
             path: "Samples/okta-native-sso",
             exclude: ["README.md", "demo.sh", "mail.json", "calendar.json"]
+        ),
+        .executableTarget(
+            name: "forgerock-login",
+            dependencies: ["AuthFlow", "AuthFlowForgeRock", "AuthFlowLoopback", "AuthFlowTerminal"],
+            path: "Samples/forgerock-login",
+            exclude: ["README.md", "demo.sh", "type.py", "authflow.json"]
         ),
         // The example of the README, word for word.
         .executableTarget(
@@ -227,7 +235,7 @@ let package = Package(
         .testTarget(
             name: "CommandTests",
             dependencies: [
-                "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "AuthFlowTesting", "AuthFlow",
+                "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "forgerock-login", "AuthFlowTesting", "AuthFlow",
                 "AuthFlowJSON",
                 httpTypes,
             ]

@@ -5,6 +5,7 @@ set -euo pipefail
 programs=$1
 shift
 folder=$(mktemp -d)
+touch "$folder/issuer"
 "$programs/authflow" dev-idp --provider okta > "$folder/issuer" 2> "$folder/provider" &
 provider=$!
 trap 'kill $provider 2> /dev/null || true; wait $provider 2> /dev/null || true; rm -rf "$folder"' EXIT

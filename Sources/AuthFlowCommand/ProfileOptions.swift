@@ -1,5 +1,6 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowForgeRock
 import AuthFlowGitHub
 import AuthFlowHeadless
 import AuthFlowLoopback
@@ -10,8 +11,8 @@ import Foundation
 
 /// The lists that a configuration can choose from: what this program knows.
 enum Known {
-    static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta]
-    static let userAgents: [UserAgentFactory] = [.loopback, .headless]
+    static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
+    static let userAgents: [UserAgentFactory] = [.loopback, .headless, .tree(ask: TerminalPrompt.ask)]
 }
 
 /// Which configuration, and which profile of it.

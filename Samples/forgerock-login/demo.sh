@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Two apps of one maker, each a process of its own, at the bundled ForgeRock emulator:
+#   Samples/forgerock-login/demo.sh FOLDER-OF-PROGRAMS
+# The first is asked at a terminal, the second has nobody to ask.
+set -euo pipefail
+programs=$1
+folder=$(mktemp -d)
+touch "$folder/base"
+"$programs/authflow" dev-idp --provider forgerock --cookie-lifetime 3 > "$folder/base" 2> "$folder/provider" &
+provider=$!
+trap 'kill $provider 2> /dev/null || true; wait $provider 2> /dev/null || true; rm -rf "$folder"' EXIT
+until grep -q http "$folder/base"; do kill -0 $provider && sleep 0.05; done
+base=$(head -1 "$folder/base")
+
+profile() {
+  cat <<JSON
+"$1": {
+  "provider": "forgerock", "base_url": "$base", "realm": "/alpha", "client_id": "authflow-demo",
+  "acr_values": ["persistent-cookie"], "scopes": ["openid", "profile"], "store": "memory",
+  "user_agent": {
+    "name": "tree", "base_url": "$base", "realm": "/alpha",
+    "shared_cookies": {
+      "group": "acme", "names": ["session-jwt"],
+      "store": {"name": "encrypted-file", "directory": "data", "key_file": "key"}
+    }
+  }
+}
+JSON
+}
+echo "{\"profiles\": {$(profile mail), $(profile calendar)}}" > "$folder/authflow.json"
+
+# A process without a terminal: what it is asked, nobody answers.
+alone() { setsid "$programs/forgerock-login" "$folder/authflow.json" "$1" < /dev/null; }
+# A process at a terminal, where somebody types a name and a password.
+asked() {
+  "$(dirname "$0")/type.py" 'User Name=alice' 'Password=wonderland' -- "$programs/forgerock-login" "$folder/authflow.json" "$1"
+}
+
+asked mail
+alone calendar
+echo "(the cookie ends)"
+sleep 3.2
+if alone calendar; then exit 1; fi
+asked calendar

@@ -1,0 +1,36 @@
+// Signs in through an authentication tree, with questions at the terminal, or with the cookie that another app has shared.
+//
+//     forgerock-login authflow.json [PROFILE]
+
+import AuthFlow
+import AuthFlowForgeRock
+import AuthFlowJSON
+import AuthFlowLoopback
+import AuthFlowTerminal
+import Foundation
+
+let arguments = CommandLine.arguments.dropFirst()
+
+do {
+    let file = try ConfigurationFile(path: arguments.first ?? "authflow.json")
+    let profile = try file.profile(arguments.dropFirst().first)
+    let client = try AuthClient(
+        profile: profile,
+        providers: [.forgeRock],
+        userAgents: [
+            .tree { question, isSecret in
+                print("\(profile.name): asked \"\(question)\"")
+                return try await TerminalPrompt.ask(question, isSecret: isSecret)
+            },
+            .loopback,
+        ]
+    ) { event in
+        if let count = event.details["shared_cookies"] { print("\(profile.name): \(count) shared cookies") }
+    }
+    let credential = try await client.signIn().credential
+    let acr = credential.tokens.verifiedIDToken?.claims["acr"]?.string ?? "none"
+    print("\(profile.name): signed in as \(credential.identity.displayName), by \(acr)")
+} catch {
+    print("\((error as? AuthError)?.code.rawValue ?? "error"): \(error)")
+    exit(1)
+}
