@@ -235,7 +235,8 @@ let package = Package(
         .testTarget(
             name: "CommandTests",
             dependencies: [
-                "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "forgerock-login", "AuthFlowTesting", "AuthFlow",
+                "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "forgerock-login",
+                "AuthFlowTesting", "AuthFlow",
                 "AuthFlowJSON",
                 httpTypes,
             ]

@@ -17,6 +17,8 @@ public struct Cookie: Sendable, Hashable {
     public let isSecure: Bool
     /// When it ends; nil for the end of the session.
     public let expiresAt: Date?
+    /// The origin that set it.
+    public let origin: String
 }
 
 extension Cookie {
@@ -67,6 +69,7 @@ extension Cookie {
         self.isHostOnly = domain == nil
         self.path = path ?? Self.defaultPath(of: endpoint)
         self.isSecure = isSecure
+        self.origin = endpoint.origin
         // Section 5.3 step 3: Max-Age has precedence.
         self.expiresAt = maximumAge.map { $0 <= 0 ? .distantPast : now.addingTimeInterval($0) } ?? expiry
     }

@@ -28,9 +28,17 @@ public struct CookieJar: Sendable {
     }
 
     /// The `Cookie` field for a request (section 5.4): longer paths first, then older cookies; nil without any.
-    public func field(for endpoint: Endpoint, now: Date) -> String? {
+    /// - Parameters:
+    ///   - endpoint: Where the request goes.
+    ///   - now: The time.
+    ///   - isAllowed: Whether a cookie may go there, whatever the rules say.
+    public func field(
+        for endpoint: Endpoint,
+        now: Date,
+        where isAllowed: (Cookie) -> Bool = { _ in true }
+    ) -> String? {
         let matching = cookies.enumerated().filter { _, cookie in
-            cookie.matches(endpoint) && cookie.expiresAt.map { $0 > now } != false
+            cookie.matches(endpoint) && isAllowed(cookie) && cookie.expiresAt.map { $0 > now } != false
         }
         guard !matching.isEmpty else { return nil }
         let sorted = matching.sorted { ($1.element.path.count, $0.offset) < ($0.element.path.count, $1.offset) }

@@ -10,6 +10,7 @@ public actor HeadlessBrowser {
     private let transport: any HTTPTransport
     private let now: @Sendable () -> Date
     private let reporter: FlowReporter
+    private let sharedCookies: SharedCookies?
     private var jar: CookieJar
     private var hasTypedCredentials = false
 
@@ -17,8 +18,10 @@ public actor HeadlessBrowser {
         transport: any HTTPTransport,
         now: @escaping @Sendable () -> Date,
         reporter: FlowReporter,
+        sharedCookies: SharedCookies? = nil,
         cookies: [Cookie] = []
     ) {
+        self.sharedCookies = sharedCookies
         self.jar = CookieJar(cookies)
         self.transport = transport
         self.now = now
@@ -30,7 +33,8 @@ public actor HeadlessBrowser {
     public func send(_ call: HTTPCall) async throws -> HTTPReply {
         let endpoint = try Endpoint(call.url)
         var call = call
-        if let cookies = jar.field(for: endpoint, now: now()) { call.request.headerFields[.cookie] = cookies }
+        let cookies = jar.field(for: endpoint, now: now()) { sharedCookies?.mayGo($0, to: endpoint) ?? true }
+        if let cookies { call.request.headerFields[.cookie] = cookies }
         let reply = try await transport.send(call)
         for field in reply.response.headerFields[fields: .setCookie] {
             jar.store(field.value, from: endpoint, now: now())

@@ -45,13 +45,15 @@ extension HeadlessUserAgent: UserAgent {
                     transport: transport,
                     now: host.now,
                     reporter: options.reporter,
+                    sharedCookies: sharedCookies,
                     cookies: await known(options.reporter)
                 )
                 var navigation = HeadlessNavigation.visit(try Endpoint(url, name: "authorization request"))
                 for _ in 0..<Self.maximumPages {
                     switch try await browser.go(navigation, until: redirectURI) {
                     case .redirect(let answer):
-                        await share(await browser.cookies, options.reporter)
+                        // Without a state it is a sign-out: for every app of the group.
+                        await share(options.state == nil ? [] : await browser.cookies, options.reporter)
                         return answer
                     case .page(let page):
                         if options.responseMode == .formPost, let answer = Self.answer(on: page, to: redirectURI) {

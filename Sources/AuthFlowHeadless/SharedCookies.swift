@@ -35,7 +35,7 @@ public struct SharedCookies: Sendable {
     /// The cookies that are still good.
     func cookies(now: Date) async throws -> [Cookie] {
         let shared = try await store.value(for: origin.origin)?.exposed["cookies"]?.array ?? []
-        return shared.compactMap(Cookie.init(stored:)).filter { isShareable($0, now: now) }
+        return shared.compactMap { Cookie(stored: $0, origin: origin.origin) }.filter { isShareable($0, now: now) }
     }
 
     /// Keeps what is to be shared of a visit's cookies, in place of what was shared before.
@@ -52,11 +52,16 @@ public struct SharedCookies: Sendable {
         try await store.change(for: origin.origin) { _ in nil }
     }
 
+    /// Whether a cookie may go somewhere: those that are shared to their own origin alone, though the rules for cookies know
+    /// neither ports nor the difference between a host and those below it. One of that name that another origin has set goes
+    /// nowhere.
+    func mayGo(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
+        !names.contains(cookie.name) || endpoint.origin == origin.origin && cookie.origin == origin.origin
+    }
+
+    /// Cookies that another origin has set for this one (which those of one domain can) are not shared.
     private func isShareable(_ cookie: Cookie, now: Date) -> Bool {
-        guard names.contains(cookie.name), cookie.domain == origin.host || origin.host.hasSuffix(".\(cookie.domain)")
-        else {
-            return false
-        }
+        guard names.contains(cookie.name), cookie.origin == origin.origin else { return false }
         return cookie.expiresAt.map { $0 > now } ?? sharesSessionCookies
     }
 }
@@ -71,7 +76,7 @@ extension Cookie {
         return .object(json)
     }
 
-    fileprivate init?(stored json: JSON) {
+    fileprivate init?(stored json: JSON, origin: String) {
         guard let name = json["name"]?.string, let value = json["value"]?.string, let domain = json["domain"]?.string,
             let path = json["path"]?.string, let isHostOnly = json["host_only"]?.bool,
             let isSecure = json["secure"]?.bool
@@ -82,6 +87,7 @@ extension Cookie {
         self.path = path
         self.isHostOnly = isHostOnly
         self.isSecure = isSecure
+        self.origin = origin
         self.expiresAt = json["expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
     }
 }

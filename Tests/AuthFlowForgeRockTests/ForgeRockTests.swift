@@ -61,7 +61,8 @@ struct ForgeRockScene: Sendable {
                 clientID: "authflow-demo",
                 redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
                 scopes: ["openid", "profile"],
-                parameters: [.authorization: parameters]
+                parameters: [.authorization: parameters],
+                postLogoutRedirectURI: RedirectURI("http://127.0.0.1:8400/callback")
             ),
             provider: ForgeRockProvider(realm: realm, acrValues: acrValues, requiresACR: requiresACR),
             userAgent: HeadlessUserAgent(
@@ -481,6 +482,53 @@ struct ForgeRockScene: Sendable {
         }
     }
 
+    @Test func signsOutForEveryAppOfTheGroup() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let cookies = try scene.cookies(store)
+            let mail = try scene.client(acrValues: ["persistent-cookie"], cookies: cookies)
+            _ = try await mail.signIn()
+            let signOut = try await mail.signOut(endingSession: true)
+            guard case .done = signOut.endSession else {
+                Issue.record("\(signOut.endSession)")
+                return
+            }
+            let calendar = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: cookies)
+            await #expect(throws: AuthError.self) { try await calendar.signIn() }
+        }
+    }
+
+    /// Origins that cookies could be taken for those of `https://id.example.com`.
+    static let neighbours = [
+        "https://id.example.com:8443", "https://sub.id.example.com", "https://id.example.com.evil.example",
+        "https://xid.example.com", "https://example.com", "http://127.0.0.1:1",
+    ]
+
+    @Test(arguments: neighbours) func sendsSharedCookiesToNoOtherOrigin(_ neighbour: String) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let cookies = try scene.cookies(store)
+            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            // The provider now sends the visit there on its way, and that origin sets the cookie itself, for all it can.
+            let received = Mutex<[String]>([])
+            let transport = NeighbourTransport(base: scene.transport, neighbour: neighbour) { cookie in
+                received.withLock { $0.append(cookie) }
+            }
+            let key = TokenKey(name: "acme", provider: "shared", clientID: scene.origin)
+            let client = try scene.client(
+                handlers: [],
+                acrValues: ["persistent-cookie"],
+                cookies: cookies,
+                transport: transport
+            )
+            _ = try? await client.signIn()
+            #expect(received.withLock { $0 } == [""])
+            // What it has set was not shared.
+            let after = await store.bytes(for: key)
+            #expect(!String(decoding: after ?? [], as: UTF8.self).contains("tossed"))
+        }
+    }
+
     @Test func signsInAsIfThereWereNoneWhenTheStoreIsDamaged() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
@@ -495,6 +543,41 @@ struct ForgeRockScene: Sendable {
             _ = try await client.signIn()
             #expect(events.withLock { $0.contains { $0.contains("damaged") } })
         }
+    }
+}
+
+/// Sends the first visit of the authorization endpoint over another origin and back.
+private final class NeighbourTransport: HTTPTransport {
+    private let base: any HTTPTransport
+    private let neighbour: String
+    private let onCookie: @Sendable (String) -> Void
+    private let back = Mutex<String?>(nil)
+
+    init(base: any HTTPTransport, neighbour: String, onCookie: @escaping @Sendable (String) -> Void) {
+        self.base = base
+        self.neighbour = neighbour
+        self.onCookie = onCookie
+    }
+
+    func send(_ call: HTTPCall) async throws -> HTTPReply {
+        if try Endpoint(call.url).origin == neighbour {
+            onCookie(call.request.headerFields[.cookie] ?? "")
+            var reply = HTTPReply(
+                response: HTTPResponse(status: .found, headerFields: [.location: back.withLock { $0 } ?? ""])
+            )
+            for domain in ["", "; Domain=example.com", "; Domain=id.example.com"] {
+                let field = "session-jwt=tossed; Path=/; Max-Age=9999\(domain)"
+                reply.response.headerFields.append(HTTPField(name: .setCookie, value: field))
+            }
+            return reply
+        }
+        let isFirst = back.withLock { back in
+            guard call.url.contains("/authorize?"), back == nil else { return false }
+            back = call.url
+            return true
+        }
+        guard isFirst else { return try await base.send(call) }
+        return HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: "\(neighbour)/"]))
     }
 }
 

@@ -16,15 +16,20 @@ pictures=$here/../../.build-browser
 mkdir -p "$pictures"
 work=$(mktemp -d)
 provider=
+forgerock=
 cleanup() {
-  [ -z "$provider" ] || { kill "$provider" 2>/dev/null && wait "$provider" 2>/dev/null; } || true
-  rm -rf "$work"
+  for process in $provider $forgerock; do { kill "$process" && wait "$process"; } 2>/dev/null || true; done
+  # A browser that has just ended may still be writing.
+  rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }
 }
 trap cleanup EXIT
 
 "$authflow" dev-idp >"$work/issuer" 2>/dev/null &
 provider=$!
-for _ in $(seq 100); do [ -s "$work/issuer" ] && break; sleep 0.1; done
+"$authflow" dev-idp --provider forgerock >"$work/base" 2>/dev/null &
+forgerock=$!
+for _ in $(seq 100); do [ -s "$work/issuer" ] && [ -s "$work/base" ] && break; sleep 0.1; done
+base=$(cat "$work/base")
 
 # The browser gets no more of the environment than it needs: what the driver is to know stands in its command line.
 profile() { # issuer client redirect-uri driver-settings...
@@ -50,6 +55,23 @@ cat >"$work/authflow.json" <<JSON
   BROWSER_LOGIN_PROVIDER=glewlwyd "BROWSER_LOGIN_SCREENSHOT=$pictures/glewlwyd.png" "BROWSER_LOGIN_TEXT=$work/glewlwyd")
 } }
 JSON
+# One sign-in by the adapter for ForgeRock, one by the generic one, which chooses the same tree by configuration alone.
+tree() { # name provider-settings sign-in
+  cat <<JSON
+{ $2, "client_id": "authflow-demo", "scopes": ["openid", "profile"], "timeout": 90,
+  "store": { "name": "file", "directory": "$work/store" },
+  "user_agent": { "name": "loopback", "browser": ["env", "BROWSER_LOGIN_PROVIDER=$3",
+    "BROWSER_LOGIN_PROFILE=$work/profile", "BROWSER_LOGIN_TEXT=$work/$1", "$here/browser_login.py"] } }
+JSON
+}
+cat >"$work/trees.json" <<JSON
+{ "profiles": {
+"first": $(tree first "\"provider\": \"forgerock\", \"base_url\": \"$base\", \"realm\": \"/alpha\",
+  \"acr_values\": [\"persistent-cookie\"], \"requires_acr\": false" forgerock),
+"second": $(tree second "\"provider\": \"oidc\", \"issuer\": \"$base/oauth2/realms/root/realms/alpha\",
+  \"parameters\": { \"authorization\": { \"acr_values\": \"persistent-cookie\" } }" nobody)
+} }
+JSON
 export AUTHFLOW_CONFIG=$work/authflow.json
 
 expect() { # file text
@@ -71,4 +93,8 @@ expect "$work/glewlwyd" 'You are signed in'
 status=0; "$authflow" login --profile denied >/dev/null 2>&1 || status=$?
 [ "$status" -eq 5 ] || { echo "browser: a denial exits with $status, not 5" >&2; exit 1; }
 expect "$work/denied" 'You are not signed in'
-echo "browser: 3 sign-ins with Chromium went as they should; pictures are in .build-browser/"
+for name in first second; do
+  "$authflow" login --config "$work/trees.json" --profile $name 2>"$work/talk" || { cat "$work/talk" >&2; exit 1; }
+  expect "$work/$name" 'You are signed in'
+done
+echo "browser: 5 sign-ins with Chromium went as they should; pictures are in .build-browser/"

@@ -4,7 +4,8 @@
 Usage: browser_login.py URL      (the address to sign in at, as a user agent opens it)
 
 Environment:
-  BROWSER_LOGIN_PROVIDER    emulator (default) or glewlwyd: which pages to expect
+  BROWSER_LOGIN_PROVIDER    emulator (default), glewlwyd or forgerock: which pages to expect; or nobody, when none may ask
+  BROWSER_LOGIN_PROFILE     a folder for the browser's profile, to be the same browser again; one of its own unless given
   BROWSER_LOGIN_DECISION    allow (default) or deny: what to answer the emulator
   BROWSER_LOGIN_SCREENSHOT  where to save a picture of the last page (PNG)
   BROWSER_LOGIN_TEXT        where to save the text of the last page
@@ -39,7 +40,7 @@ class Browser:
         self.session = None
         self.wait(lambda: self.call("GET", "/status")["ready"])
         options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                            "--window-size=900,600", f"--user-data-dir={self.home.name}/profile"]}
+                            "--window-size=900,600", "--user-data-dir=" + os.environ.get("BROWSER_LOGIN_PROFILE", self.home.name + "/profile")]}
         capabilities = {"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options}}}
         self.session = self.call("POST", "/session", capabilities)["sessionId"]
         return self
@@ -116,13 +117,17 @@ def sign_in_at_glewlwyd(browser):
     browser.click("button.btn-success")
 
 
+def sign_in_at_forgerock(browser):
+    browser.type("input[name=IDToken1]", "alice")
+    browser.type("input[name=IDToken2]", "wonderland")
+    browser.click("button")
+
+
 def main():
     with Browser() as browser:
         browser.command("POST", "/url", {"url": sys.argv[1]})
-        if os.environ.get("BROWSER_LOGIN_PROVIDER") == "glewlwyd":
-            sign_in_at_glewlwyd(browser)
-        else:
-            sign_in_at_emulator(browser)
+        sign_in = {"glewlwyd": sign_in_at_glewlwyd, "forgerock": sign_in_at_forgerock, "nobody": lambda browser: None}
+        sign_in.get(os.environ.get("BROWSER_LOGIN_PROVIDER"), sign_in_at_emulator)(browser)
         browser.wait(lambda: "/callback" in browser.url())
         text = browser.command("POST", "/execute/sync", {
             "script": "return document.body.innerText", "args": []})

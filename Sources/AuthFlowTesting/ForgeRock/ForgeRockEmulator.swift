@@ -124,8 +124,8 @@ public final class ForgeRockEmulator: ProviderEmulator {
         case (.post, "\(restPath)/sessions"): return logOut(received)
         case (.get, "\(restPath)/serverinfo/*"):
             return .json(["_id": "*", "cookieName": .string(cookieName), "domains": [], "realm": "/"])
-        // What a browser would run: nothing is in it for a client without JavaScript.
-        case (.get, "/am/XUI/"): return .page("Sign in", "<script src=\"main.js\"></script>")
+        case (.get, "/am/XUI/"):
+            return .page("Sign in", ForgeRockPage.body(authenticateURL: "\(origins[0])\(restPath)/authenticate"))
         default: return notFound
         }
     }
@@ -169,10 +169,13 @@ public final class ForgeRockEmulator: ProviderEmulator {
             login["realm"] = "/"
             login["service"] = tree
             login["goto"] = "\(baseURL)/oauth2/\(realmPath)/authorize?\(FormURLEncoding.encodeQuery(query))"
+            // Permanent by its status, and for this once: a browser that kept it would never come back.
             return HTTPReply(
                 response: HTTPResponse(
                     status: .movedPermanently,
-                    headerFields: [.location: "\(baseURL)/XUI/?\(FormURLEncoding.encodeQuery(login))"]
+                    headerFields: [
+                        .location: "\(baseURL)/XUI/?\(FormURLEncoding.encodeQuery(login))", .cacheControl: "no-store",
+                    ]
                 )
             )
         }
