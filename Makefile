@@ -98,7 +98,7 @@ soak: install ## Kill SOAK processes (a thousand) while they refresh and store, 
 	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 
 apple: install ## Type-check the files for Apple's systems against hand-written interfaces
-	swift build --target AuthFlow
+	swift build --target AuthFlowForgeRock
 	.ci/check-apple $$(swift build --show-bin-path)
 
 FUZZ ?= 1000000

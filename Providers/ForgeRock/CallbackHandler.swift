@@ -16,6 +16,19 @@ public protocol CallbackHandler: Sendable {
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool
 }
 
+extension [any CallbackHandler] {
+    /// Has the first handler that can answer a question.
+    /// - Throws: ``AuthFlow/AuthError`` with `unknown_callback` when none can.
+    func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> any CallbackHandler {
+        for handler in self where try await handler.answer(&callback, in: step) { return handler }
+        let type = DisplayText.sanitized(callback.type, limit: 60)
+        throw AuthError(
+            .unknownCallback,
+            "The tree asks a \(type) (\"\(DisplayText.sanitized(callback.prompt))\"), which nothing here answers. Configure an answer, or write a CallbackHandler for it."
+        )
+    }
+}
+
 /// Answers what needs no answer: texts, values that pass through, and data for pages.
 struct PassiveCallbacks: CallbackHandler {
     let mayAnswerOtherwise = false

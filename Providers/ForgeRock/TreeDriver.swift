@@ -105,18 +105,7 @@ extension TreeDriver: LoginDriver {
         var wait = Duration.zero
         for index in step.callbacks.indices {
             var callback = step.callbacks[index]
-            var handler: (any CallbackHandler)?
-            for candidate in handlers where try await candidate.answer(&callback, in: step) {
-                handler = candidate
-                break
-            }
-            guard let handler else {
-                let type = DisplayText.sanitized(callback.type, limit: 60)
-                throw AuthError(
-                    .unknownCallback,
-                    "The tree asks a \(type) (\"\(DisplayText.sanitized(callback.prompt))\"), which nothing here answers. Configure an answer, or write a CallbackHandler for it."
-                )
-            }
+            let handler = try await handlers.answer(&callback, in: step)
             if !isNew, !(handler is PassiveCallbacks), !handler.mayAnswerOtherwise {
                 throw AuthError(.accessDenied, "\(realm.origin) did not accept the answers and asks them again.")
             }

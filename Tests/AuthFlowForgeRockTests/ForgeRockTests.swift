@@ -327,6 +327,32 @@ struct ForgeRockScene: Sendable {
     }
 }
 
+@Suite struct PageQuestionsTests {
+    private static let page = PageQuestions(handlers: [ForgeRockScene.alice])
+
+    @Test func answersWhatAPageAsks() async throws {
+        let message = """
+            {"authId": "x.y.z", "stage": "s", "callbacks": [
+              {"type": "NameCallback", "output": [{"name": "prompt", "value": "User"}], "input": [{"name": "IDToken1", "value": ""}], "_id": 0},
+              {"type": "TextOutputCallback", "output": [{"name": "message", "value": "Hi"}]}
+            ]}
+            """
+        let answer = try JSON(parsing: Array(try await Self.page.answer(message).utf8))
+        #expect(answer["authId"] == "x.y.z")
+        #expect(answer["stage"] == "s")
+        #expect(answer["callbacks"]?.array?.first?["input"]?.array?.first?["value"] == "alice")
+        #expect(answer["callbacks"]?.array?.first?["_id"] == 0)
+        #expect(answer["callbacks"]?.array?.count == 2)
+    }
+
+    @Test(arguments: [
+        "", "[]", #"{"callbacks": []}"#, #"{"authId": "x", "callbacks": [{}]}"#, #"{"authId": "x", "callbacks": 5}"#,
+        #"{"authId": "x", "callbacks": [{"type": "ReCaptchaCallback", "output": []}]}"#,
+    ]) func answersNothingElse(_ message: String) async {
+        await #expect(throws: AuthError.self) { try await Self.page.answer(message) }
+    }
+}
+
 @Suite struct ACRTests {
     @Test func asksForATreeByItsName() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in

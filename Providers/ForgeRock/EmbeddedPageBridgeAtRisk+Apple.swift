@@ -1,0 +1,51 @@
+#if canImport(WebKit)
+public import AuthFlow
+import AuthFlowJSON
+public import WebKit
+
+/// Lets a page in an embedded web view ask the app, and the app answer.
+///
+/// RFC 8252 section 8.12: "native apps MUST NOT use embedded user-agents to perform authorization requests": the app can read what
+/// is typed, and the person cannot see where they are. This is for first-party apps whose page and app are one, and for nothing
+/// else; nothing in AuthFlow uses it by itself.
+///
+/// Type-checked on Linux against hand-written interfaces, and not run there.
+@MainActor public final class EmbeddedPageBridgeAtRisk: NSObject, WKScriptMessageHandler {
+    /// The name of the message handler: the page calls `webkit.messageHandlers.callback.postMessage(text)`.
+    public static let name = "callback"
+
+    private let questions: PageQuestions
+    private let origin: Endpoint
+    private weak var webView: WKWebView?
+
+    /// Creates a bridge.
+    /// - Parameters:
+    ///   - questions: Answers what the page asks.
+    ///   - origin: The only site that may ask.
+    ///   - webView: Where the page is shown. Add the bridge to its `userContentController` under ``name``.
+    public init(questions: PageQuestions, origin: Endpoint, webView: WKWebView) {
+        self.questions = questions
+        self.origin = origin
+        self.webView = webView
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func userContentController(_ controller: WKUserContentController, didReceive message: WKScriptMessage) {
+        let site = message.frameInfo.securityOrigin
+        let port = site.port == 0 ? nil : site.port
+        // A frame of another site, or another page, is told nothing.
+        guard message.frameInfo.isMainFrame, site.`protocol` == origin.scheme, site.host == origin.host,
+            port == origin.port,
+            let text = message.body as? String
+        else { return }
+        Task { [questions, weak webView] in
+            guard let answer = try? await questions.answer(text),
+                let literal = try? JSON.array([.string(answer)]).serialized()
+            else { return }
+            // A JSON array of one string is a JavaScript literal, whatever is in the string.
+            let script = "window.authFlowAnswer(...\(String(decoding: literal, as: UTF8.self)))"
+            _ = try? await webView?.evaluateJavaScript(script)
+        }
+    }
+}
+#endif

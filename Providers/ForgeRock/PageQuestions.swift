@@ -1,0 +1,33 @@
+import AuthFlow
+import AuthFlowJSON
+
+/// Answers the questions that a page hands to the app it is shown in: `{"authId": ..., "callbacks": [...]}`, as a string.
+///
+/// The same handlers serve that answer a tree without a page.
+public struct PageQuestions: Sendable {
+    /// The largest message that is read, in bytes.
+    private static let maximumSize = 64 * 1024
+
+    private let handlers: [any CallbackHandler]
+
+    /// Creates answers.
+    /// - Parameter handlers: Answer the questions, first come, first asked.
+    public init(handlers: [any CallbackHandler]) {
+        self.handlers = handlers + [PassiveCallbacks()]
+    }
+
+    /// Answers a message.
+    /// - Returns: The message with its answers, as JSON.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` when it is no such message, or what the handlers throw.
+    public func answer(_ message: String) async throws -> String {
+        guard message.utf8.count <= Self.maximumSize, let json = try? JSON(parsing: Array(message.utf8)),
+            var step = TreeStep(json)
+        else { throw AuthError(.invalidReply, "The page's message is not a step of a tree.") }
+        for index in step.callbacks.indices {
+            var callback = step.callbacks[index]
+            _ = try await handlers.answer(&callback, in: step)
+            step.callbacks[index] = callback
+        }
+        return String(decoding: try step.answered.serialized(), as: UTF8.self)
+    }
+}
