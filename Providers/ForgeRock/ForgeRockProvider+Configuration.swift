@@ -8,12 +8,14 @@ extension ProviderFactory {
     /// - `base_url` (URL, required), `realm` (string, optional): Where it is.
     /// - `issuer` (URL, optional): The issuer, when the server names another than the realm's address.
     /// - `acr_values` (array, optional): Names that the server maps to trees.
+    /// - `minimum_auth_level` (number, optional): The least `auth_level` of a sign-in.
     /// - `requires_acr` (boolean, optional): Whether it must be one of these.
     public static var forgeRock: ProviderFactory {
         let keys =
             realmKeys + [
                 ConfigurationKey("issuer", .url, "The issuer, when the server names another than the realm's address."),
                 ConfigurationKey("acr_values", .list(.text), "Names that the server maps to trees, best first."),
+                ConfigurationKey("minimum_auth_level", .number(0...1000), "The least auth_level of a sign-in."),
                 ConfigurationKey(
                     "requires_acr",
                     .flag,
@@ -25,7 +27,8 @@ extension ProviderFactory {
                 realm: try realm(profile),
                 issuer: profile.text("issuer"),
                 acrValues: profile.texts("acr_values") ?? [],
-                requiresACR: profile.flag("requires_acr") ?? false
+                requiresACR: profile.flag("requires_acr") ?? false,
+                minimumAuthLevel: profile.number("minimum_auth_level")
             )
         }
     }

@@ -10,6 +10,7 @@ public struct ForgeRockProvider: Sendable {
     private let issuer: String
     private let acrValues: [String]
     private let requiresACR: Bool
+    private let minimumAuthLevel: Int?
 
     /// Creates a provider.
     /// - Parameters:
@@ -18,11 +19,20 @@ public struct ForgeRockProvider: Sendable {
     ///   - acrValues: `acr_values`: names that the server maps to trees, best first.
     ///   - requiresACR: Whether it must be one of these trees (an essential claim): the server then signs the person in anew when
     ///     need be, and an ID Token that does not say so is refused.
-    public init(realm: ForgeRockRealm, issuer: String? = nil, acrValues: [String] = [], requiresACR: Bool = false) {
+    ///   - minimumAuthLevel: The least `auth_level` that a sign-in must have come to; nil for any. It stands in the access token,
+    ///     when that is a JWT; one that cannot be read is refused.
+    public init(
+        realm: ForgeRockRealm,
+        issuer: String? = nil,
+        acrValues: [String] = [],
+        requiresACR: Bool = false,
+        minimumAuthLevel: Int? = nil
+    ) {
         self.realm = realm
         self.issuer = issuer ?? realm.oauthURL
         self.acrValues = acrValues
         self.requiresACR = requiresACR
+        self.minimumAuthLevel = minimumAuthLevel
     }
 }
 
@@ -38,6 +48,20 @@ extension ForgeRockProvider: ProviderAdapter {
             metadata.revocationEndpoint = try Endpoint("\(announced.dropLast("revoke".count))token/revoke")
         }
         return metadata
+    }
+
+    /// Checks `auth_level`. The access token came from the token endpoint itself and is believed for that; nobody else's is.
+    public func check(_ credential: Credential, in context: ProviderContext) async throws {
+        guard let minimumAuthLevel else { return }
+        let parts = credential.tokens.accessToken.exposed.split(separator: ".", omittingEmptySubsequences: false)
+        let claims = parts.count == 3 ? Base64URL.decode(parts[1]).flatMap { try? JSON(parsing: $0) } : nil
+        let level = (credential.tokens.verifiedIDToken?.claims["auth_level"] ?? claims?["auth_level"])?.integer
+        guard let level, level >= Int64(minimumAuthLevel) else {
+            throw AuthError(
+                .invalidIDToken,
+                "The person did not sign in as strongly as was asked for: auth_level is \(level.map { "\($0)" } ?? "not known"), not \(minimumAuthLevel) or more. Nobody is signed in."
+            )
+        }
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation

@@ -92,6 +92,8 @@ extension TreeDriver: LoginDriver {
                 }
                 throw Self.failure(json, status: reply.status)
             }
+            let types = step.callbacks.map { DisplayText.sanitized($0.type, limit: 60) }.joined(separator: " ")
+            await browser.report(["tree_step": types, "stage": DisplayText.sanitized(step.stage, limit: 60)])
             let isNew = asked.insert(step.questions).inserted
             waited += try await answer(&step, isNew: isNew, mayWait: Self.longestWaits - waited)
             body = step.answered

@@ -42,6 +42,10 @@ public actor HeadlessBrowser {
         return reply
     }
 
+    /// Publishes what a driver does on its way.
+    /// - Parameter details: By name. Never secret.
+    public func report(_ details: [String: String]) { reporter.report(.pageVisit, details: details) }
+
     /// The cookies of the visit so far.
     var cookies: [Cookie] { jar.cookies }
 

@@ -137,6 +137,26 @@ struct ForgeRockScene: Sendable {
         }
     }
 
+    @Test func goesOnWithNoAuthenticationIDThatTheServerDoesNotKnow() async throws {
+        struct ForgingTransport: HTTPTransport {
+            let base: any HTTPTransport
+            func send(_ call: HTTPCall) async throws -> HTTPReply {
+                var call = call
+                if var body = (try? JSON(parsing: call.body))?.object, body["authId"] != nil {
+                    body["authId"] = "e30.e30.forged"
+                    call.body = try JSON.object(body).serialized()
+                }
+                return try await base.send(call)
+            }
+        }
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let client = try scene.client(transport: ForgingTransport(base: scene.transport))
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .timedOut)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
     /// A tree of one page before the login.
     private func tree(
         _ callbacks: [EmulatorTree.Callback],
@@ -371,6 +391,42 @@ struct ForgeRockScene: Sendable {
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .invalidIDToken)
             #expect(try await client.credential() == nil)
+        }
+    }
+
+    @Test(arguments: [
+        (JSON.integer(5), true), (.integer(6), true), (.integer(4), false), (.string("9"), false), (.null, false),
+    ]) func refusesASignInThatIsTooWeak(_ level: JSON, _ isEnough: Bool) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let payload = Base64URL.encode(try JSON.object(["auth_level": level]).serialized())
+            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+            let provider = ForgeRockProvider(realm: realm, minimumAuthLevel: 5)
+            let context = try scene.client().providerContext
+            for token in ["e30.\(payload).x"] + (isEnough ? [] : ["opaque", "a.b.c"]) {
+                let credential = Credential(
+                    tokens: TokenSet(accessToken: Secret(token)),
+                    identity: Identity(issuer: "i", subject: "s"),
+                    signedInAt: Date()
+                )
+                if isEnough {
+                    try await provider.check(credential, in: context)
+                } else {
+                    let error = await #expect(throws: AuthError.self) {
+                        try await provider.check(credential, in: context)
+                    }
+                    #expect(error?.code == .invalidIDToken)
+                }
+            }
+        }
+    }
+
+    @Test func reportsEveryStepOfATreeAndNoAnswer() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let events = Mutex<[String]>([])
+            _ = try await scene.client { event in events.withLock { $0.append("\(event)") } }.signIn()
+            let lines = events.withLock { $0 }
+            #expect(lines.contains { $0.contains("tree_step=NameCallback PasswordCallback") })
+            #expect(!lines.contains { $0.contains("wonderland") })
         }
     }
 

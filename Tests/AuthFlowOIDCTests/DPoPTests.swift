@@ -96,6 +96,49 @@ import Testing
         }
     }
 
+    @Test func provesNothingUnlessAsked() async throws {
+        try await Scene.with(.inProcess) { scene in
+            let signIn = try await scene.client().signIn()
+            #expect(signIn.credential.tokens.tokenType == "Bearer")
+            #expect(try proofs(scene, at: "/token").isEmpty)
+            #expect(scene.emulator.receivedRequests.allSatisfy { $0.query["dpop_jkt"] == nil })
+        }
+    }
+
+    /// A refusal of the proof, with this nonce.
+    private func refusal(_ nonce: String?) -> HTTPReply {
+        var fields: HTTPFields = [.contentType: "application/json"]
+        if let nonce { fields[HTTPField.Name("DPoP-Nonce")!] = nonce }
+        return HTTPReply(
+            response: HTTPResponse(status: .badRequest, headerFields: fields),
+            body: Array(#"{"error":"use_dpop_nonce"}"#.utf8)
+        )
+    }
+
+    @Test(arguments: [nil, "", "two words", "quo\"te", String(repeating: "n", count: 1025)] as [String?])
+    func doesNotTryAgainWithANonceThatIsNone(_ nonce: String?) async throws {
+        try await Scene.with(.inProcess) { scene in
+            let transport = FlakyTransport(scene.transport)
+            transport.answer(refusal(nonce))
+            let client = try scene.client(settings: Self.settings(), transport: transport)
+            await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(transport.calls == 1)
+        }
+    }
+
+    @Test func doesNotTryAgainWithTheSameNonce() async throws {
+        try await Scene.with(.inProcess) { scene in
+            let transport = FlakyTransport(scene.transport)
+            transport.answer(refusal("same"))
+            let client = try scene.client(settings: Self.settings(), transport: transport)
+            await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(transport.calls == 2)
+            // The nonce is known by now, and was refused.
+            await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(transport.calls == 3)
+        }
+    }
+
     @Test func keepsTheKeyWithTheTokens() async throws {
         try await Scene.with(.inProcess) { scene in
             scene.emulator.dpop = .required

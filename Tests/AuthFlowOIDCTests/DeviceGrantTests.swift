@@ -174,6 +174,7 @@ import Testing
     // MARK: Bad replies
 
     static let badReplies: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
+        ("empty device_code", .deviceAuthorization(.member("device_code", "")), .invalidReply),
         ("no user_code", .deviceAuthorization(.member("user_code", nil)), .invalidReply),
         ("empty user_code", .deviceAuthorization(.member("user_code", "")), .invalidReply),
         ("user_code for a terminal", .deviceAuthorization(.member("user_code", "A\u{1B}[2J")), .invalidReply),

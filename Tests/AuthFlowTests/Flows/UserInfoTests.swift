@@ -108,6 +108,12 @@ private struct FixedProvider: ProviderAdapter {
         #expect(error?.code == .invalidUserInfo)
     }
 
+    @Test func refusesAnAlgorithmThatWasNotAnnounced() async throws {
+        let reply = try signed(algorithm: .ps256)
+        let error = await #expect(throws: AuthError.self) { try await ask(reply) }
+        #expect(error?.code == .invalidUserInfo)
+    }
+
     @Test func refusesWhatIsNoUserInfo() async throws {
         let strange = HTTPReply(
             response: HTTPResponse(status: .ok, headerFields: [.contentType: "application/jwt"]),
