@@ -145,13 +145,14 @@ enum QuestionForms {
         case "BooleanAttributeInputCallback", "TermsAndConditionsCallback":
             callback.answer(.bool(["true", "yes", "y", "accept"].contains(text.lowercased())))
         case "NumberAttributeInputCallback":
-            guard let number = Double(text), number.isFinite else {
+            let number = Int64(text).map(JSON.integer) ?? Double(text).flatMap { $0.isFinite ? JSON.double($0) : nil }
+            guard let number else {
                 throw AuthError(
                     .userAgentFailed,
                     "The answer to \"\(DisplayText.sanitized(callback.prompt))\" is not a number."
                 )
             }
-            callback.answer(.double(number))
+            callback.answer(number)
         default: callback.answer(.string(text))
         }
     }

@@ -1,7 +1,11 @@
 import AuthFlow
 import Foundation
+import Synchronization
 
 /// Asks a person at a terminal, whatever standard input and output are connected to.
+///
+/// Cancelling the task ends the question and gives the terminal its echo back. A program that dies while a secret is typed
+/// cannot: have Ctrl-C cancel the task instead.
 public enum TerminalPrompt {
     /// Asks a question and waits for a line.
     /// - Parameters:
@@ -10,15 +14,23 @@ public enum TerminalPrompt {
     /// - Returns: The line.
     /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when there is no terminal, or it was closed.
     public static func ask(_ question: String, isSecret: Bool) async throws -> String {
-        try await withCheckedThrowingContinuation { continuation in
-            // Reading a terminal blocks for as long as the person likes.
-            Thread.detachNewThread {
-                continuation.resume(with: Result { try read(DisplayText.sanitized(question, limit: 2000), isSecret) })
+        let isCancelled = Mutex(false)
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                // Reading a terminal blocks for as long as the person likes.
+                Thread.detachNewThread {
+                    let question = DisplayText.sanitized(question, limit: 2000)
+                    continuation.resume(
+                        with: Result { try read(question, isSecret) { isCancelled.withLock { $0 } } }
+                    )
+                }
             }
+        } onCancel: {
+            isCancelled.withLock { $0 = true }
         }
     }
 
-    private static func read(_ question: String, _ isSecret: Bool) throws(AuthError) -> String {
+    private static func read(_ question: String, _ isSecret: Bool, isCancelled: () -> Bool) throws -> String {
         let terminal = unsafe open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)
         guard terminal >= 0 else {
             throw AuthError(
@@ -45,10 +57,19 @@ public enum TerminalPrompt {
             }
         }
         write("\(question): ", to: terminal)
+        return try line(from: terminal, isCancelled: isCancelled)
+    }
+
+    private static func line(from terminal: Int32, isCancelled: () -> Bool) throws -> String {
         var line: [UInt8] = []
         var byte: UInt8 = 0
         while line.count < 4096 {
+            // Looked at now and then, so that a program that is told to stop does not wait for the person.
+            if isCancelled() { throw CancellationError() }
+            var ready = pollfd(fd: terminal, events: Int16(POLLIN), revents: 0)
+            guard unsafe poll(&ready, 1, 100) != 0 else { continue }
             let count = unsafe Foundation.read(terminal, &byte, 1)
+            if count < 0, errno == EINTR { continue }
             guard count == 1 else { throw AuthError(.userAgentFailed, "The terminal was closed.") }
             if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
             line.append(byte)

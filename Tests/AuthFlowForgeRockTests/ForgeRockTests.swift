@@ -178,7 +178,11 @@ struct ForgeRockScene: Sendable {
         ),
         (
             .init("NumberAttributeInputCallback", [("name", "Pet"), ("prompt", "How old?")], inputs: [0, false]), "7",
-            7.0
+            7
+        ),
+        (
+            .init("NumberAttributeInputCallback", [("name", "Pet"), ("prompt", "How old?")], inputs: [0, false]), "7.5",
+            7.5
         ),
         (
             .init("BooleanAttributeInputCallback", [("name", "Pet"), ("prompt", "Any?")], inputs: [false, false]),
