@@ -31,6 +31,9 @@ struct Progress: Sendable {
         case (.userAgentChoice, .note):
             let reasons = event.details["passed_over"].map { " (\($0))" } ?? ""
             Terminal.talk("User agent: \(event.details["name"] ?? "")\(reasons)")
+        case (.flowChoice, .note):
+            let (what, why) = (event.details["passed_over"] ?? "", event.details["reason"] ?? "")
+            Terminal.talk("Not by \(what): \(DisplayText.sanitized(why))")
         case (.userAgentVisit, .note):
             if let url = event.url {
                 // On a line of its own, so that it can be copied whole however long it is.
