@@ -356,6 +356,23 @@ import Testing
         }
     }
 
+    @Test func handsATokenToNoOtherHostThanItCameFrom() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            _ = try await scene.client(store: store).signIn()
+            let elsewhere = GitHubProvider(host: try GitHubHost("git.example.com"))
+            let client = try scene.client(provider: elsewhere, store: store)
+            let error = await #expect(throws: AuthError.self) {
+                try await client.replaceTokens { tokens, _ in
+                    Issue.record("The token was handed over.")
+                    return tokens
+                }
+            }
+            #expect(error?.code == .loginRequired)
+            await #expect(throws: AuthError.self) { try await client.userInfo() }
+        }
+    }
+
     @Test(arguments: GitHubProvider.SignOut.allCases, Setting.allCases)
     func withdrawsWhatIsConfigured(_ what: GitHubProvider.SignOut, _ setting: Setting) async throws {
         try await GitHubScene.with(setting) { scene in

@@ -346,6 +346,22 @@ struct OktaScene: Sendable {
         }
     }
 
+    @Test func asksNoOtherServerAboutATokenThanItCameFrom() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let client = try scene.app("mail", user: .alice, store: store)
+            _ = try await client.signIn()
+            #expect(try await client.introspect()["active"] == true)
+            var settings = try scene.settings("mail")
+            settings.scopes = ["openid"]
+            let org = OktaProvider(issuer: scene.emulator.origin)
+            let other = try scene.app("mail", settings: settings, provider: org, store: store)
+            let error = await #expect(throws: AuthError.self) { try await other.introspect() }
+            #expect(error?.code == .loginRequired)
+            #expect(!scene.emulator.org.requests.contains { $0.hasSuffix("/introspect") })
+        }
+    }
+
     @Test func bindsTheTokensOfEveryApp() async throws {
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.dpop = .requiredWithNonce

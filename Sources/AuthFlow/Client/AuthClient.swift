@@ -326,15 +326,7 @@ public final class AuthClient: Sendable {
     /// What the provider says about the person who is signed in: its userinfo endpoint, or what its adapter asks instead.
     /// - Throws: ``AuthError`` with `login_required` when nobody is, and what fetching it throws.
     public func userInfo() async throws -> JSON {
-        let issuer = try await engine.metadata().issuer
-        let credential = try await keeper.credential()
-        // A token never goes to another provider than the one that issued it, whatever became of the configuration.
-        guard issuer == credential.identity.issuer else {
-            throw AuthError(
-                .loginRequired,
-                "The person is signed in at \(credential.identity.issuer), and the configuration now says \(issuer). Sign in again."
-            )
-        }
+        try await engine.requireIssuer(of: try await keeper.credential())
         return try await perform { try await engine.provider.userInfo(for: $0, in: engine.context) }
     }
 

@@ -207,6 +207,7 @@ final class SessionKeeper: Sendable {
         try await store.withExclusiveAccess(to: key) {
             var book = try await book()
             var credential = try await latest(in: &book)
+            try await engine.requireIssuer(of: credential)
             let replaced = credential.tokens.refreshToken
             credential.tokens = try await body(credential.tokens)
             credential.obtainedAt = engine.host.wholeSecond

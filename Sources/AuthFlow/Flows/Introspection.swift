@@ -13,7 +13,12 @@ extension AuthClient {
     ///   answer this client.
     public func introspect(_ token: Secret? = nil, typeHint: String = "access_token") async throws -> JSON {
         let endpoint = try (try await engine.metadata()).required(\.introspectionEndpoint, "introspection endpoint")
-        let token = try await token == nil ? freshTokens().accessToken : token
+        var token = token
+        if token == nil {
+            let credential = try await keeper.credential()
+            try await engine.requireIssuer(of: credential)
+            token = credential.tokens.accessToken
+        }
         let reply = try await engine.send(
             ProviderRequest(
                 purpose: .introspection,

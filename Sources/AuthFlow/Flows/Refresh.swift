@@ -1,6 +1,21 @@
 import HTTPTypes
 
 extension Engine {
+    /// The provider's metadata, when it is the provider that a credential came from: a token never goes to another one,
+    /// whatever became of the configuration.
+    /// - Throws: ``AuthError`` with `login_required` when it is not.
+    @discardableResult
+    func requireIssuer(of credential: Credential) async throws -> ProviderMetadata {
+        let metadata = try await metadata()
+        guard metadata.issuer == credential.identity.issuer else {
+            throw AuthError(
+                .loginRequired,
+                "The person is signed in at \(credential.identity.issuer), and the configuration now says \(metadata.issuer). Sign in again."
+            )
+        }
+        return metadata
+    }
+
     /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones.
     /// - Returns: The credential with the new tokens. A refresh token or an ID Token that did not come anew is kept.
     /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it is not the provider's.
@@ -11,14 +26,7 @@ extension Engine {
                 "The provider gave no refresh token to \(credential.identity.displayName). Sign in again."
             )
         }
-        let metadata = try await metadata()
-        // A token never goes to another provider than the one that issued it, whatever became of the configuration.
-        guard metadata.issuer == credential.identity.issuer else {
-            throw AuthError(
-                .loginRequired,
-                "The person is signed in at \(credential.identity.issuer), and the configuration now says \(metadata.issuer). Sign in again."
-            )
-        }
+        let metadata = try await requireIssuer(of: credential)
         let request = ProviderRequest(
             purpose: .refresh,
             endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
