@@ -5,7 +5,6 @@ import PackageDescription
 let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
 let crypto = Target.Dependency.product(name: "Crypto", package: "swift-crypto")
 let cryptoExtras = Target.Dependency.product(name: "CryptoExtras", package: "swift-crypto")
-let flyingFox = Target.Dependency.product(name: "FlyingFox", package: "FlyingFox")
 let flyingSocks = Target.Dependency.product(name: "FlyingSocks", package: "FlyingFox")
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
@@ -70,7 +69,7 @@ let package = Package(
         .target(name: "AuthFlow", dependencies: ["AuthFlowJSON", httpTypes, crypto, cryptoExtras]),
 
         // User agents
-        .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", flyingFox, flyingSocks]),
+        .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", flyingSocks, httpTypes]),
         .target(name: "AuthFlowHeadless", dependencies: ["AuthFlow", "AuthFlowJSON", "CLibXML2", httpTypes]),
 
         // What a program in a terminal shows

@@ -78,7 +78,7 @@ extension UserAgentFactory {
                 ConfigurationKey("consent", .choice(["allow", "deny"]), "What to answer when asked for consent."),
                 ConfigurationKey("shared_cookies", .object(sharedKeys), "Cookies that several apps share."),
             ]
-        return UserAgentFactory("tree", keys: keys) { options in
+        return UserAgentFactory("tree", keys: keys) { options, _ in
             let realm = try realm(options)
             let answers = options.object("answers")
             var given: [String: Secret] = [:]

@@ -28,7 +28,7 @@ enum ExitStatus {
     private static func of(_ code: AuthError.Code) -> ExitCode {
         switch code {
         case .invalidConfiguration: usage
-        case .loginRequired, .accessTokenRejected: loginRequired
+        case .loginRequired, .accessTokenRejected, .noUserAgent: loginRequired
         case .accessDenied: denied
         case .timedOut: timeout
         case .networkFailed, .discoveryFailed, .issuerMismatch, .temporarilyUnavailable: network

@@ -1,5 +1,6 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowTerminal
 
 struct LogoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -21,12 +22,13 @@ struct LogoutCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let client = try options.client()
+        let redirects = TerminalRedirects()
+        let client = try options.client(observer: redirects.observer)
         if local {
             Terminal.talk(try await client.signOutLocally() ? "Signed out on this machine." : "Nobody was signed in.")
             return
         }
-        let signOut = try await client.signOut(endingSession: browser)
+        let signOut = try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) }
         guard let identity = signOut.identity else { return Terminal.talk("Nobody was signed in.") }
         Terminal.talk("\(identity.displayName) is signed out on this machine.")
         say(signOut.revocation, done: "The tokens were withdrawn.", otherwise: "The tokens go on until they end")

@@ -12,7 +12,9 @@ import Foundation
 /// The lists that a configuration can choose from: what this program knows.
 enum Known {
     static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
-    static let userAgents: [UserAgentFactory] = [.loopback, .headless, .tree(ask: TerminalPrompt.ask)]
+    static let userAgents: [UserAgentFactory] = [
+        .loopback, .systemBrowser, .headless, .tree(ask: TerminalPrompt.ask), .paste,
+    ]
 }
 
 /// Which configuration, and which profile of it.
@@ -37,15 +39,34 @@ struct ProfileOptions: ParsableArguments {
         try ConfigurationFile(path: config ?? Self.defaultPath(ProcessInfo.processInfo.environment))
     }
 
-    func client(flows: [SignInFlow]? = nil) throws -> AuthClient {
-        try AuthClient(
+    /// - Parameters:
+    ///   - flows: The ways to sign in, whatever the profile says.
+    ///   - userAgent: The user agent, whatever the profile says.
+    ///   - surroundings: Where the program runs.
+    ///   - transport: The way to the network.
+    ///   - observer: Receives every event, beside the progress that is shown.
+    func client(
+        flows: [SignInFlow]? = nil,
+        userAgent: String? = nil,
+        surroundings: Surroundings = .current(),
+        transport: any HTTPTransport = URLSessionTransport(),
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> AuthClient {
+        let progress = Progress(isVerbose: verbose, surroundings: surroundings)
+        return try AuthClient(
             profile: try file().profile(profile),
             providers: Known.providers,
             userAgents: Known.userAgents,
             devicePresenter: TerminalDevicePresenter(),
             flows: flows,
+            userAgent: userAgent,
+            surroundings: surroundings,
             account: account,
-            observer: Progress(isVerbose: verbose).callAsFunction
+            transport: transport,
+            observer: { event in
+                progress(event)
+                observer(event)
+            }
         )
     }
 

@@ -22,7 +22,7 @@ extension UserAgentFactory {
                 "What to answer when the provider asks for consent; allow unless given."
             ),
         ]
-        return UserAgentFactory("headless", keys: keys) { options in
+        return UserAgentFactory("headless", keys: keys) { options, _ in
             guard let password = try options.secret("password") else {
                 throw options.error("the password is missing", at: "password")
             }

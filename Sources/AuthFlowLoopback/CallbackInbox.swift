@@ -20,15 +20,20 @@ final class CallbackInbox: Sendable {
     private let authority: String
     private let path: String
     /// nil when whatever arrives is the answer.
-    private let state: Secret?
+    private let expectedState: String?
     private let responseMode: ResponseMode
     private let clock: any Clock<Duration>
 
     private let callbacks: AsyncStream<String>
     private let callbackContinuation: AsyncStream<String>.Continuation
-    private let outcomes: AsyncStream<Outcome>
-    private let outcomeContinuation: AsyncStream<Outcome>.Continuation
-    private let isSettled = Mutex(false)
+    private struct State {
+        var isSettled = false
+        var outcome: Outcome?
+        var isKnown: [AsyncStream<Void>.Continuation] = []
+    }
+
+    private let state = Mutex(State())
+    private let start: StartPage
 
     init(
         redirectURI: String,
@@ -42,11 +47,14 @@ final class CallbackInbox: Sendable {
         self.redirectURI = redirectURI
         self.authority = authority
         self.path = path
-        self.state = state.map(Secret.init)
+        self.expectedState = state
         self.clock = clock
+        self.start = StartPage(origin: "http://\(authority)")
         (self.callbacks, self.callbackContinuation) = AsyncStream.makeStream()
-        (self.outcomes, self.outcomeContinuation) = AsyncStream.makeStream()
     }
+
+    /// A short address of this port that leads to another one.
+    func start(at url: String) -> String { start.lead(to: url) }
 
     /// Waits for the answer.
     func callback() async throws -> String {
@@ -62,8 +70,11 @@ final class CallbackInbox: Sendable {
 
     /// Says how the sign-in ended.
     func conclude(_ outcome: Outcome) {
-        outcomeContinuation.yield(outcome)
-        outcomeContinuation.finish()
+        state.withLock { state in
+            state.outcome = outcome
+            for waiter in state.isKnown { waiter.finish() }
+            state.isKnown = []
+        }
     }
 
     /// Answers one request.
@@ -75,18 +86,19 @@ final class CallbackInbox: Sendable {
             return ResultPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
                 .reply
         }
+        // A browser that fetches ahead has not been sent here yet.
+        if request.headerFields.contains(where: {
+            $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch")
+        }) {
+            return HTTPReply(response: HTTPResponse(status: .serviceUnavailable))
+        }
+        if requestPath == start.path { return start.reply(to: request) }
         guard requestPath == path else {
             return ResultPage(
                 status: .notFound,
                 title: "Nothing here",
                 message: "A sign-in is waiting at another address."
             ).reply
-        }
-        // A browser that fetches ahead has not been sent here yet.
-        if request.headerFields.contains(where: {
-            $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch")
-        }) {
-            return HTTPReply(response: HTTPResponse(status: .serviceUnavailable))
         }
         let answer: Substring
         switch (request.method, responseMode) {
@@ -111,27 +123,22 @@ final class CallbackInbox: Sendable {
                     "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
             ).reply
         }
-        let isFirst = isSettled.withLock { settled in
-            defer { settled = true }
-            return !settled
+        let isFirst = state.withLock { state in
+            defer { state.isSettled = true }
+            return !state.isSettled
         }
-        guard isFirst else {
-            return ResultPage(
-                status: .ok,
-                title: "Already answered",
-                message: "This sign-in has been answered before. You can close this page."
-            ).reply
+        // A second tab, or the same page once more: nothing is done with its answer, and it is told the same.
+        if isFirst {
+            callbackContinuation.yield("\(redirectURI)\(responseMode == .fragment ? "#" : "?")\(answer)")
+            callbackContinuation.finish()
         }
-        callbackContinuation.yield("\(redirectURI)\(responseMode == .fragment ? "#" : "?")\(answer)")
-        callbackContinuation.finish()
         return await resultPage().reply
     }
 
     /// Whether an answer is that of this sign-in; after a sign-out everything is.
     private func isExpected(_ answer: Substring) -> Bool {
-        guard let state else { return true }
-        guard let states = FormURLEncoding.decode(answer)?.values(for: "state"), states.count == 1 else { return false }
-        return Secret(states[0]) == state
+        guard let expectedState else { return true }
+        return RedirectOptions.carries(expectedState, answer)
     }
 
     private var notLikeThis: HTTPReply {
@@ -142,24 +149,23 @@ final class CallbackInbox: Sendable {
     /// Waits until it is known how the sign-in ended: a page that says "signed in" before the code was exchanged and the
     /// tokens were checked would be a guess.
     private func resultPage() async -> ResultPage {
-        let outcomes = self.outcomes
-        let outcome: Outcome? = try? await withDeadline(Self.patience, clock: clock) {
+        try? await withDeadline(Self.patience, clock: clock) {
             AuthError(.timedOut, "The outcome took too long.")
-        } _: { () async throws -> Outcome? in
-            for await outcome in outcomes { return outcome }
-            return nil
+        } _: {
+            await self.waitForOutcome()
         }
+        let outcome = state.withLock { $0.outcome }
         switch outcome {
         case .succeeded?:
             return ResultPage(
                 status: .ok,
-                title: state == nil ? "You are signed out" : "You are signed in",
+                title: expectedState == nil ? "You are signed out" : "You are signed in",
                 message: "You can close this page and go back."
             )
         case .failed(let message)?:
             return ResultPage(
                 status: .ok,
-                title: state == nil ? "You may not be signed out" : "You are not signed in",
+                title: expectedState == nil ? "You may not be signed out" : "You are not signed in",
                 message: message
             )
         default:
@@ -169,5 +175,13 @@ final class CallbackInbox: Sendable {
                 message: "Go back to the program that asked you to sign in; it will say how it ended."
             )
         }
+    }
+
+    private func waitForOutcome() async {
+        let (changes, change) = AsyncStream<Void>.makeStream()
+        state.withLock { state in
+            if state.outcome != nil { change.finish() } else { state.isKnown.append(change) }
+        }
+        for await _ in changes {}
     }
 }

@@ -1,5 +1,4 @@
 package import AuthFlow
-import FlyingFox
 import FlyingSocks
 import Foundation
 package import HTTPTypes
@@ -8,16 +7,13 @@ import Synchronization
 /// An HTTP server that only this machine can reach, open for the length of one call.
 package struct LoopbackServer {
     /// A type that answers a request. The body is whole and bounded.
-    package typealias Handler = @Sendable (_ request: HTTPTypes.HTTPRequest, _ body: [UInt8]) async -> HTTPReply
+    package typealias Handler = @Sendable (_ request: HTTPRequest, _ body: [UInt8]) async -> HTTPReply
 
-    /// The largest request body accepted, in bytes.
-    private static let maximumBodySize = 256 * 1024
+    /// How long a request may take to arrive, and an answer to be taken.
+    private static let patience = Duration.seconds(10)
 
     /// How long answers under way may take once the call is over.
     private static let grace = Duration.seconds(2)
-
-    /// How long a connection may take to write the answer that it has, in seconds. FlyingFox does not say when it is done.
-    private static let writingTime: TimeInterval = 0.1
 
     /// Opens the server, runs `body`, and closes it again whatever happens.
     /// - Parameters:
@@ -34,230 +30,157 @@ package struct LoopbackServer {
         onFailure: @escaping @Sendable () -> Void = {},
         _ body: (_ port: Int) async throws -> Return
     ) async throws -> Return {
-        // A free port of one family may be taken in the other, so a few are tried.
-        var lastError: any Error = AuthError(.portBusy, "No free port was found on this machine.")
-        for _ in 0..<(port == nil ? 5 : 1) {
-            let slot = HandlerSlot(onFailure: onFailure)
-            let first = host == "[::1]" ? try ipv6(port: port ?? 0, slot) : try ipv4(port: port ?? 0, slot)
-            do {
-                return try await withRunning(first, port: port, slot) { boundPort in
-                    slot.handler = makeHandler(boundPort)
-                    guard host == "localhost", hasIPv6 else { return try await body(boundPort) }
-                    // RFC 8252 section 8.3 warns of "localhost": a browser may try ::1 first, where somebody else
-                    // could listen. So that address is taken too.
-                    do {
-                        return try await withRunning(try ipv6(port: boundPort, slot), port: boundPort, slot) {
-                            try await body($0)
-                        }
-                    } catch let error as AuthError where error.code == .portBusy && port == nil {
-                        throw Taken(error: error)
-                    }
-                }
-            } catch let taken as Taken {
-                lastError = taken.error
-            }
-        }
-        throw lastError
-    }
-
-    private struct Taken: Error {
-        let error: AuthError
-    }
-
-    private static func withRunning<Return: Sendable>(
-        _ server: HTTPServer,
-        port: Int?,
-        _ slot: HandlerSlot,
-        _ body: (_ port: Int) async throws -> Return
-    ) async throws -> Return {
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            let (failures, failing) = AsyncThrowingStream<Void, any Error>.makeStream()
+        let ports = try LoopbackPort.open(host: host, port: port)
+        defer { ports.close() }
+        let pool = SocketPool<Poll>.make()
+        try await pool.prepare()
+        let connections = Connections(handler: makeHandler(ports.number), patience: patience)
+        return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
-                do {
-                    try await server.run()
-                    failing.finish()
-                } catch {
-                    failing.finish(throwing: error)
-                }
-                slot.onFailure()
+                try? await pool.run()
+                onFailure()
             }
+            for socket in ports.sockets {
+                let listener = try AsyncSocket(socket: socket, pool: pool)
+                group.addTask { await connections.serve(listener) }
+            }
+            // A cancelled task has nothing to say to the browser any more; otherwise the page for the person is written.
+            defer { group.cancelAll() }
             do {
-                try await listening(server, or: failures)
-            } catch {
-                group.cancelAll()
-                throw Self.failure(error, port: port)
-            }
-            guard let boundPort = await server.port else {
-                group.cancelAll()
-                throw AuthError(.userAgentFailed, "The loopback server lost its port.")
-            }
-            do {
-                let result = try await body(boundPort)
-                await stop(server, slot)
-                group.cancelAll()
+                let result = try await body(ports.number)
+                await waitForAnswers(connections)
                 return result
             } catch {
-                await stop(server, slot)
-                group.cancelAll()
+                await waitForAnswers(connections)
                 throw error
             }
         }
     }
 
-    /// Closes the server once the answers under way, the page for the person among them, are written.
-    private static func stop(_ server: HTTPServer, _ slot: HandlerSlot) async {
-        let hasAnswered: Void? = try? await withDeadline(grace, clock: ContinuousClock()) {
+    private static func waitForAnswers(_ connections: Connections) async {
+        try? await withDeadline(grace, clock: ContinuousClock()) {
             AuthError(.timedOut, "An answer took too long.")
         } _: {
-            await slot.waitUntilIdle()
+            await connections.waitUntilIdle()
         }
-        // A cancelled task has nothing to say to the browser any more.
-        await server.stop(timeout: hasAnswered == nil ? 0 : writingTime)
-    }
-
-    /// Returns when the server listens, and throws when it cannot.
-    private static func listening(
-        _ server: HTTPServer,
-        or failures: AsyncThrowingStream<Void, any Error>
-    ) async throws {
-        try await withThrowingTaskGroup(of: Void.self) { group in
-            group.addTask { try await server.waitUntilListening(timeout: 10) }
-            group.addTask {
-                for try await _ in failures {}
-                try Task.checkCancellation()
-                throw SocketError.disconnected
-            }
-            defer { group.cancelAll() }
-            try await group.next()
-        }
-    }
-
-    private static func failure(_ error: any Error, port: Int?) -> any Error {
-        switch error {
-        case is CancellationError:
-            return error
-        case SocketError.failed(_, let number, _) where number == EADDRINUSE:
-            return AuthError(
-                .portBusy,
-                """
-                Port \(port ?? 0) on this machine is taken by another program, so the answer could not be received. End \
-                that program, or register and configure another redirect URI.
-                """,
-                underlyingError: error
-            )
-        default:
-            return AuthError(
-                .userAgentFailed,
-                "No loopback server could be opened\(port.map { " on port \($0)" } ?? "").",
-                underlyingError: error
-            )
-        }
-    }
-
-    private static var hasIPv6: Bool {
-        guard let socket = try? Socket(domain: AF_INET6), let address = try? sockaddr_in6.inet6(ip6: "::1", port: 0)
-        else {
-            return false
-        }
-        defer { try? socket.close() }
-        return (try? socket.bind(to: address)) != nil
-    }
-
-    private static func ipv4(port: Int, _ slot: HandlerSlot) throws -> HTTPServer {
-        server(try sockaddr_in.inet(ip4: "127.0.0.1", port: UInt16(port)), slot)
-    }
-
-    private static func ipv6(port: Int, _ slot: HandlerSlot) throws -> HTTPServer {
-        server(try sockaddr_in6.inet6(ip6: "::1", port: UInt16(port)), slot)
-    }
-
-    private static func server(_ address: some SocketAddress, _ slot: HandlerSlot) -> HTTPServer {
-        HTTPServer(address: address, timeout: 90, logger: .disabled, handler: slot)
-    }
-
-    /// Turns FlyingFox's requests into the engine's types and back.
-    fileprivate static func answer(_ request: FlyingFox.HTTPRequest, with handler: Handler) async throws
-        -> FlyingFox.HTTPResponse
-    {
-        var body: [UInt8] = []
-        for try await chunk in request.bodySequence {
-            body += chunk
-            guard body.count <= maximumBodySize else { return HTTPResponse(statusCode: .payloadTooLarge) }
-        }
-        var fields = HTTPFields()
-        for (header, value) in request.headers {
-            guard let name = HTTPField.Name(header.rawValue) else { continue }
-            fields.append(HTTPField(name: name, value: value))
-        }
-        let reply = await handler(
-            HTTPTypes.HTTPRequest(
-                method: HTTPTypes.HTTPRequest.Method(rawValue: request.method.rawValue) ?? .get,
-                scheme: "http",
-                authority: request.headers[.host],
-                path: request.target.rawValue,
-                headerFields: fields
-            ),
-            body
-        )
-        // FlyingFox leaves Nagle's algorithm on, which delays the second write on a kept connection by 40 ms.
-        var headers: HTTPHeaders = [.connection: "close"]
-        for field in reply.response.headerFields { headers.addValue(field.value, for: HTTPHeader(field.name.rawName)) }
-        return HTTPResponse(
-            statusCode: HTTPStatusCode(reply.status, phrase: reply.response.status.reasonPhrase),
-            headers: headers,
-            body: Data(reply.body)
-        )
     }
 }
 
-/// Holds what answers, which is made after the port is known and before anybody knows the port, and counts the answers
-/// under way.
-private final class HandlerSlot: HTTPHandler, Sendable {
+/// The connections of a server, of which there are never many.
+private final class Connections: Sendable {
+    /// How many may be waiting to send their request. Who opens more closes the oldest: a browser's request arrives with the
+    /// connection, so it is not that one.
+    private static let maximumWaiting = 64
+
     private struct State {
-        var handler: LoopbackServer.Handler?
-        var underWay = 0
+        /// Those whose request has not arrived yet, oldest first.
+        var waiting: [(number: UInt64, socket: Socket)] = []
+        var count: UInt64 = 0
+        var answering = 0
         var isIdle: [AsyncStream<Void>.Continuation] = []
     }
 
+    private let handler: LoopbackServer.Handler
+    private let patience: Duration
     private let state = Mutex(State())
-    let onFailure: @Sendable () -> Void
 
-    init(onFailure: @escaping @Sendable () -> Void) {
-        self.onFailure = onFailure
+    init(handler: @escaping LoopbackServer.Handler, patience: Duration) {
+        self.handler = handler
+        self.patience = patience
     }
 
-    var handler: LoopbackServer.Handler? {
-        get { state.withLock { $0.handler } }
-        set { state.withLock { $0.handler = newValue } }
+    /// Accepts connections and answers them until the task is cancelled.
+    func serve(_ listener: AsyncSocket) async {
+        await withDiscardingTaskGroup { group in
+            while !Task.isCancelled {
+                do {
+                    let socket = try await listener.accept()
+                    group.addTask { await self.answer(socket) }
+                } catch SocketError.failed(_, let number, _) where number == ECONNABORTED || number == EINTR {
+                    continue
+                } catch SocketError.failed {
+                    // Out of descriptors: some will be given back.
+                    try? await Task.sleep(for: .milliseconds(50))
+                } catch {
+                    break
+                }
+            }
+            group.cancelAll()
+        }
     }
 
-    func handleRequest(_ request: FlyingFox.HTTPRequest) async throws -> FlyingFox.HTTPResponse {
-        guard let handler else { return HTTPResponse(statusCode: .notFound) }
-        state.withLock { $0.underWay += 1 }
-        defer {
-            state.withLock { state in
-                state.underWay -= 1
-                if state.underWay == 0 { for waiter in state.isIdle { waiter.finish() } }
+    private func answer(_ socket: AsyncSocket) async {
+        let number = begin(socket.socket)
+        let reply: HTTPReply
+        do {
+            let (request, body) = try await within(patience) { try await HTTPMessageReader.request(from: socket) }
+            beginAnswer(number)
+            reply = await handler(request, body)
+        } catch let refusal as HTTPMessageReader.Refusal {
+            beginAnswer(number)
+            reply = HTTPReply(response: HTTPResponse(status: refusal.status))
+        } catch {
+            return end(number, socket.socket)
+        }
+        try? await within(patience) { try await socket.write(Data(HTTPMessageReader.bytes(of: reply))) }
+        end(number, socket.socket)
+        endAnswer()
+    }
+
+    private func within<Return: Sendable>(
+        _ duration: Duration,
+        _ body: @escaping @Sendable () async throws -> Return
+    ) async throws -> Return {
+        try await withDeadline(duration, clock: ContinuousClock()) {
+            AuthError(.timedOut, "A connection was too slow.")
+        } _: {
+            try await body()
+        }
+    }
+
+    private func begin(_ socket: Socket) -> UInt64 {
+        state.withLock { state in
+            state.count += 1
+            state.waiting.append((state.count, socket))
+            // Closed for reading, so that whoever waits for it finds its end; the descriptor stays that connection's.
+            if state.waiting.count > Self.maximumWaiting {
+                shutdown(state.waiting.removeFirst().socket.file.rawValue, Int32(SHUT_RDWR))
+            }
+            return state.count
+        }
+    }
+
+    private func beginAnswer(_ number: UInt64) {
+        state.withLock { state in
+            state.waiting.removeAll { $0.number == number }
+            state.answering += 1
+        }
+    }
+
+    /// Closes a connection, under the lock, so that nobody closes another one that has just got the same descriptor.
+    private func end(_ number: UInt64, _ socket: Socket) {
+        state.withLock { state in
+            state.waiting.removeAll { $0.number == number }
+            try? socket.close()
+        }
+    }
+
+    private func endAnswer() {
+        state.withLock { state in
+            state.answering -= 1
+            if state.answering == 0 {
+                for waiter in state.isIdle { waiter.finish() }
+                state.isIdle = []
             }
         }
-        return try await LoopbackServer.answer(request, with: handler)
     }
 
     /// Returns when no answer is under way, or the task is cancelled.
     func waitUntilIdle() async {
         let (changes, change) = AsyncStream<Void>.makeStream()
         state.withLock { state in
-            if state.underWay == 0 { change.finish() } else { state.isIdle.append(change) }
+            if state.answering == 0 { change.finish() } else { state.isIdle.append(change) }
         }
         for await _ in changes {}
-    }
-}
-
-extension HTTPServer {
-    fileprivate var port: Int? {
-        switch listeningAddress {
-        case .ip4(_, let port), .ip6(_, let port): Int(port)
-        default: nil
-        }
     }
 }

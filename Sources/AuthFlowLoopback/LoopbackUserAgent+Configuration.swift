@@ -7,37 +7,20 @@ extension UserAgentFactory {
     /// - `browser` (array of strings, optional): The program to open, with its arguments, instead of the system's browser.
     /// - `open_browser` (boolean, optional): Whether to open a browser at all; true unless given.
     public static var loopback: UserAgentFactory {
-        let keys = [
-            ConfigurationKey(
-                "browser",
-                .list(.text),
-                "The program to open, with its arguments, instead of the system's browser."
-            ),
-            ConfigurationKey(
-                "open_browser",
-                .flag,
-                "Whether to open a browser at all; otherwise only the address is shown."
-            ),
-        ]
-        return UserAgentFactory("loopback", keys: keys, availability: availability) { options in
-            guard options.flag("open_browser") != false else { return LoopbackUserAgent(launcher: nil) }
-            return LoopbackUserAgent(launcher: options.texts("browser").map { .command($0) } ?? .system())
+        UserAgentFactory("loopback", keys: BrowserLauncher.keys, availability: availability) { options, context in
+            LoopbackUserAgent(launcher: .configured(by: options, in: context.surroundings))
         }
     }
 
-    /// Without a screen the address can still be shown, and opened by somebody who has a browser on this very machine.
+    /// Without a screen the address can still be shown, and opened by somebody whose browser reaches this machine, or who
+    /// brings the address that it ends at back to the terminal.
     @Sendable private static func availability(
         _ options: ConfigurationObject,
-        _ environment: [String: String]
+        _ context: UserAgentContext
     ) -> Availability {
-        #if os(Linux)
-        let signs = ["DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER"]
-        guard !options.has("browser"), !options.has("open_browser"),
-            signs.allSatisfy({ environment[$0, default: ""].isEmpty })
-        else { return .available }
-        return .doubtful(reason: "no browser can be opened here (neither DISPLAY nor WAYLAND_DISPLAY is set)")
-        #else
-        return .available
-        #endif
+        guard context.redirectURIs.contains(where: \.isLoopback) else {
+            return .unavailable(reason: "no redirect URI of the profile is an address of this machine")
+        }
+        return BrowserLauncher.availability(options, context.surroundings)
     }
 }

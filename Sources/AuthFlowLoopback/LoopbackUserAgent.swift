@@ -3,8 +3,10 @@ import Synchronization
 
 /// Opens the person's browser and receives the redirect on a port of this machine (RFC 8252 section 7.3).
 ///
-/// The port is bound before the browser opens, on the loopback interface only, and closed when the sign-in is over. The
-/// address to open is also published as an event, for people whose browser is elsewhere.
+/// The port is bound before the browser opens, on the loopback interface only, and closed when the sign-in is over. Of
+/// several redirect URIs the first whose port is free is taken. The address to open is also published as an event, for
+/// people whose browser is elsewhere; what is opened here is a short address of the port, so that the command line of the
+/// browser, which everybody on the machine can read, says nothing of the sign-in.
 public struct LoopbackUserAgent: Sendable {
     private let launcher: BrowserLauncher?
 
@@ -21,25 +23,45 @@ extension LoopbackUserAgent: UserAgent {
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return
     ) async throws -> Return {
-        guard case .loopback(let host, let port, let path) = options.redirectURI.kind else {
+        let redirectURIs = options.redirectURIs.filter(\.isLoopback)
+        guard let last = redirectURIs.last else {
             throw AuthError(
                 .invalidConfiguration,
                 "The loopback user agent cannot receive \(options.redirectURI). Register and configure http://127.0.0.1/callback."
             )
         }
-        func inbox(_ port: Int) -> CallbackInbox {
-            CallbackInbox(
-                redirectURI: options.redirectURI.uri(port: port),
+        for redirectURI in redirectURIs.dropLast() {
+            let hasOpened = Atomic(false)
+            do {
+                return try await session(at: redirectURI, options) { session in
+                    hasOpened.store(true, ordering: .relaxed)
+                    return try await body(session)
+                }
+            } catch let error as AuthError where error.code == .portBusy && !hasOpened.load(ordering: .relaxed) {
+                options.reporter.report(.userAgentVisit, details: ["agent": "loopback", "busy": redirectURI.uri])
+            }
+        }
+        return try await session(at: last, options, body)
+    }
+
+    private func session<Return: Sendable>(
+        at redirectURI: RedirectURI,
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        guard case .loopback(let host, let port, let path) = redirectURI.kind else {
+            throw AuthError(.invalidConfiguration, "\(redirectURI) is not an address of this machine.")
+        }
+        let opened = Mutex<CallbackInbox?>(nil)
+        return try await LoopbackServer.run(host: host, port: port) { port in
+            let inbox = CallbackInbox(
+                redirectURI: redirectURI.uri(port: port),
                 authority: "\(host):\(port)",
                 path: path,
                 state: options.state,
                 responseMode: options.responseMode,
                 clock: options.clock
             )
-        }
-        let opened = Mutex<CallbackInbox?>(nil)
-        return try await LoopbackServer.run(host: host, port: port) { port in
-            let inbox = inbox(port)
             opened.withLock { $0 = inbox }
             return { request, body in await inbox.handle(request, body: body) }
         } onFailure: {
@@ -48,17 +70,9 @@ extension LoopbackUserAgent: UserAgent {
             guard let inbox = opened.withLock({ $0 }) else {
                 throw AuthError(.userAgentFailed, "The loopback server did not start.")
             }
-            let launcher = self.launcher
-            let session = RedirectSession(redirectURI: options.redirectURI.uri(port: port)) { url in
+            let session = RedirectSession(redirectURI: redirectURI.uri(port: port)) { url in
                 options.reporter.report(.userAgentVisit, details: ["agent": "loopback", "port": "\(port)"], url: url)
-                if let launcher {
-                    do {
-                        let name = try launcher.open(url)
-                        options.reporter.report(.userAgentVisit, details: ["browser": name])
-                    } catch {
-                        options.reporter.report(.userAgentVisit, details: ["browser": "none: \(error)"])
-                    }
-                }
+                launcher?.open(inbox.start(at: url), reporter: options.reporter)
                 return try await inbox.callback()
             }
             do {

@@ -57,24 +57,7 @@ public enum TerminalPrompt {
             }
         }
         write("\(question): ", to: terminal)
-        return try line(from: terminal, isCancelled: isCancelled)
-    }
-
-    private static func line(from terminal: Int32, isCancelled: () -> Bool) throws -> String {
-        var line: [UInt8] = []
-        var byte: UInt8 = 0
-        while line.count < 4096 {
-            // Looked at now and then, so that a program that is told to stop does not wait for the person.
-            if isCancelled() { throw CancellationError() }
-            var ready = pollfd(fd: terminal, events: Int16(POLLIN), revents: 0)
-            guard unsafe poll(&ready, 1, 100) != 0 else { continue }
-            let count = unsafe Foundation.read(terminal, &byte, 1)
-            if count < 0, errno == EINTR { continue }
-            guard count == 1 else { throw AuthError(.userAgentFailed, "The terminal was closed.") }
-            if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
-            line.append(byte)
-        }
-        throw AuthError(.userAgentFailed, "The answer is too long.")
+        return try TerminalLine(terminal: terminal, maximumSize: 4096).read(isCancelled: isCancelled)
     }
 
     private static func write(_ text: String, to terminal: Int32) {

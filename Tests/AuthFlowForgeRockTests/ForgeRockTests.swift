@@ -59,7 +59,7 @@ struct ForgeRockScene: Sendable {
         return AuthClient(
             settings: try ClientSettings(
                 clientID: "authflow-demo",
-                redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
+                redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
                 scopes: ["openid", "profile"],
                 parameters: [.authorization: parameters],
                 postLogoutRedirectURI: RedirectURI("http://127.0.0.1:8400/callback")

@@ -39,7 +39,7 @@ struct GitHubScene: Sendable {
         try ClientSettings(
             clientID: "Iv23demo",
             authentication: secret.map { .clientSecretPost(Secret($0)) } ?? .none,
-            redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
+            redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
             scopes: scopes,
             flows: [flow]
         )

@@ -27,7 +27,7 @@ import Testing
             }
         )
         let options = RedirectOptions(
-            redirectURI: try RedirectURI(redirectURI),
+            redirectURIs: [try RedirectURI(redirectURI)],
             state: "state",
             reporter: FlowReporter(),
             clock: ContinuousClock()

@@ -1,18 +1,19 @@
 import AuthFlow
-import AuthFlowLoopback
 import AuthFlowTesting
 import Foundation
 import HTTPTypes
 import Synchronization
 import Testing
 
-/// The loopback port over real sockets, with everything that can knock on it.
+@testable import AuthFlowLoopback
+
+/// The loopback port over real sockets.
 @Suite struct LoopbackUserAgentTests {
     private let transport = URLSessionTransport()
 
     private func options(_ redirectURI: String = "http://127.0.0.1/callback") throws -> RedirectOptions {
         RedirectOptions(
-            redirectURI: try RedirectURI(redirectURI),
+            redirectURIs: [try RedirectURI(redirectURI)],
             state: "the-right-state",
             reporter: FlowReporter(),
             clock: ContinuousClock()
@@ -23,8 +24,13 @@ import Testing
     private func agent(_ browser: @escaping @Sendable (_ redirectURI: String) async -> Void) -> LoopbackUserAgent {
         LoopbackUserAgent(
             launcher: BrowserLauncher { url in
-                let redirectURI = String(url.drop { $0 != "?" }.dropFirst())
-                Task { await browser(redirectURI) }
+                Task {
+                    // What is opened is a short address of the port itself, which leads to the provider.
+                    let endpoint = try Endpoint(url)
+                    let reply = try await self.getRaw(url, path: endpoint.path)
+                    let location = reply.split(separator: "\r\n").first { $0.hasPrefix("Location: ") } ?? ""
+                    await browser(String(location.drop { $0 != "?" }.dropFirst()))
+                }
                 return "test"
             }
         )
@@ -153,20 +159,79 @@ import Testing
     }
 
     @Test func answersASecondTabKindlyAndUsesTheFirst() async throws {
-        let (seconds, second) = AsyncStream<HTTPReply?>.makeStream()
-        let agent = agent { redirectURI in
-            async let first = self.get("\(redirectURI)?code=1&state=the-right-state")
-            _ = try? await first
+        let inbox = CallbackInbox(
+            redirectURI: "http://127.0.0.1:8400/callback",
+            authority: "127.0.0.1:8400",
+            path: "/callback",
+            state: "the-right-state",
+            responseMode: .query,
+            clock: ContinuousClock()
+        )
+        func request(_ code: String) -> HTTPRequest {
+            HTTPRequest(
+                method: .get,
+                scheme: "http",
+                authority: "127.0.0.1:8400",
+                path: "/callback?code=\(code)&state=the-right-state"
+            )
         }
-        let answer = try await agent.withRedirectSession(try options()) { session in
-            let answer = try await session.visit("https://id.example.com/?\(session.redirectURI)")
-            second.yield(try? await get("\(session.redirectURI)?code=2&state=the-right-state"))
-            return answer
+        async let first = inbox.handle(request("1"), body: [])
+        #expect(try await inbox.callback().contains("code=1"))
+        async let second = inbox.handle(request("2"), body: [])
+        inbox.conclude(.succeeded)
+        #expect(text(await first).contains("You are signed in"))
+        #expect(text(await second).contains("You are signed in"))
+        // The same page once more, after the end.
+        #expect(text(await inbox.handle(request("1"), body: [])).contains("You are signed in"))
+    }
+
+    @Test func leadsTheFirstBrowserOnAndNoOther() async throws {
+        let (addresses, address) = AsyncStream<String>.makeStream()
+        let agent = LoopbackUserAgent(
+            launcher: BrowserLauncher { url in
+                address.yield(url)
+                return "test"
+            }
+        )
+        _ = try await agent.withRedirectSession(try options()) { session in
+            let visit = Task { try await session.visit("https://id.example.com/authorize?state=the-right-state") }
+            for await start in addresses {
+                // Everybody can read the command line of a browser (RFC 8252 section 8.10 asks for no less care).
+                #expect(!start.contains("state"))
+                let first = try await get(start)
+                #expect(first.status == 302)
+                let target = "https://id.example.com/authorize?state=the-right-state"
+                #expect(first.response.headerFields[.location] == target)
+                #expect(first.response.headerFields[.cacheControl] == "no-store")
+                let cookie = (first.response.headerFields[.setCookie] ?? "").prefix { $0 != ";" }
+                #expect(try await get(start).status == 410)
+                #expect(try await get(start, fields: [.cookie: "authflow=x; \(cookie)x"]).status == 410)
+                // Going back to it is not another browser.
+                #expect(try await get(start, fields: [.cookie: "a=b; \(cookie)"]).status == 302)
+                _ = try await get("\(session.redirectURI)?code=1&state=the-right-state", method: .head)
+                break
+            }
+            visit.cancel()
+            return 0
         }
-        #expect(answer.contains("code=1"))
-        for await reply in seconds {
-            #expect(text(reply).contains("Already answered"))
-            break
+    }
+
+    @Test func takesTheFirstRedirectURIWhosePortIsFree() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let options = RedirectOptions(
+                redirectURIs: try [
+                    "com.example.app:/callback", "\(emulator.issuer)/callback", "http://127.0.0.1/other",
+                ].map { try RedirectURI($0) },
+                state: "the-right-state",
+                reporter: FlowReporter(),
+                clock: ContinuousClock()
+            )
+            try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
+                #expect(session.redirectURI.hasSuffix("/other"))
+                #expect(session.redirectURI != "\(emulator.issuer)/callback")
+            }
         }
     }
 

@@ -21,6 +21,20 @@ enum RawConnection {
         }
     }
 
+    /// Opens a connection, says something, and leaves it open.
+    /// - Returns: The descriptor, to be closed.
+    static func open(port: Int, saying text: String) throws -> Int32 {
+        let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        guard descriptor >= 0 else { throw Failure(call: "socket", number: errno) }
+        guard connect(descriptor, port: UInt16(port), isIPv6: false) == 0 else {
+            close(descriptor)
+            throw Failure(call: "connect", number: errno)
+        }
+        let bytes = Array(text.utf8)
+        _ = unsafe bytes.withUnsafeBytes { unsafe send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+        return descriptor
+    }
+
     private static func talk(_ text: String, port: UInt16, isIPv6: Bool) throws -> String {
         let descriptor = socket(isIPv6 ? AF_INET6 : AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         guard descriptor >= 0 else { throw Failure(call: "socket", number: errno) }

@@ -223,7 +223,7 @@ import Testing
                 try scene.client(
                     settings: ClientSettings(
                         clientID: "authflow-demo",
-                        redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
+                        redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
                         parameters: [.authorization: parameters]
                     )
                 )
@@ -372,7 +372,11 @@ import Testing
         try await Scene.with(.sockets) { scene in
             // The "browser" goes through the provider's pages and then really does what it is sent to do.
             let launcher = BrowserLauncher { url in
-                Task { try await deliver(try await scene.visit(url, responseMode: mode), mode) }
+                Task {
+                    let start = try await URLSessionTransport().send(HTTPCall(.get, Endpoint(url)))
+                    let target = start.response.headerFields[.location] ?? ""
+                    try await deliver(try await scene.visit(target, responseMode: mode), mode)
+                }
                 return "test"
             }
             let client = AuthClient(

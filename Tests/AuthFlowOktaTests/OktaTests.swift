@@ -38,7 +38,7 @@ struct OktaScene: Sendable {
     func settings(_ app: String) throws -> ClientSettings {
         try ClientSettings(
             clientID: app,
-            redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
+            redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
             scopes: ["openid", "profile", "device_sso", "offline_access"],
             postLogoutRedirectURI: RedirectURI("http://127.0.0.1:8400/callback")
         )

@@ -46,7 +46,7 @@ final class PuppetProvider: Sendable {
         return AuthClient(
             settings: try ClientSettings(
                 clientID: "client",
-                redirectURI: RedirectURI("https://app.example.com/callback")
+                redirectURIs: [RedirectURI("https://app.example.com/callback")]
             ),
             provider: OIDCProvider(issuer: Self.issuer),
             userAgent: LoopbackUserAgent(launcher: nil),

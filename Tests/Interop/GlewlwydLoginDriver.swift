@@ -74,7 +74,7 @@ extension UserAgentFactory {
             ConfigurationKey("password", .secret, required: true, "The password, by reference."),
             ConfigurationKey("origin", .url, required: true, "Where both may be sent."),
         ]
-        return UserAgentFactory("glewlwyd", keys: keys) { options in
+        return UserAgentFactory("glewlwyd", keys: keys) { options, _ in
             HeadlessUserAgent(
                 driver: GlewlwydLoginDriver(
                     userName: options.text("username") ?? "",

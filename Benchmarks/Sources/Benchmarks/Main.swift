@@ -53,7 +53,7 @@ import Synchronization
         let client = AuthClient(
             settings: try ClientSettings(
                 clientID: "authflow-demo",
-                redirectURI: RedirectURI("http://127.0.0.1:8400/callback")
+                redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")]
             ),
             provider: OIDCProvider(issuer: emulator.issuer),
             userAgent: HeadlessUserAgent(

@@ -18,6 +18,7 @@ import Synchronization
 public final class AuthClient: Sendable {
     let engine: Engine
     let userAgent: any UserAgent
+    private let lastResort: (any UserAgent)?
     private let devicePresenter: (any DevicePresenter)?
     let keeper: SessionKeeper
     private let account: String?
@@ -37,7 +38,7 @@ public final class AuthClient: Sendable {
     ///   - transport: The way to the network.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, at once and in order. It must not block.
-    public init(
+    public convenience init(
         name: String = "default",
         settings: ClientSettings,
         provider: any ProviderAdapter,
@@ -50,6 +51,37 @@ public final class AuthClient: Sendable {
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) {
+        self.init(
+            name: name,
+            settings: settings,
+            provider: provider,
+            userAgent: userAgent,
+            lastResort: nil,
+            devicePresenter: devicePresenter,
+            store: store,
+            sharedCredentials: sharedCredentials,
+            account: account,
+            transport: transport,
+            host: host,
+            observer: observer
+        )
+    }
+
+    /// - Parameter lastResort: The user agent to take when no flow could begin: it works, but another screen is better.
+    init(
+        name: String,
+        settings: ClientSettings,
+        provider: any ProviderAdapter,
+        userAgent: any UserAgent,
+        lastResort: (any UserAgent)?,
+        devicePresenter: (any DevicePresenter)?,
+        store: any TokenStore,
+        sharedCredentials: SharedCredentialStore?,
+        account: String?,
+        transport: any HTTPTransport,
+        host: HostServices,
+        observer: @escaping @Sendable (FlowEvent) -> Void
+    ) {
         self.engine = Engine(
             provider: provider,
             settings: settings,
@@ -58,6 +90,7 @@ public final class AuthClient: Sendable {
             shared: sharedCredentials
         )
         self.userAgent = userAgent
+        self.lastResort = lastResort
         self.devicePresenter = devicePresenter
         self.account = account
         self.observer = observer
@@ -94,16 +127,23 @@ public final class AuthClient: Sendable {
         let reporter = reporter()
         // Who asks for another account wants to be asked who they are.
         if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
-        let flows = engine.settings.flows
-        for flow in flows.dropLast() {
+        var ways = engine.settings.flows.map { Way(flow: $0, userAgent: userAgent) }
+        if let lastResort { ways.append(Way(flow: .authorizationCode, userAgent: lastResort)) }
+        let last = ways.removeLast()
+        for way in ways {
             let hasBegun = Mutex(false)
             do {
-                return try await signIn(by: flow, policy, reporter) { hasBegun.withLock { $0 = true } }
+                return try await signIn(by: way, policy, reporter) { hasBegun.withLock { $0 = true } }
             } catch let error as AuthError where Self.mayGoOtherwise(error) && !hasBegun.withLock({ $0 }) {
-                reporter.report(.flowChoice, details: ["passed_over": flow.rawValue, "reason": error.description])
+                reporter.report(.flowChoice, details: ["passed_over": way.flow.rawValue, "reason": error.description])
             }
         }
-        return try await signIn(by: flows.last ?? .authorizationCode, policy, reporter) {}
+        return try await signIn(by: last, policy, reporter) {}
+    }
+
+    private struct Way: Sendable {
+        let flow: SignInFlow
+        let userAgent: any UserAgent
     }
 
     /// Signs in with what another app has shared, when there is something and it works.
@@ -124,18 +164,20 @@ public final class AuthClient: Sendable {
 
     /// Whether another way to sign in may work where one could not begin.
     private static func mayGoOtherwise(_ error: AuthError) -> Bool {
-        [.unsupported, .userAgentFailed, .portBusy].contains(error.code)
+        [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
     }
 
     /// - Parameter begun: Called before a person is shown anything.
     private func signIn(
-        by flow: SignInFlow,
+        by way: Way,
         _ policy: AccountPolicy,
         _ reporter: FlowReporter,
         begun: @escaping @Sendable () -> Void
     ) async throws -> SignIn {
-        switch flow {
+        switch way.flow {
         case .authorizationCode:
+            // Known before anybody is asked anything: a program that nobody watches must not wait for somebody.
+            if let unavailable = way.userAgent as? UnavailableUserAgent { throw unavailable.error }
             let timeout = engine.settings.timeout
             return try await withDeadline(timeout, clock: engine.host.clock) {
                 AuthError(
@@ -144,7 +186,7 @@ public final class AuthClient: Sendable {
                 )
             } _: {
                 let flow = AuthorizationCodeFlow(engine: self.engine, reporter: reporter, begun: begun)
-                return try await flow.signIn(with: self.userAgent) { outcome in
+                return try await flow.signIn(with: way.userAgent) { outcome in
                     try await self.keep(outcome, policy, reporter: reporter)
                 }
             }
@@ -161,17 +203,29 @@ public final class AuthClient: Sendable {
         }
     }
 
+    /// The redirect URIs that the provider knows this client by, best first.
+    public var redirectURIs: [RedirectURI] { engine.settings.redirectURIs }
+
+    /// Hands over a redirect that arrived by another way than the user agent: the URL that an app was opened with, or one
+    /// that a person has pasted. It is checked like any other.
+    /// - Parameter url: The URL, whole.
+    /// - Returns: Whether a sign-in or sign-out of this client waits for it. What does not belong to one ends none.
+    @discardableResult
+    public func resume(with url: String) -> Bool { engine.visits.resume(with: url) }
+
     /// Begins a sign-in by hand: for apps that show the page and receive the redirect themselves.
     ///
     /// Open the URL of the result, then hand the redirect to ``finishSignIn(_:with:policy:)``. No user agent is used. A
-    /// loopback redirect URI must name its port.
+    /// loopback redirect URI must name its port; the first redirect URI that is whole is taken.
     /// - Throws: ``AuthError``.
     public func beginSignIn() async throws -> PendingAuthorization {
-        let redirectURI = engine.settings.redirectURI
-        if case .loopback(_, nil, _) = redirectURI.kind {
+        let redirectURI = engine.settings.redirectURIs.first {
+            if case .loopback(_, nil, _) = $0.kind { false } else { true }
+        }
+        guard let redirectURI else {
             throw AuthError(
                 .invalidConfiguration,
-                "Signing in by hand needs a redirect URI that is whole. Give \"\(redirectURI)\" the port you listen on."
+                "Signing in by hand needs a redirect URI that is whole. Give it the port you listen on."
             )
         }
         let flow = AuthorizationCodeFlow(engine: engine, reporter: reporter())

@@ -6,8 +6,9 @@ public struct ClientSettings: Sendable {
     /// How the client proves who it is at the token endpoint.
     public var authentication: ClientAuthentication
 
-    /// Where the provider sends the person back to, as registered.
-    public var redirectURI: RedirectURI
+    /// Where the provider sends the person back to, as registered, best first. A user agent takes the first it can receive:
+    /// several ports of this machine, when the provider insists on a port that may be taken, or another way back.
+    public var redirectURIs: [RedirectURI]
 
     /// `scope`: what is asked for. With `openid` the provider must send an ID Token.
     public var scopes: [String]
@@ -52,7 +53,7 @@ public struct ClientSettings: Sendable {
     ///   - clientID: `client_id`, as registered.
     ///   - authentication: How the client proves who it is. Apps and command-line tools cannot keep a secret and use
     ///     ``ClientAuthentication/none``.
-    ///   - redirectURI: As registered; a loopback address with a free port unless given.
+    ///   - redirectURIs: As registered, best first; a loopback address with a free port unless given.
     ///   - scopes: What is asked for.
     ///   - parameters: More parameters, for requests of each purpose.
     ///   - flows: The ways to sign a person in, best first: in a user agent unless given.
@@ -70,7 +71,7 @@ public struct ClientSettings: Sendable {
     public init(
         clientID: String,
         authentication: ClientAuthentication = .none,
-        redirectURI: RedirectURI = .loopback,
+        redirectURIs: [RedirectURI] = [.loopback],
         scopes: [String] = ["openid"],
         parameters: [ProviderRequest.Purpose: FormParameters] = [:],
         flows: [SignInFlow] = [.authorizationCode],
@@ -94,6 +95,9 @@ public struct ClientSettings: Sendable {
                 )
             }
         }
+        guard !redirectURIs.isEmpty else {
+            throw AuthError(.invalidConfiguration, "The list of redirect URIs is empty.")
+        }
         guard !flows.isEmpty else { throw AuthError(.invalidConfiguration, "The list of flows is empty.") }
         // FAPI 2.0 section 5.3.2.1 has tokens refused that expired six minutes ago.
         guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
@@ -102,7 +106,7 @@ public struct ClientSettings: Sendable {
         try Self.check(idTokenSigningAlgorithms, authentication)
         self.clientID = clientID
         self.authentication = authentication
-        self.redirectURI = redirectURI
+        self.redirectURIs = redirectURIs
         self.scopes = scopes
         self.parameters = parameters
         self.flows = flows

@@ -5,15 +5,19 @@ extension AuthClient {
     /// - Parameters:
     ///   - profile: The profile.
     ///   - providers: The provider adapters to choose from.
-    ///   - userAgents: The user agents to choose from. Without `user_agent` the first that can work here is taken.
+    ///   - userAgents: The user agents to choose from. Without `user_agent`, or with `auto`, the first that can work here is
+    ///     taken.
     ///   - devicePresenter: Shows the person the code for signing in on another screen; nil when that is no way to sign in.
     ///   - stores: The token stores to choose from.
     ///   - flows: The ways to sign in, whatever the profile says.
+    ///   - override: The name of the user agent, whatever the profile says; with the profile's options for it, if there are
+    ///     any.
+    ///   - surroundings: Where the program runs; found out unless given.
     ///   - account: The subject of the account that is meant, whatever the profile says.
     ///   - transport: The way to the network.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, at once and in order. It must not block.
-    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when no user agent can work here.
+    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when `override` cannot be followed.
     public convenience init(
         profile: Profile,
         providers: [ProviderFactory],
@@ -21,6 +25,8 @@ extension AuthClient {
         devicePresenter: (any DevicePresenter)? = nil,
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
         flows: [SignInFlow]? = nil,
+        userAgent override: String? = nil,
+        surroundings: Surroundings? = nil,
         account: String? = nil,
         transport: any HTTPTransport = URLSessionTransport(),
         host: HostServices = .system,
@@ -37,16 +43,22 @@ extension AuthClient {
         if settings.flows == [.device], devicePresenter == nil {
             throw configuration.error("this program cannot show a code for signing in on another screen", at: "flow")
         }
+        let choice = try UserAgentChoice(
+            of: override,
+            in: configuration,
+            factories: userAgents,
+            context: UserAgentContext(
+                surroundings: surroundings ?? .current(environment: host.environment),
+                redirectURIs: settings.redirectURIs
+            )
+        )
+        let agents = try choice.agents(hasOtherFlow: settings.flows.contains(.device))
         self.init(
             name: profile.name,
             settings: settings,
             provider: try provider.make(configuration),
-            userAgent: try Self.userAgent(
-                configuration,
-                userAgents,
-                host,
-                hasOtherFlow: settings.flows.contains(.device)
-            ),
+            userAgent: agents.first,
+            lastResort: agents.lastResort,
             devicePresenter: devicePresenter,
             store: try Self.store(configuration, stores, host),
             sharedCredentials: try Self.sharedCredentials(configuration, stores, host),
@@ -55,44 +67,6 @@ extension AuthClient {
             host: host,
             observer: observer
         )
-    }
-
-    private static func userAgent(
-        _ configuration: ConfigurationObject,
-        _ factories: [UserAgentFactory],
-        _ host: HostServices,
-        hasOtherFlow: Bool
-    ) throws -> any UserAgent {
-        var choices = configuration.choices("user_agent")
-        if choices.isEmpty {
-            choices = factories.filter { !$0.keys.contains(where: \.isRequired) }.map {
-                ($0.name, configuration.object("user_agent"))
-            }
-        }
-        var reasons: [String] = []
-        var doubtful: ChosenUserAgent?
-        for choice in choices {
-            guard let factory = factories.first(where: { $0.name == choice.name }) else { continue }
-            let availability = factory.availability(choice.options, host.environment)
-            if case .available = availability {
-                return ChosenUserAgent(name: factory.name, base: try factory.make(choice.options), passedOver: reasons)
-            }
-            if case .doubtful = availability, doubtful == nil {
-                doubtful = ChosenUserAgent(
-                    name: factory.name,
-                    base: try factory.make(choice.options),
-                    passedOver: reasons
-                )
-            }
-            reasons.append("\(choice.name): \(availability.reason)")
-        }
-        if let doubtful, !hasOtherFlow { return doubtful }
-        let error = AuthError(
-            .userAgentFailed,
-            "No user agent of this profile can work here. \(reasons.joined(separator: "; "))"
-        )
-        guard hasOtherFlow else { throw error }
-        return UnavailableUserAgent(error: error)
     }
 
     private static func store(
@@ -119,35 +93,6 @@ extension AuthClient {
     }
 }
 
-/// A user agent that cannot work here, in a profile that has another way to sign in.
-private struct UnavailableUserAgent: UserAgent {
-    let error: AuthError
-
-    func withRedirectSession<Return: Sendable>(
-        _ options: RedirectOptions,
-        _ body: (RedirectSession) async throws -> Return
-    ) async throws -> Return {
-        throw error
-    }
-}
-
-/// A user agent that was chosen by configuration, and says so when it is used.
-private struct ChosenUserAgent: UserAgent {
-    let name: String
-    let base: any UserAgent
-    let passedOver: [String]
-
-    func withRedirectSession<Return: Sendable>(
-        _ options: RedirectOptions,
-        _ body: (RedirectSession) async throws -> Return
-    ) async throws -> Return {
-        var details = ["name": name]
-        if !passedOver.isEmpty { details["passed_over"] = passedOver.joined(separator: "; ") }
-        options.reporter.report(.userAgentChoice, details: details)
-        return try await base.withRedirectSession(options, body)
-    }
-}
-
 extension ClientSettings {
     /// Reads the settings of a profile.
     /// - Throws: ``ConfigurationError``.
@@ -168,7 +113,8 @@ extension ClientSettings {
         case (let method?, nil):
             throw configuration.error("\"\(method)\" needs a \"client_secret\"", at: "client_authentication")
         }
-        let redirectURI = try configuration.text("redirect_uri").map { uri in
+        let uris = configuration.texts("redirect_uri") ?? configuration.text("redirect_uri").map { [$0] } ?? []
+        let redirectURIs = try uris.map { uri in
             try configuration.located("redirect_uri") { () throws(AuthError) in try RedirectURI(uri) }
         }
         let parameters = configuration.object("parameters")
@@ -199,7 +145,7 @@ extension ClientSettings {
             try ClientSettings(
                 clientID: configuration.text("client_id") ?? "",
                 authentication: authentication,
-                redirectURI: redirectURI ?? .loopback,
+                redirectURIs: redirectURIs.isEmpty ? [.loopback] : redirectURIs,
                 scopes: configuration.texts("scopes") ?? ["openid"],
                 parameters: Dictionary(
                     uniqueKeysWithValues: ProviderRequest.Purpose.configurable.map {

@@ -18,6 +18,11 @@ public struct ConfigurationObject: Sendable {
         self.environment = environment
     }
 
+    /// An object without keys, in the place of another.
+    init(empty other: ConfigurationObject) {
+        self.init([:], path: other.path, source: other.source, environment: other.environment)
+    }
+
     /// Whether the key is there.
     public func has(_ key: String) -> Bool { json[key] != nil }
 

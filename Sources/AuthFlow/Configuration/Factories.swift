@@ -40,55 +40,6 @@ public struct ProviderFactory: Sendable {
     }
 }
 
-/// Makes a user agent from its options: the line by which a user agent is listed.
-public struct UserAgentFactory: Sendable {
-    /// Whether an agent can work where the process runs.
-    public enum Availability: Sendable, Hashable {
-        /// It can.
-        case available
-        /// It may, but something else that can is better; and why, in words for the person.
-        case doubtful(reason: String)
-        /// It cannot, and why, in words for the person.
-        case unavailable(reason: String)
-
-        var reason: String {
-            switch self {
-            case .available: ""
-            case .doubtful(let reason), .unavailable(let reason): reason
-            }
-        }
-    }
-
-    /// The name that `user_agent` chooses it by.
-    public let name: String
-
-    /// The options it takes.
-    public let keys: [ConfigurationKey]
-
-    let availability: @Sendable (_ options: ConfigurationObject, _ environment: [String: String]) -> Availability
-    let make: @Sendable (_ options: ConfigurationObject) throws -> any UserAgent
-
-    /// Creates a factory.
-    /// - Parameters:
-    ///   - name: The name to choose it by.
-    ///   - keys: The options it takes.
-    ///   - availability: Whether it can work with these options in a process with this environment.
-    ///   - make: Makes the agent.
-    public init(
-        _ name: String,
-        keys: [ConfigurationKey] = [],
-        availability:
-            @escaping @Sendable (_ options: ConfigurationObject, _ environment: [String: String]) -> Availability =
-            { _, _ in .available },
-        make: @escaping @Sendable (_ options: ConfigurationObject) throws -> any UserAgent
-    ) {
-        self.name = name
-        self.keys = keys
-        self.availability = availability
-        self.make = make
-    }
-}
-
 /// Makes a token store from its options: the line by which a store is listed.
 public struct TokenStoreFactory: Sendable {
     /// The name that `store` chooses it by.

@@ -48,7 +48,16 @@ public struct Profile: Sendable {
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory]
     ) -> [ConfigurationKey] {
-        let agent = ConfigurationShape.named(userAgents.map { ConfigurationVariant($0.name, keys: $0.keys) })
+        // What `auto` is told, every agent that it may choose is told.
+        let automatic = userAgents.filter(\.isAutomatic).flatMap(\.keys).reduce(into: [ConfigurationKey]()) {
+            keys,
+            key in
+            if !keys.contains(where: { $0.name == key.name }) { keys.append(key) }
+        }
+        let agent = ConfigurationShape.named(
+            [ConfigurationVariant(UserAgentChoice.auto, keys: automatic)]
+                + userAgents.map { ConfigurationVariant($0.name, keys: $0.keys) }
+        )
         let store = ConfigurationShape.named(stores.map { ConfigurationVariant($0.name, keys: $0.keys) })
         let flows = SignInFlow.allCases.map(\.rawValue)
         let purposes = ProviderRequest.Purpose.configurable.map {
@@ -80,13 +89,13 @@ public struct Profile: Sendable {
             ConfigurationKey("scopes", .list(.text), "What is asked for; [\"openid\"] unless given."),
             ConfigurationKey(
                 "redirect_uri",
-                .text,
-                "Where the provider sends the person back to, as registered; http://127.0.0.1/callback on a free port unless given."
+                .either(.text, .list(.text)),
+                "Where the provider sends the person back to, as registered; or a list, of which the first that can be used is taken. http://127.0.0.1/callback on a free port unless given."
             ),
             ConfigurationKey(
                 "user_agent",
                 .either(agent, .list(agent)),
-                "How the person is shown the provider's page: one, or a list of which the first that can work is taken."
+                "How the person is shown the provider's page: one, or a list of which the first that can work is taken; auto unless given."
             ),
             ConfigurationKey("store", store, "Where the credential is kept; file unless given."),
             ConfigurationKey(

@@ -76,6 +76,8 @@ extension AuthError {
         public static let unsupported = Self(rawValue: "unsupported")
         /// The user agent cannot work here, or could not finish.
         public static let userAgentFailed = Self(rawValue: "user_agent_failed")
+        /// No user agent that may be used can work here: somebody has to sign in somewhere else, or by other means.
+        public static let noUserAgent = Self(rawValue: "no_user_agent")
         /// The port that the redirect URI names is taken.
         public static let portBusy = Self(rawValue: "port_busy")
         /// An API has refused the access token.

@@ -28,7 +28,7 @@ struct AuthorizationCodeFlow: Sendable {
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the answer from other visits.
         let state = engine.host.randomToken()
         let options = RedirectOptions(
-            redirectURI: engine.settings.redirectURI,
+            redirectURIs: engine.settings.redirectURIs,
             state: state,
             responseMode: engine.settings.responseMode,
             reporter: reporter,
@@ -37,7 +37,9 @@ struct AuthorizationCodeFlow: Sendable {
         return try await userAgent.withRedirectSession(options) { session in
             let pending = try await begin(at: metadata, redirectURI: session.redirectURI, state: state)
             begun()
-            let callback = try await reporter.step(.userAgentVisit) { try await session.visit(pending.url) }
+            let callback = try await reporter.step(.userAgentVisit) {
+                try await engine.visits.visit(pending.url, in: session, options)
+            }
             return try await store(try await finish(pending, with: callback))
         }
     }

@@ -22,14 +22,14 @@ struct EndSessionFlow: Sendable {
         }
         let state = engine.host.randomToken()
         let options = RedirectOptions(
-            redirectURI: redirectURI,
+            redirectURIs: [redirectURI],
             state: nil,
             reporter: reporter,
             clock: engine.host.clock
         )
         return try await userAgent.withRedirectSession(options) { session in
             let url = try await url(endpoint, credential, redirectURI: session.redirectURI, state: state)
-            let callback = try await session.visit(url)
+            let callback = try await engine.visits.visit(url, in: session, options)
             return Self.fault(of: callback, redirectURI: session.redirectURI, state: state)
         }
     }

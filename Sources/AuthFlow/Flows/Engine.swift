@@ -10,6 +10,7 @@ final class Engine: Sendable {
     let transport: any HTTPTransport
     let shared: SharedCredentialStore?
     let dpopNonces = DPoPNonces()
+    let visits = WaitingVisits()
     private let knownMetadata = Mutex<ProviderMetadata?>(nil)
 
     init(

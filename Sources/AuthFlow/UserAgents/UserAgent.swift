@@ -10,14 +10,14 @@
 /// A sign-in that waits for neither a person nor a redirect (the device grant) is another seam, not a user agent.
 ///
 /// ```swift
-/// struct PasteUserAgent: UserAgent {
+/// struct PostcardUserAgent: UserAgent {
 ///     nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
 ///         _ options: RedirectOptions,
 ///         _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
 ///     ) async throws -> Return {
 ///         try await body(RedirectSession(redirectURI: options.redirectURI.uri) { url in
-///             print("Open this page, sign in, and paste the address you end at:\n\(url)")
-///             return readLine() ?? ""
+///             try await postOffice.send(url)
+///             return try await postOffice.reply()
 ///         })
 ///     }
 /// }
@@ -37,8 +37,11 @@ public protocol UserAgent: Sendable {
 
 /// Which redirect a user agent is to expect.
 public struct RedirectOptions: Sendable {
-    /// The redirect URI, as configured.
-    public let redirectURI: RedirectURI
+    /// The redirect URIs that the provider knows the client by, best first. An agent uses the first it can receive.
+    public let redirectURIs: [RedirectURI]
+
+    /// The best of them.
+    public var redirectURI: RedirectURI { redirectURIs.first ?? .loopback }
 
     /// The `state` that the answer will carry. What arrives without it is not the answer, and must not end the wait. nil
     /// when whatever arrives ends it: after a sign-out, where nothing depends on the answer.
@@ -55,17 +58,40 @@ public struct RedirectOptions: Sendable {
 
     /// Creates options.
     public init(
-        redirectURI: RedirectURI,
+        redirectURIs: [RedirectURI],
         state: String?,
         responseMode: ResponseMode = .query,
         reporter: FlowReporter,
         clock: any Clock<Duration>
     ) {
-        self.redirectURI = redirectURI
+        self.redirectURIs = redirectURIs
         self.state = state
         self.responseMode = responseMode
         self.reporter = reporter
         self.clock = clock
+    }
+}
+
+extension RedirectOptions {
+    /// Whether a URL is the redirect that is expected: it goes to the redirect URI and carries the state. What it answers
+    /// is checked later.
+    /// - Parameters:
+    ///   - url: The URL, whole.
+    ///   - redirectURI: The redirect URI that was sent.
+    public func accepts(_ url: String, at redirectURI: String) -> Bool {
+        guard url.hasPrefix(redirectURI) else { return false }
+        let rest = url.dropFirst(redirectURI.count)
+        let separator: Character = responseMode == .fragment ? "#" : redirectURI.contains("?") ? "&" : "?"
+        guard let state else { return rest.isEmpty || rest.first == separator }
+        guard rest.first == separator else { return false }
+        return Self.carries(state, rest.dropFirst())
+    }
+
+    /// Whether an answer carries exactly this state. Nothing that does not may end a wait, or be told why.
+    package static func carries(_ state: String, _ answer: Substring) -> Bool {
+        guard let states = FormURLEncoding.decode(answer)?.values(for: "state"), states.count == 1 else { return false }
+        // Secrets are compared in constant time.
+        return Secret(states[0]) == Secret(state)
     }
 }
 
@@ -87,6 +113,8 @@ public struct RedirectSession: Sendable {
 
     /// Shows `url` and returns the URL that the visit was redirected to: the redirect URI with the answer in its query, or
     /// in its fragment when that is the response mode. An answer that was posted as a form stands in the query.
+    ///
+    /// It has to end when its task is cancelled: the answer may arrive by ``AuthClient/resume(with:)`` instead.
     public func visit(_ url: String) async throws -> String {
         try await visitor(url)
     }

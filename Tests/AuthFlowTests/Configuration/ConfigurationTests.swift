@@ -47,24 +47,30 @@ extension UserAgentFactory {
         "window",
         keys: [ConfigurationKey("width", .number(1...100), "Its width.")]
     ) {
+        _,
         _ in FakeUserAgent()
     }
     fileprivate static let absent = UserAgentFactory(
         "absent",
         availability: { _, _ in .unavailable(reason: "no screen") }
     ) {
+        _,
         _ in FakeUserAgent()
     }
     fileprivate static let doubtful = UserAgentFactory(
         "doubtful",
-        availability: { _, environment in environment["SCREEN"] == nil ? .doubtful(reason: "no screen") : .available }
+        availability: { _, context in
+            context.surroundings.environment["SCREEN"] == nil ? .doubtful(reason: "no screen") : .available()
+        }
     ) {
+        _,
         _ in FakeUserAgent()
     }
     fileprivate static let needy = UserAgentFactory(
         "needy",
         keys: [ConfigurationKey("who", .text, required: true, "Who.")]
     ) {
+        _,
         _ in FakeUserAgent()
     }
 }
@@ -169,9 +175,18 @@ extension UserAgentFactory {
         #expect(error.issues.map(\.keyPath) == ["profiles.work.provider"])
     }
 
-    @Test func failsWhenNoUserAgentCanWorkHere() throws {
-        let error = try #require(throws: AuthError.self) { try client("{\(Self.good), \"user_agent\": [\"absent\"]}") }
-        #expect(error.description.contains("absent: no screen"))
+    @Test func failsAtOnceWhenNoUserAgentCanWorkHere() async throws {
+        let events = Mutex<[FlowEvent]>([])
+        let client = try client("{\(Self.good), \"store\": \"memory\", \"user_agent\": \"absent\"}") { event in
+            events.withLock { $0.append(event) }
+        }
+        // Nobody is asked anything: neither the provider, nor the person.
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.code == .noUserAgent)
+        #expect(error?.message.contains("absent: no screen") == true)
+        #expect(events.withLock { $0.isEmpty })
+        // What needs no user agent goes on to work.
+        #expect(try await client.credential() == nil)
     }
 
     /// Which user agent is taken, and which were passed over.
@@ -203,9 +218,11 @@ extension UserAgentFactory {
             "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"doubtful\", \(flow)}",
             devicePresenter: NoPresenter()
         ) { event in events.withLock { $0.append(event) } }
-        // The provider of these tests has no device flow either, and that is what is said.
+        // The provider of these tests has no device flow either, so the doubtful agent is come back to, and fails.
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
-        #expect(error?.message.contains("device authorization endpoint") == true)
+        #expect(error?.code == .userAgentFailed)
+        let passedOver = events.withLock { $0.filter { $0.step == .flowChoice }.map { $0.details["passed_over"] } }
+        #expect(passedOver == ["authorization_code", "device"])
         let choice = events.withLock { $0.first { $0.step == .flowChoice } }
         #expect(choice?.details["reason"]?.contains("doubtful: no screen") == true)
     }

@@ -142,7 +142,7 @@ extension ConformanceTable {
 
     private static func signsOut(_ scene: Scene, fault: CallbackFault?) async throws -> (Credential, SignOut) {
         var settings = try Scene.settings()
-        settings.postLogoutRedirectURI = settings.redirectURI
+        settings.postLogoutRedirectURI = settings.redirectURIs.first
         let client = try scene.client(settings: settings)
         let credential = try await client.signIn().credential
         scene.emulator.fault = fault.map { .callback($0) }

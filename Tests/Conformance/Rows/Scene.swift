@@ -51,7 +51,7 @@ public struct Scene: Sendable {
     public static func settings() throws -> ClientSettings {
         try ClientSettings(
             clientID: "authflow-demo",
-            redirectURI: RedirectURI("http://127.0.0.1:8400/callback"),
+            redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
             scopes: ["openid", "profile", "email"]
         )
     }
@@ -107,7 +107,7 @@ public struct Scene: Sendable {
     public func visit(_ url: String, responseMode: ResponseMode = .query) async throws -> String {
         let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())
         let options = RedirectOptions(
-            redirectURI: try RedirectURI(query?["redirect_uri"] ?? ""),
+            redirectURIs: [try RedirectURI(query?["redirect_uri"] ?? "")],
             state: query?["state"] ?? "",
             responseMode: responseMode,
             reporter: FlowReporter(),

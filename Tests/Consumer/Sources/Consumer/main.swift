@@ -54,7 +54,7 @@ struct OfflineTransport: HTTPTransport {
 }
 
 let client = AuthClient(
-    settings: try ClientSettings(clientID: "app", redirectURI: RedirectURI("com.example.app:/callback")),
+    settings: try ClientSettings(clientID: "app", redirectURIs: [RedirectURI("com.example.app:/callback")]),
     provider: TenantProvider(),
     userAgent: PasteUserAgent(),
     store: VaultTokenStore(),

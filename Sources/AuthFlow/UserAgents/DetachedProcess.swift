@@ -1,19 +1,25 @@
-import AuthFlow
 import Foundation
 
 /// A program that is started and left to itself: without our streams, our terminal, our signals or our environment.
-enum DetachedProcess {
+package enum DetachedProcess {
     /// Starts a program.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: All that it is given of the environment.
-    static func start(_ command: [String], environment: [String: String]) throws(AuthError) {
+    ///   - ended: Called with its exit status when it has ended, if this program is still there.
+    package static func start(
+        _ command: [String],
+        environment: [String: String],
+        ended: @escaping @Sendable (_ status: Int32) -> Void
+    ) throws(AuthError) {
         #if os(Linux)
         let identifier = try spawn(command, environment: environment)
         // Somebody has to take note of its end, or it stays in the process table.
         Thread.detachNewThread {
             var status: Int32 = 0
             while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
+            // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
+            ended(status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F)
         }
         #else
         let process = Process()
@@ -23,6 +29,7 @@ enum DetachedProcess {
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = FileHandle.nullDevice
         process.standardError = FileHandle.nullDevice
+        process.terminationHandler = { ended($0.terminationStatus) }
         do {
             try process.run()
         } catch {

@@ -1,5 +1,4 @@
 #if os(Linux)
-import AuthFlow
 import Foundation
 
 extension DetachedProcess {

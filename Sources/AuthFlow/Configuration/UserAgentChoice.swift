@@ -1,0 +1,175 @@
+/// The choice among user agents: by a profile, by a program's user, or by `auto`, which takes what works here.
+///
+/// The first agent in the list that can work is taken; when none can for certain, the first that may.
+struct UserAgentChoice: Sendable {
+    /// The name that stands for all agents that need no options, in the order in which the program lists them.
+    static let auto = "auto"
+
+    /// An agent that has been looked at.
+    struct Candidate: Sendable {
+        let factory: UserAgentFactory
+        let options: ConfigurationObject
+        let availability: UserAgentFactory.Availability
+    }
+
+    let candidates: [Candidate]
+    private let context: UserAgentContext
+
+    /// - Parameters:
+    ///   - override: The name of the agent to take, whatever the configuration says.
+    ///   - configuration: The profile.
+    ///   - factories: The agents that the program lists.
+    ///   - context: Where it runs.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the override cannot be followed.
+    init(
+        of override: String?,
+        in configuration: ConfigurationObject,
+        factories: [UserAgentFactory],
+        context: UserAgentContext
+    ) throws {
+        var choices = configuration.choices("user_agent")
+        if let override { choices = [try Self.choice(override, choices, configuration, factories)] }
+        if choices.isEmpty { choices = [(Self.auto, configuration.object("user_agent"))] }
+
+        var pairs: [(UserAgentFactory, ConfigurationObject)] = []
+        for choice in choices {
+            if choice.name == Self.auto {
+                pairs += factories.filter(\.isAutomatic).map { ($0, choice.options) }
+            } else if let factory = factories.first(where: { $0.name == choice.name }) {
+                pairs.append((factory, choice.options))
+            }
+        }
+        self.context = context
+        self.candidates = pairs.map { factory, options in
+            Candidate(factory: factory, options: options, availability: factory.availability(options, context))
+        }
+    }
+
+    private static func choice(
+        _ name: String,
+        _ choices: [(name: String, options: ConfigurationObject)],
+        _ configuration: ConfigurationObject,
+        _ factories: [UserAgentFactory]
+    ) throws -> (name: String, options: ConfigurationObject) {
+        if let configured = choices.first(where: { $0.name == name }) { return configured }
+        let names = [auto] + factories.map(\.name)
+        guard names.contains(name) else {
+            let hint = NearestName.of(name, among: names).map { " Did you mean \"\($0)\"?" } ?? ""
+            throw AuthError(
+                .invalidConfiguration,
+                "The user agent \"\(DisplayText.sanitized(name, limit: 60))\" is not known.\(hint) Known: \(names.joined(separator: ", "))."
+            )
+        }
+        guard factories.first(where: { $0.name == name })?.isAutomatic != false else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The user agent \"\(name)\" needs options. Write them into the profile, under \"user_agent\"."
+            )
+        }
+        return (name, ConfigurationObject(empty: configuration))
+    }
+
+    /// The one to take: the first that can work, otherwise the first that may.
+    var best: Candidate? {
+        candidates.first { if case .available = $0.availability { true } else { false } } ?? doubtful
+    }
+
+    private var doubtful: Candidate? {
+        candidates.first { if case .doubtful = $0.availability { true } else { false } }
+    }
+
+    /// Why each of the others is not taken.
+    func passedOver(for choice: Candidate) -> [String] {
+        candidates.filter { $0.factory.name != choice.factory.name }
+            .filter { if case .available = $0.availability { false } else { true } }
+            .map { "\($0.factory.name): \($0.availability.reason)" }
+    }
+
+    /// Each agent and why it can or cannot work here, in order.
+    var reasons: [String] { candidates.map { "\($0.factory.name): \($0.availability.reason)" } }
+
+    /// The agent to sign in with, and the one to come back to when another way to sign in has turned out not to work.
+    /// - Parameter hasOtherFlow: Whether there is another way, such as another screen, which is better than an agent that
+    ///   only may work.
+    /// - Throws: What making the agent throws. That none can work here is said when somebody has to sign in, and not before:
+    ///   most of what a client does needs none.
+    func agents(hasOtherFlow: Bool) throws -> (first: any UserAgent, lastResort: (any UserAgent)?) {
+        let nowhere = AuthError(
+            .noUserAgent,
+            "You have to sign in, and no user agent of this profile can work here. \(reasons.joined(separator: "; ")). Sign in where there is a browser or a terminal."
+        )
+        guard let best else { return (UnavailableUserAgent(error: nowhere), nil) }
+        let agent = try chosen(best)
+        guard case .doubtful(let reason) = best.availability, hasOtherFlow else { return (agent, nil) }
+        let better = AuthError(.noUserAgent, "\(best.factory.name): \(reason).")
+        return (UnavailableUserAgent(error: better), agent)
+    }
+
+    private func chosen(_ candidate: Candidate) throws -> ChosenUserAgent {
+        ChosenUserAgent(
+            name: candidate.factory.name,
+            because: candidate.availability.reason,
+            passedOver: passedOver(for: candidate),
+            base: try candidate.factory.make(candidate.options, context)
+        )
+    }
+}
+
+extension Profile {
+    /// Which user agent of a profile would be chosen, and why.
+    public struct UserAgentExplanation: Sendable {
+        /// Its name; nil when none can work here.
+        public let chosen: String?
+        /// What is said about each agent, the chosen one among them: its name, a colon, and the reason.
+        public let reasons: [String]
+    }
+
+    /// Explains which user agent a client of this profile would use, without making one.
+    /// - Throws: ``ConfigurationError``.
+    public func userAgentExplanation(
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        context: UserAgentContext
+    ) throws -> UserAgentExplanation {
+        let (_, configuration) = try checked(
+            providers: providers,
+            userAgents: userAgents,
+            stores: stores,
+            environment: context.surroundings.environment
+        )
+        let choice = try UserAgentChoice(of: nil, in: configuration, factories: userAgents, context: context)
+        return UserAgentExplanation(chosen: choice.best?.factory.name, reasons: choice.reasons)
+    }
+}
+
+/// A user agent that cannot work here, or had better not while there is another way to sign in.
+struct UnavailableUserAgent: UserAgent {
+    let error: AuthError
+
+    func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        throw error
+    }
+}
+
+/// A user agent that was chosen by configuration, and says so when it is used.
+private struct ChosenUserAgent: UserAgent {
+    let name: String
+    let because: String
+    let passedOver: [String]
+    let base: any UserAgent
+
+    func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        var details = ["name": name]
+        if !because.isEmpty { details["because"] = because }
+        if !passedOver.isEmpty { details["passed_over"] = passedOver.joined(separator: "; ") }
+        options.reporter.report(.userAgentChoice, details: details)
+        return try await base.withRedirectSession(options, body)
+    }
+}

@@ -1,0 +1,76 @@
+/// Makes a user agent from its options: the line by which a user agent is listed.
+///
+/// ```swift
+/// extension UserAgentFactory {
+///     public static var postcard: UserAgentFactory {
+///         UserAgentFactory("postcard", keys: [ConfigurationKey("country", .text, "Where to.")]) { options, _ in
+///             PostcardUserAgent(country: options.text("country") ?? "IS")
+///         }
+///     }
+/// }
+/// ```
+public struct UserAgentFactory: Sendable {
+    /// Whether an agent can work where the process runs. Each reason is in words for the person, in lower case and without
+    /// a full stop.
+    public enum Availability: Sendable, Hashable {
+        /// It can.
+        case available(because: String = "")
+        /// It may, but something else that can is better.
+        case doubtful(reason: String)
+        /// It cannot.
+        case unavailable(reason: String)
+
+        var reason: String {
+            switch self {
+            case .available(let reason), .doubtful(let reason), .unavailable(let reason): reason
+            }
+        }
+    }
+
+    /// The name that `user_agent` chooses it by.
+    public let name: String
+
+    /// The options it takes.
+    public let keys: [ConfigurationKey]
+
+    /// Whether it needs no options, and may so be chosen by itself.
+    var isAutomatic: Bool { !keys.contains(where: \.isRequired) }
+
+    let availability: @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) -> Availability
+    let make: @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) throws -> any UserAgent
+
+    /// Creates a factory.
+    /// - Parameters:
+    ///   - name: The name to choose it by.
+    ///   - keys: The options it takes.
+    ///   - availability: Whether it can work with these options, here.
+    ///   - make: Makes the agent.
+    public init(
+        _ name: String,
+        keys: [ConfigurationKey] = [],
+        availability:
+            @escaping @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) -> Availability =
+            { _, _ in .available() },
+        make: @escaping @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) throws -> any UserAgent
+    ) {
+        self.name = name
+        self.keys = keys
+        self.availability = availability
+        self.make = make
+    }
+}
+
+/// What a user agent may have to know besides its options.
+public struct UserAgentContext: Sendable {
+    /// Where the program runs.
+    public let surroundings: Surroundings
+
+    /// The redirect URIs that the provider knows the client by, best first.
+    public let redirectURIs: [RedirectURI]
+
+    /// Creates a context.
+    public init(surroundings: Surroundings, redirectURIs: [RedirectURI]) {
+        self.surroundings = surroundings
+        self.redirectURIs = redirectURIs
+    }
+}

@@ -1,0 +1,46 @@
+/// Shows the person the address, and waits for them to bring back the one that their browser ends at: on whatever machine
+/// that is, with nothing open on this one.
+///
+/// The redirect arrives by ``AuthClient/resume(with:)``; the tool and `TerminalRedirects` of AuthFlowTerminal call it with
+/// what is pasted. It is checked like any other.
+public struct PasteUserAgent: UserAgent {
+    /// Creates an agent.
+    public init() {}
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        // RFC 8252 section 7.3: any port will do. Nothing listens there; the address is all that is needed of it.
+        try await body(
+            RedirectSession(redirectURI: options.redirectURI.uri) { url in
+                options.reporter.report(.userAgentVisit, details: ["agent": "paste"], url: url)
+                return try await RedirectSession.neverByItself()
+            }
+        )
+    }
+}
+
+extension RedirectSession {
+    /// Waits until the task is cancelled, for a redirect that arrives by ``AuthClient/resume(with:)`` alone.
+    static func neverByItself() async throws -> String {
+        let (never, continuation) = AsyncStream<Never>.makeStream()
+        for await _ in never {}
+        withExtendedLifetime(continuation) {}
+        throw CancellationError()
+    }
+}
+
+extension UserAgentFactory {
+    /// `paste`: shows the address, and takes the one that the person's browser ends at from the terminal.
+    public static var paste: UserAgentFactory {
+        UserAgentFactory("paste") { _, context in
+            context.surroundings.hasTerminal
+                ? .doubtful(reason: "the address has to be carried to a browser and back")
+                : .unavailable(reason: "there is no terminal to paste at")
+        } make: { _, _ in
+            PasteUserAgent()
+        }
+    }
+}

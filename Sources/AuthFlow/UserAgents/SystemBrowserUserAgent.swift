@@ -1,0 +1,95 @@
+/// Opens the person's browser and gets the redirect through a private-use scheme or a claimed https address (RFC 8252
+/// sections 7.1 and 7.2): the system opens it with the app, or with another process, which hands it over.
+///
+/// An app calls ``AuthClient/resume(with:)`` with the URL that it was opened with. A command-line tool is not opened with
+/// URLs; there the system starts `authflow handle-redirect`, and a ``RedirectHandOver`` brings it here.
+public struct SystemBrowserUserAgent: Sendable {
+    private let launcher: BrowserLauncher?
+    private let handOver: RedirectHandOver?
+
+    /// Creates an agent.
+    /// - Parameters:
+    ///   - launcher: Opens the browser; nil to leave that to the person, who is shown the address.
+    ///   - handOver: Brings redirects that the system opens with another process; nil when it opens them with this one.
+    public init(launcher: BrowserLauncher? = .system(), handOver: RedirectHandOver? = nil) {
+        self.launcher = launcher
+        self.handOver = handOver
+    }
+}
+
+extension SystemBrowserUserAgent: UserAgent {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        guard let redirectURI = options.redirectURIs.first(where: { !$0.isLoopback })?.uri else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The system-browser user agent cannot receive \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
+            )
+        }
+        // RFC 9700 section 4.1.3 aside, a posted form does not reach a scheme at all.
+        guard options.responseMode != .formPost else {
+            throw AuthError(.unsupported, "A redirect to \(redirectURI) cannot carry a posted form (response_mode).")
+        }
+        guard let handOver else {
+            return try await body(session(redirectURI, options) { try await RedirectSession.neverByItself() })
+        }
+        return try await handOver.listen(for: options.state) { url in
+            options.accepts(url, at: redirectURI)
+        } _: { redirects in
+            try await body(
+                session(redirectURI, options) {
+                    for await redirect in redirects { return redirect }
+                    throw CancellationError()
+                }
+            )
+        }
+    }
+
+    private func session(
+        _ redirectURI: String,
+        _ options: RedirectOptions,
+        _ arrival: @escaping @Sendable () async throws -> String
+    ) -> RedirectSession {
+        RedirectSession(redirectURI: redirectURI) { url in
+            options.reporter.report(.userAgentVisit, details: ["agent": "system-browser"], url: url)
+            launcher?.open(url, reporter: options.reporter)
+            return try await arrival()
+        }
+    }
+}
+
+extension UserAgentFactory {
+    /// `system-browser`: the person's browser, and a private-use scheme that this program has registered with the desktop.
+    ///
+    /// ## Configuration keys
+    /// - `browser` (array of strings, optional): The program to open, with its arguments, instead of the system's browser.
+    /// - `open_browser` (boolean, optional): Whether to open a browser at all; true unless given.
+    public static var systemBrowser: UserAgentFactory {
+        UserAgentFactory("system-browser", keys: BrowserLauncher.keys) { options, context in
+            guard let redirectURI = context.redirectURIs.first(where: { !$0.isLoopback }) else {
+                return .unavailable(reason: "no redirect URI of the profile has a scheme of its own")
+            }
+            if case .privateUse(let scheme) = redirectURI.kind {
+                let handler = SchemeHandler(scheme: scheme, environment: context.surroundings.environment)
+                // Whether the desktop still agrees would take a process to find out, for every command that signs nobody in.
+                guard handler.hasEntry else {
+                    return .unavailable(reason: "nothing opens \(scheme): here; authflow scheme install changes that")
+                }
+            }
+            do throws(AuthError) {
+                _ = try RedirectHandOver(environment: context.surroundings.environment)
+            } catch {
+                return .unavailable(reason: "XDG_RUNTIME_DIR is not set")
+            }
+            return BrowserLauncher.availability(options, context.surroundings)
+        } make: { options, context in
+            SystemBrowserUserAgent(
+                launcher: .configured(by: options, in: context.surroundings),
+                handOver: try RedirectHandOver(environment: context.surroundings.environment)
+            )
+        }
+    }
+}

@@ -1,0 +1,98 @@
+import ArgumentParser
+import AuthFlow
+import Foundation
+
+struct SchemeCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "scheme",
+        abstract:
+            "Register this program for the private-use scheme of a profile's redirect URI, with this user's desktop.",
+        subcommands: [Install.self, Remove.self, Status.self]
+    )
+
+    struct Install: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Write an entry that has the desktop start this program, and check that it will."
+        )
+
+        @OptionGroup var scheme: SchemeOptions
+
+        @Flag(help: "Take the scheme over from another program.")
+        var replace = false
+
+        func run() async throws {
+            let handler = try scheme.handler()
+            let program = try Self.program()
+            try handler.install(program: program, replacing: replace)
+            Terminal.talk("\(handler.scheme): is opened with \(program), by \(handler.entryPath).")
+        }
+
+        /// The path of this program, links followed: what the entry names must go on to work.
+        private static func program() throws -> String {
+            guard let path = Bundle.main.executableURL?.resolvingSymlinksInPath().path else {
+                throw AuthError(.userAgentFailed, "The path of this program is not known.")
+            }
+            return path
+        }
+    }
+
+    struct Remove: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Take the registration back.")
+
+        @OptionGroup var scheme: SchemeOptions
+
+        func run() async throws {
+            let handler = try scheme.handler()
+            Terminal.talk(try handler.remove() ? "\(handler.scheme): is no longer opened." : "Nothing was registered.")
+        }
+    }
+
+    struct Status: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Say what opens the scheme; exits with 1 unless it is this program."
+        )
+
+        @OptionGroup var scheme: SchemeOptions
+
+        func run() async throws {
+            let handler = try scheme.handler()
+            guard handler.isInstalled, let program = handler.program else {
+                let other =
+                    handler.handler.map { "is opened by \(DisplayText.sanitized($0))" } ?? "is opened by nothing"
+                throw AuthError(.userAgentFailed, "\(handler.scheme): \(other). Run: authflow scheme install")
+            }
+            guard FileManager.default.isExecutableFile(atPath: program) else {
+                throw AuthError(
+                    .userAgentFailed,
+                    "\(handler.scheme): is opened with \(program), which is not there. Run: authflow scheme install"
+                )
+            }
+            Terminal.result("\(handler.scheme): is opened with \(program)")
+        }
+    }
+}
+
+/// Which scheme.
+struct SchemeOptions: ParsableArguments {
+    @Argument(help: "The scheme, such as com.example.app; that of the profile unless given.")
+    var scheme: String?
+
+    @OptionGroup var options: ProfileOptions
+
+    func handler() throws -> SchemeHandler {
+        SchemeHandler(scheme: try scheme ?? configured())
+    }
+
+    private func configured() throws -> String {
+        let schemes = try options.client().redirectURIs.compactMap { uri in
+            if case .privateUse(let scheme) = uri.kind { scheme } else { nil }
+        }
+        guard let scheme = schemes.first else {
+            throw AuthError(
+                .invalidConfiguration,
+                "No \"redirect_uri\" of the profile has a scheme of its own, such as com.example.app:/callback."
+            )
+        }
+        return scheme
+    }
+}

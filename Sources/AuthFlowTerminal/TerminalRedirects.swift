@@ -1,0 +1,133 @@
+public import AuthFlow
+import Foundation
+import Synchronization
+
+/// Takes redirects that a person pastes at the terminal, while a user agent waits for one: from a browser on another
+/// machine, or one in which the last page could not be shown.
+///
+/// ```swift
+/// let redirects = TerminalRedirects()
+/// let client = try AuthClient(profile: profile, ..., observer: redirects.observer)
+/// let signIn = try await redirects.accepting(for: client) { try await client.signIn() }
+/// ```
+///
+/// What is pasted goes to ``AuthFlow/AuthClient/resume(with:)``, and is checked like any redirect.
+public final class TerminalRedirects: Sendable {
+    /// What to tell the person.
+    public enum Notice: Sendable, Hashable {
+        /// A redirect may be pasted now.
+        case ready
+        /// What was pasted is not the redirect that is waited for.
+        case refused
+        /// The line is as long as lines at a terminal can be, so the end of it may be missing.
+        case tooLong
+    }
+
+    /// The longest line that a terminal passes on (`termios(3)`: 4096 with its end).
+    private static let longestLine = 4095
+
+    private let isEnabled: Bool
+    private let say: @Sendable (Notice) -> Void
+    private let visits: AsyncStream<Bool>
+    private let visit: AsyncStream<Bool>.Continuation
+
+    /// Creates a reader.
+    /// - Parameters:
+    ///   - isEnabled: Whether there is a terminal to read; found out unless given.
+    ///   - say: Tells the person; in English, on standard error, unless given.
+    public init(
+        isEnabled: Bool = Surroundings.current().hasTerminal,
+        say: @escaping @Sendable (Notice) -> Void = TerminalRedirects.sayOnStandardError
+    ) {
+        self.isEnabled = isEnabled
+        self.say = say
+        (self.visits, self.visit) = AsyncStream.makeStream()
+    }
+
+    /// What to give to the client, or to call from its observer: it says when an address is shown and when the wait for its
+    /// answer is over.
+    public var observer: @Sendable (FlowEvent) -> Void {
+        { [visit] event in
+            guard event.step == .userAgentVisit || event.step == .endSession else { return }
+            switch event.progress {
+            case .note where event.url != nil: visit.yield(true)
+            case .succeeded, .failed: visit.yield(false)
+            default: break
+            }
+        }
+    }
+
+    /// Runs `body`, and meanwhile hands what is pasted to a client.
+    /// - Throws: What `body` throws.
+    public func accepting<Return: Sendable>(
+        for client: AuthClient,
+        _ body: () async throws -> Return
+    ) async throws -> Return {
+        guard isEnabled else { return try await body() }
+        return try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { await self.read(for: client) }
+            defer { group.cancelAll() }
+            return try await body()
+        }
+    }
+
+    /// Reads the terminal only while there is something to paste: otherwise it belongs to others.
+    private func read(for client: AuthClient) async {
+        var reading: Task<Void, Never>?
+        for await isWaiting in visits {
+            reading?.cancel()
+            await reading?.value
+            reading = isWaiting ? Task { await self.readLines(for: client) } : nil
+        }
+        reading?.cancel()
+        await reading?.value
+    }
+
+    private func readLines(for client: AuthClient) async {
+        let isCancelled = Mutex(false)
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                // Reading a terminal blocks for as long as the person likes.
+                Thread.detachNewThread { [self] in
+                    readLines(isCancelled: { isCancelled.withLock { $0 } }, deliver: client.resume)
+                    continuation.resume()
+                }
+            }
+        } onCancel: {
+            isCancelled.withLock { $0 = true }
+        }
+    }
+
+    private func readLines(isCancelled: () -> Bool, deliver: (String) -> Bool) {
+        let terminal = unsafe open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)
+        guard terminal >= 0 else { return }
+        defer { close(terminal) }
+        say(.ready)
+        let line = TerminalLine(terminal: terminal, maximumSize: 2 * Self.longestLine)
+        while let text = try? line.read(waitsInBackground: true, isCancelled: isCancelled) {
+            let url = Self.address(in: text)
+            guard !url.isEmpty, !deliver(url) else { continue }
+            say(text.utf8.count >= Self.longestLine ? .tooLong : .refused)
+        }
+    }
+
+    /// A pasted line without what comes along with it: spaces, quotes, the marks of bracketed paste.
+    static func address(in line: String) -> String {
+        let text = line.replacing("\u{1B}[200~", with: "").replacing("\u{1B}[201~", with: "")
+        return text.trimmingCharacters(in: CharacterSet(charactersIn: " \t\r\"'<>"))
+    }
+
+    /// Tells the person on standard error.
+    public static func sayOnStandardError(_ notice: Notice) {
+        let text =
+            switch notice {
+            case .ready:
+                "If your browser is on another machine, or its last page does not load: paste that page's address here."
+            case .refused:
+                "That is not the address that this sign-in waits for. Paste the whole address of the last page."
+            case .tooLong:
+                "That address is too long for a terminal line. Run: authflow handle-redirect, and paste it into a file for it."
+            }
+        TerminalDevicePresenter.writeToStandardError(text)
+    }
+}

@@ -1,0 +1,198 @@
+import AuthFlow
+import AuthFlowLoopback
+import Foundation
+import Synchronization
+import Testing
+
+/// What a hostile page in the person's browser, and a hostile process on the machine, can do to a port that waits: none of it
+/// ends, hijacks or reads the sign-in, and the true answer still arrives.
+@Suite struct HostileVisitorsTests {
+    /// Waits for an answer on a port, lets `knock` do what it likes, and then sends the true answer.
+    private func survives(
+        _ redirectURI: String = "http://127.0.0.1/callback",
+        _ mode: ResponseMode = .query,
+        _ knock: @escaping @Sendable (_ port: Int) async throws -> Void
+    ) async throws {
+        let options = RedirectOptions(
+            redirectURIs: [try RedirectURI(redirectURI)],
+            state: "the-right-state",
+            responseMode: mode,
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        let knocked = Mutex<Result<Void, any Error>?>(nil)
+        let answer = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
+            let port = try #require(try Endpoint(session.redirectURI).port)
+            async let answer = session.visit("https://id.example.com/authorize")
+            do {
+                try await knock(port)
+                knocked.withLock { $0 = .success(()) }
+            } catch {
+                knocked.withLock { $0 = .failure(error) }
+            }
+            let call = "GET /callback?code=true&state=the-right-state HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
+            // Its page is written when it is known how the sign-in ended, which is after this.
+            Task { _ = try await Self.send(call, port) }
+            return try await answer
+        }
+        try knocked.withLock { $0 }?.get()
+        #expect(answer.hasSuffix("/callback?code=true&state=the-right-state"))
+    }
+
+    /// Sends one request and returns the reply.
+    private static func send(_ text: String, _ port: Int) async throws -> String {
+        try await RawConnection.exchange(text, port: port, isIPv6: false)
+    }
+
+    /// A request as a page elsewhere makes the browser send it, and the status that it gets.
+    static let requests: [(name: String, status: Int, head: [String], body: String)] = [
+        ("favicon", 404, ["GET /favicon.ico HTTP/1.1", "Host: {authority}"], ""),
+        ("forged error", 400, ["GET /callback?error=access_denied HTTP/1.1", "Host: {authority}"], ""),
+        ("wrong state", 400, ["GET /callback?code=evil&state=wrong HTTP/1.1", "Host: {authority}"], ""),
+        ("state twice", 400, ["GET /callback?code=e&state=x&state=the-right-state HTTP/1.1", "Host: {authority}"], ""),
+        (
+            "rebound name", 400, ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: evil.example:{port}"],
+            ""
+        ),
+        ("rebound, other port", 400, ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: 127.0.0.1:1"], ""),
+        ("no host", 400, ["GET /callback?code=e&state=the-right-state HTTP/1.1"], ""),
+        (
+            "two hosts", 400,
+            ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}", "Host: evil.example"], ""
+        ),
+        (
+            "cross-site form", 405,
+            [
+                "POST /callback HTTP/1.1", "Host: {authority}", "Origin: https://evil.example",
+                "Content-Type: application/x-www-form-urlencoded", "Content-Length: 31",
+            ], "code=evil&state=the-right-state"
+        ),
+        ("another's start address", 404, ["GET /start/AAAAAAAAAAAA HTTP/1.1", "Host: {authority}"], ""),
+        (
+            "prefetch", 503,
+            ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}", "Sec-Purpose: prefetch"], ""
+        ),
+        (
+            "prerender", 503,
+            [
+                "GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}",
+                "Sec-Purpose: prefetch;prerender",
+            ], ""
+        ),
+        ("preflight", 405, ["OPTIONS /callback HTTP/1.1", "Host: {authority}", "Origin: https://evil.example"], ""),
+        ("websocket", 400, ["GET /callback HTTP/1.1", "Host: {authority}", "Upgrade: websocket"], ""),
+        (
+            "absolute form", 400,
+            ["GET http://127.0.0.1/callback?state=the-right-state HTTP/1.1", "Host: {authority}"], ""
+        ),
+        ("chunked", 411, ["POST /callback HTTP/1.1", "Host: {authority}", "Transfer-Encoding: chunked"], "0\r\n\r\n"),
+        (
+            "two lengths", 400,
+            ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: 1", "Content-Length: 2"], "a"
+        ),
+        ("large body", 413, ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: 262145"], ""),
+        ("negative length", 400, ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: -1"], ""),
+        ("space before the colon", 400, ["GET /callback HTTP/1.1", "Host : {authority}"], ""),
+        ("HTTP/2", 400, ["PRI * HTTP/2.0", ""], "SM\r\n\r\n"),
+        ("no request", 400, ["hello"], ""),
+    ]
+
+    @Test(arguments: requests.indices) func refusesWhatIsNotTheAnswerAndWaitsOn(_ index: Int) async throws {
+        let request = Self.requests[index]
+        try await survives { port in
+            let text = (request.head + ["", request.body]).joined(separator: "\r\n")
+                .replacingOccurrences(of: "{authority}", with: "127.0.0.1:\(port)")
+                .replacingOccurrences(of: "{port}", with: "\(port)")
+            let reply = try await Self.send(text, port)
+            #expect(reply.hasPrefix("HTTP/1.1 \(request.status) "), "\(request.name)")
+            // Nothing of the sign-in is given away, and nobody is let in across origins.
+            #expect(!reply.contains("the-right-state"))
+            #expect(!reply.lowercased().contains("access-control-allow"))
+        }
+    }
+
+    @Test(arguments: [ResponseMode.formPost, .fragment]) func refusesAPostedAnswerWithAnotherState(_ mode: ResponseMode)
+        async throws
+    {
+        try await survivesPosted(mode)
+    }
+
+    private func survivesPosted(_ mode: ResponseMode) async throws {
+        let options = RedirectOptions(
+            redirectURIs: [.loopback],
+            state: "the-right-state",
+            responseMode: mode,
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        func post(_ body: String, _ port: Int) -> String {
+            """
+            POST /callback HTTP/1.1\r
+            Host: 127.0.0.1:\(port)\r
+            Content-Type: application/x-www-form-urlencoded\r
+            Content-Length: \(body.utf8.count)\r
+            \r
+            \(body)
+            """
+        }
+        let answer = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
+            let port = try #require(try Endpoint(session.redirectURI).port)
+            async let answer = session.visit("https://id.example.com/authorize")
+            for body in ["code=evil&state=wrong", "error=access_denied", "code=evil&state=the-right-state&state=x", ""]
+            {
+                #expect(try await Self.send(post(body, port), port).hasPrefix("HTTP/1.1 400 "))
+            }
+            Task { _ = try await Self.send(post("code=true&state=the-right-state", port), port) }
+            return try await answer
+        }
+        #expect(answer.contains("code=true"))
+    }
+
+    @Test func survivesHugeHeaders() async throws {
+        try await survives { port in
+            let line = "X-Junk: \(String(repeating: "a", count: 70_000))\r\n"
+            let reply = try? await Self.send("GET /callback HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\(line)\r\n", port)
+            // The refusal may be lost with the connection, on which the rest of the header still was.
+            #expect(reply.map { $0.isEmpty || $0.hasPrefix("HTTP/1.1 431 ") } != false)
+            let path = "/callback?\(String(repeating: "b", count: 2_000_000))"
+            _ = try? await Self.send("GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
+        }
+    }
+
+    @Test func answersTheFirstOfSeveralPipelinedRequests() async throws {
+        try await survives { port in
+            let request = "GET /favicon.ico HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
+            let reply = try await Self.send(String(repeating: request, count: 20), port)
+            #expect(reply.components(separatedBy: "HTTP/1.1 404").count == 2)
+            #expect(reply.contains("Connection: close"))
+        }
+    }
+
+    @Test func survivesManyConnectionsThatSayNothing() async throws {
+        try await survives { port in
+            let idle = try (0..<300).map { _ in try RawConnection.open(port: port, saying: "GET /callb") }
+            // Somebody who says what they want is served at once.
+            let reply = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
+            #expect(reply.hasPrefix("HTTP/1.1 404 "))
+            for connection in idle { close(connection) }
+        }
+    }
+
+    @Test func survivesTenThousandJunkRequests() async throws {
+        try await survives { port in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for worker in 0..<8 {
+                    group.addTask {
+                        for number in 0..<1250 {
+                            let target = "/callback?code=\(worker)&state=\(number)"
+                            let text = "GET \(target) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
+                            let reply = try await Self.send(text, port)
+                            #expect(reply.hasPrefix("HTTP/1.1 400 "))
+                        }
+                    }
+                }
+                try await group.waitForAll()
+            }
+        }
+    }
+}

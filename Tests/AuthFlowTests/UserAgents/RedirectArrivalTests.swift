@@ -1,0 +1,175 @@
+import AuthFlow
+import AuthFlowTesting
+import Foundation
+import Synchronization
+import Testing
+
+/// Redirects that arrive by another way than the user agent: pasted, by an app's URL handler, or from another process.
+@Suite struct RedirectArrivalTests {
+    private static let redirectURI = "com.example.app:/callback"
+
+    private func options(
+        state: String? = "the-right-state",
+        responseMode: ResponseMode = .query,
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> RedirectOptions {
+        RedirectOptions(
+            redirectURIs: [try RedirectURI(Self.redirectURI)],
+            state: state,
+            responseMode: responseMode,
+            reporter: FlowReporter(observer: observer),
+            clock: ContinuousClock()
+        )
+    }
+
+    static let arrivals: [(url: String, mode: ResponseMode, isAccepted: Bool)] = [
+        ("com.example.app:/callback?code=1&state=the-right-state", .query, true),
+        ("com.example.app:/callback?error=access_denied&state=the-right-state", .query, true),
+        ("com.example.app:/callback#code=1&state=the-right-state", .fragment, true),
+        ("com.example.app:/callback#code=1&state=the-right-state", .query, false),
+        ("com.example.app:/callback?code=1&state=the-right-state", .fragment, false),
+        ("com.example.app:/callback?code=1&state=wrong", .query, false),
+        ("com.example.app:/callback?code=1", .query, false),
+        ("com.example.app:/callback?state=the-right-state&state=the-right-state", .query, false),
+        ("com.example.app:/callbackx?code=1&state=the-right-state", .query, false),
+        ("com.example.app:/other?code=1&state=the-right-state", .query, false),
+        ("https://evil.example/com.example.app:/callback?state=the-right-state", .query, false),
+        ("the-right-state", .query, false), ("", .query, false),
+    ]
+
+    @Test(arguments: arrivals) func acceptsOnlyItsOwn(_ arrival: (url: String, mode: ResponseMode, isAccepted: Bool))
+        throws
+    {
+        let options = try options(responseMode: arrival.mode)
+        #expect(options.accepts(arrival.url, at: Self.redirectURI) == arrival.isAccepted)
+    }
+
+    @Test func acceptsWhateverComesBackAfterASignOut() throws {
+        let options = try options(state: nil)
+        #expect(options.accepts("com.example.app:/callback", at: Self.redirectURI))
+        #expect(options.accepts("com.example.app:/callback?x=y", at: Self.redirectURI))
+        #expect(!options.accepts("com.example.app:/callbacks", at: Self.redirectURI))
+    }
+
+    // MARK: From another process
+
+    private func withFolder(_ body: (_ folder: String, _ handOver: RedirectHandOver) async throws -> Void) async throws
+    {
+        let folder = "/tmp/authflow-\(UUID().uuidString.prefix(8))"
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        try await body(folder, RedirectHandOver(directory: folder))
+    }
+
+    @Test func takesTheRedirectFromAnotherProcess() async throws {
+        try await withFolder { folder, handOver in
+            let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
+            let outcomes = Mutex<[RedirectHandOver.Outcome]>([])
+            let names = Mutex<[String]>([])
+            let answer = try await agent.withRedirectSession(try options()) { session in
+                #expect(session.redirectURI == Self.redirectURI)
+                async let answer = session.visit("https://id.example.com/authorize")
+                let files = try FileManager.default.contentsOfDirectory(atPath: folder)
+                names.withLock { $0 = files }
+                let mode = try FileManager.default.attributesOfItem(atPath: "\(folder)/\(files[0])")[.posixPermissions]
+                #expect(mode as? Int == 0o600)
+                for url in [
+                    "com.example.app:/callback?code=1&state=wrong", "com.example.app:/callback",
+                    "com.example.app:/other?code=1&state=the-right-state",
+                    "com.example.app:/callback?code=1&state=the-right-state",
+                ] {
+                    // Another process blocks as this thread does.
+                    let outcome = try await Self.inBackground { try handOver.deliver(url) }
+                    outcomes.withLock { $0.append(outcome) }
+                }
+                return try await answer
+            }
+            #expect(answer == "com.example.app:/callback?code=1&state=the-right-state")
+            #expect(outcomes.withLock { $0 } == [.nobody, .nobody, .refused, .taken])
+            // The name says nothing of the state, and is gone afterwards.
+            #expect(names.withLock { $0 }.allSatisfy { $0.count == 37 && !$0.contains("the-right") })
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
+            #expect(try handOver.deliver(answer) == .nobody)
+        }
+    }
+
+    @Test func takesWhateverComesBackAfterASignOutFromAnotherProcess() async throws {
+        try await withFolder { _, handOver in
+            let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
+            let answer = try await agent.withRedirectSession(try options(state: nil)) { session in
+                async let answer = session.visit("https://id.example.com/logout")
+                let url = "com.example.app:/callback?state=of-the-sign-out"
+                #expect(try await Self.inBackground { try handOver.deliver(url) } == .taken)
+                return try await answer
+            }
+            #expect(answer.hasSuffix("of-the-sign-out"))
+        }
+    }
+
+    @Test func sweepsWhatKilledProcessesLeft() async throws {
+        try await withFolder { folder, handOver in
+            try FileManager.default.createDirectory(
+                atPath: folder,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+            try Self.leaveDeadSocket("\(folder)/dead.sock")
+            try Data().write(to: URL(fileURLWithPath: "\(folder)/note.txt"))
+            #expect(try handOver.deliver("com.example.app:/callback?state=x") == .nobody)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder) == ["note.txt"])
+        }
+    }
+
+    @Test func trustsNoFolderThatOthersCanWriteTo() async throws {
+        try await withFolder { folder, handOver in
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+            try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: folder)
+            #expect(throws: AuthError.self) { try handOver.deliver("com.example.app:/callback?state=x") }
+            await #expect(throws: AuthError.self) {
+                try await SystemBrowserUserAgent(launcher: nil, handOver: handOver)
+                    .withRedirectSession(try options()) { _ in }
+            }
+        }
+    }
+
+    @Test func endsWhenItIsCancelledAndLeavesNothing() async throws {
+        try await withFolder { folder, handOver in
+            let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
+            let (starts, start) = AsyncStream<Void>.makeStream()
+            let options = try options { event in if event.url != nil { start.finish() } }
+            let task = Task {
+                try await agent.withRedirectSession(options) { try await $0.visit("https://id.example.com/authorize") }
+            }
+            for await _ in starts {}
+            task.cancel()
+            await #expect(throws: CancellationError.self) { try await task.value }
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
+        }
+    }
+
+    @Test func refusesWhatASchemeCannotCarry() async throws {
+        await #expect(throws: AuthError.self) {
+            try await SystemBrowserUserAgent(launcher: nil)
+                .withRedirectSession(try options(responseMode: .formPost)) { _ in }
+        }
+    }
+
+    private static func inBackground<Return: Sendable>(_ body: @escaping @Sendable () throws -> Return) async throws
+        -> Return
+    {
+        try await withCheckedThrowingContinuation { continuation in
+            Thread.detachNewThread { continuation.resume(with: Result { try body() }) }
+        }
+    }
+
+    /// A name at which nobody listens any more, as a killed process leaves it.
+    private static func leaveDeadSocket(_ path: String) throws {
+        let python = Process()
+        python.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        python.arguments = [
+            "python3", "-c", "import socket,sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])", path,
+        ]
+        try python.run()
+        python.waitUntilExit()
+        try #require(FileManager.default.fileExists(atPath: path))
+    }
+}

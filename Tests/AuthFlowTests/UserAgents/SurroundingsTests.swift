@@ -1,0 +1,227 @@
+import AuthFlow
+import AuthFlowLoopback
+import Testing
+
+/// How `auto` sees the places that people work at.
+@Suite struct SurroundingsTests {
+    /// A place, and what is expected of it there.
+    struct Place: Sendable, CustomTestStringConvertible {
+        let name: String
+        var environment: [String: String] = [:]
+        var terminal = true
+        var container = false
+        var wsl = false
+        var programs: [String: String] = ["xdg-open": "/usr/bin/xdg-open"]
+        var mayOpen = true
+        var redirectURIs = ["http://127.0.0.1/callback"]
+        /// The agent that is chosen; nil for none.
+        let agent: String?
+        /// What is opened; nil when the person is only shown the address.
+        var browser: String?
+        /// Words of the reason.
+        let because: String
+
+        var testDescription: String { name }
+
+        var surroundings: Surroundings {
+            var surroundings = Surroundings(
+                environment: environment,
+                hasTerminal: terminal,
+                isContainer: container,
+                isWSL: wsl,
+                locate: { programs[$0] }
+            )
+            surroundings.mayOpenBrowser = mayOpen
+            return surroundings
+        }
+    }
+
+    private static let x11 = ["DISPLAY": ":0"]
+    private static let ssh = ["SSH_CONNECTION": "192.0.2.7 50000 192.0.2.1 22", "USER": "alice"]
+
+    static let places: [Place] = [
+        Place(
+            name: "desktop, X11",
+            environment: x11,
+            agent: "loopback",
+            browser: "xdg-open",
+            because: "DISPLAY is set"
+        ),
+        Place(
+            name: "desktop, Wayland",
+            environment: ["WAYLAND_DISPLAY": "wayland-0"],
+            agent: "loopback",
+            browser: "xdg-open",
+            because: "WAYLAND_DISPLAY is set"
+        ),
+        Place(
+            name: "desktop, started by another program",
+            environment: x11,
+            terminal: false,
+            agent: "loopback",
+            browser: "xdg-open",
+            because: "DISPLAY is set"
+        ),
+        Place(
+            name: "desktop without xdg-utils",
+            environment: x11,
+            programs: ["x-www-browser": "/usr/bin/firefox-esr"],
+            agent: "loopback",
+            browser: "x-www-browser",
+            because: "x-www-browser can open"
+        ),
+        Place(
+            name: "desktop whose browser is a text browser",
+            environment: x11,
+            programs: ["x-www-browser": "/usr/bin/w3m"],
+            agent: "loopback",
+            because: "is installed"
+        ),
+        Place(
+            name: "desktop without a launcher",
+            environment: x11,
+            programs: [:],
+            agent: "loopback",
+            because: "none of"
+        ),
+        Place(
+            name: "BROWSER",
+            environment: ["DISPLAY": ":0", "BROWSER": "nope:chrome --new-window %s"],
+            programs: ["chrome": "/opt/chrome"],
+            agent: "loopback",
+            browser: "chrome --new-window %s",
+            because: "BROWSER is set"
+        ),
+        Place(
+            name: "BROWSER is a text browser",
+            environment: ["BROWSER": "lynx"],
+            programs: ["lynx": "/usr/bin/lynx"],
+            agent: "loopback",
+            because: "text browser"
+        ),
+        Place(
+            name: "BROWSER needs a screen",
+            environment: ["BROWSER": "firefox"],
+            programs: ["firefox": "/usr/bin/firefox"],
+            agent: "loopback",
+            because: "needs a screen"
+        ),
+        Place(
+            name: "BROWSER is a script of somebody's own",
+            environment: ssh.merging(["BROWSER": "my-opener"]) { $1 },
+            programs: ["my-opener": "/home/alice/bin/my-opener"],
+            agent: "loopback",
+            browser: "my-opener",
+            because: "BROWSER is set"
+        ),
+        Place(name: "remote shell", environment: ssh, agent: "loopback", because: "this is a remote shell"),
+        Place(
+            name: "remote shell with a forwarded screen",
+            environment: ssh.merging(["DISPLAY": "localhost:10.0"]) { $1 },
+            agent: "loopback",
+            browser: "xdg-open",
+            because: "DISPLAY is set"
+        ),
+        Place(
+            name: "remote window of VS Code",
+            environment: ssh.merging([
+                "VSCODE_IPC_HOOK_CLI": "/run/user/1000/vscode.sock", "BROWSER": "/vscode/bin/helpers/browser.sh",
+            ]) { $1 },
+            programs: ["/vscode/bin/helpers/browser.sh": "/vscode/bin/helpers/browser.sh"],
+            agent: "loopback",
+            browser: "/vscode/bin/helpers/browser.sh",
+            because: "the editor opens addresses"
+        ),
+        Place(
+            name: "codespace",
+            environment: ["CODESPACES": "true", "BROWSER": "/vscode/browser.sh"],
+            container: true,
+            programs: ["/vscode/browser.sh": "/vscode/browser.sh"],
+            agent: "loopback",
+            browser: "/vscode/browser.sh",
+            because: "the editor opens addresses"
+        ),
+        Place(name: "container", container: true, programs: [:], agent: "loopback", because: "this is a container"),
+        Place(
+            name: "container that nobody watches",
+            terminal: false,
+            container: true,
+            programs: [:],
+            agent: nil,
+            because: "no terminal"
+        ),
+        Place(
+            name: "WSL",
+            wsl: true,
+            programs: ["wslview": "/usr/bin/wslview", "xdg-open": "/usr/bin/xdg-open"],
+            agent: "loopback",
+            browser: "wslview",
+            because: "this is WSL"
+        ),
+        Place(
+            name: "WSL with a screen of its own",
+            environment: x11,
+            wsl: true,
+            programs: ["xdg-open": "/usr/bin/xdg-open"],
+            agent: "loopback",
+            browser: "xdg-open",
+            because: "DISPLAY"
+        ),
+        Place(name: "WSL without wslu", wsl: true, programs: [:], agent: "loopback", because: "none of wslview"),
+        Place(name: "text console", agent: "loopback", because: "neither DISPLAY nor WAYLAND_DISPLAY"),
+        Place(name: "empty DISPLAY", environment: ["DISPLAY": ""], agent: "loopback", because: "neither DISPLAY"),
+        Place(name: "CI or cron", environment: ["CI": "true"], terminal: false, agent: nil, because: "no terminal"),
+        Place(
+            name: "desktop, told to open nothing",
+            environment: x11,
+            mayOpen: false,
+            agent: "loopback",
+            because: "no browser is to be opened"
+        ),
+        Place(
+            name: "another way back, nothing registered, console",
+            redirectURIs: ["com.example.nobody:/callback"],
+            agent: "paste",
+            because: "carried to a browser and back"
+        ),
+        Place(
+            name: "another way back, nothing registered, nobody there",
+            terminal: false,
+            redirectURIs: ["com.example.nobody:/callback"],
+            agent: nil,
+            because: "no terminal to paste at"
+        ),
+    ]
+
+    #if os(Linux)
+    @Test(arguments: places) func chooses(_ place: Place) throws {
+        let text = #"{"profiles": {"p": {"provider": "x", "client_id": "c"}}}"#
+        let profile = try ConfigurationFile(text: Array(text.utf8), name: "authflow.json").profile("p")
+        let agents: [UserAgentFactory] = [.loopback, .systemBrowser, .paste]
+        let explanation = try profile.userAgentExplanation(
+            providers: [ProviderFactory("x", keys: []) { _ in throw AuthError(.unsupported, "not here") }],
+            userAgents: agents,
+            context: UserAgentContext(
+                surroundings: place.surroundings,
+                redirectURIs: try place.redirectURIs.map { try RedirectURI($0) }
+            )
+        )
+        #expect(explanation.chosen == place.agent)
+        #expect(explanation.reasons.joined(separator: "; ").contains(place.because), "\(explanation.reasons)")
+        let browser: String? =
+            if case .command(let command, _) = place.surroundings.browser { command.joined(separator: " ") } else {
+                nil
+            }
+        #expect(browser == place.browser)
+    }
+    #endif
+
+    @Test func namesTheCommandThatForwardsThePort() {
+        var place = Place(name: "", environment: Self.ssh, agent: nil, because: "")
+        #expect(place.surroundings.forwardingCommand(port: 8400) == "ssh -N -L 8400:127.0.0.1:8400 alice@192.0.2.1")
+        place.environment["VSCODE_IPC_HOOK_CLI"] = "/run/vscode.sock"
+        #expect(place.surroundings.forwardingCommand(port: 8400) == nil)
+        place.environment = Self.x11
+        #expect(place.surroundings.forwardingCommand(port: 8400) == nil)
+    }
+}
