@@ -93,9 +93,10 @@ no-traits: install ## Build and test without libjansson
 	$(call run_tests,--disable-default-traits --scratch-path .build-no-traits)
 
 SOAK ?= 1000
-soak: install ## Kill SOAK processes (a thousand) while they refresh and store, and look at what is left
+soak: install ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and look at what is left
 	swift build --product authflow
 	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
+	Tests/Soak/killed_login.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 
 apple: install ## Type-check the files for Apple's systems against hand-written interfaces
 	swift build --target AuthFlowForgeRock

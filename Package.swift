@@ -238,7 +238,8 @@ let package = Package(
                 "AuthFlowTesting", "AuthFlow",
                 "AuthFlowJSON",
                 httpTypes,
-            ]
+            ],
+            exclude: ["paste.py"]
         ),
         .testTarget(
             name: "InteropTests",

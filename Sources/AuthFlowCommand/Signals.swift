@@ -2,7 +2,8 @@ import ArgumentParser
 import Dispatch
 import Foundation
 
-/// Turns Ctrl-C and a request to terminate into cancellation, so that ports, locks and children are freed.
+/// Turns Ctrl-C, a request to terminate and the end of the terminal into cancellation, so that ports, sockets, locks and
+/// children are freed.
 struct Signals {
     /// How long cancelled work may take to clean up.
     private static let grace = DispatchTimeInterval.seconds(3)
@@ -11,8 +12,11 @@ struct Signals {
 
     init(cancel: @escaping @Sendable () -> Void) {
         let queue = DispatchQueue(label: "signals")
-        sources = [SIGINT, SIGTERM].map { number in
-            signal(number, SIG_IGN)
+        sources = [SIGINT, SIGTERM, SIGHUP].compactMap { number in
+            // nohup(1) and its kin start a program with the signal ignored, and mean it.
+            let before = signal(number, SIG_IGN)
+            let wasIgnored = unsafe unsafeBitCast(before, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)
+            if number == SIGHUP, wasIgnored { return nil }
             let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler {
                 cancel()

@@ -321,12 +321,83 @@ private actor Gate {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
-            let changes = ["user_agent": #""loopback""#, "redirect_uri": "\"\(emulator.issuer)/callback\""]
+            let changes = [
+                "user_agent": #"{"name": "loopback", "open_browser": false}"#,
+                "redirect_uri": "\"\(emulator.issuer)/callback\"",
+            ]
             try await withConfiguration(profile(emulator.issuer, changes)) { path, _ in
                 let outcome = try await run(["login", "--config", path])
                 #expect(outcome.status == 1)
                 #expect(outcome.talk.contains("is taken by another program"))
             }
+        }
+    }
+
+    @Test func failsAtOnceWhereNobodyCouldSignIn() async throws {
+        // Nothing answers at this issuer, and nobody asks it.
+        try await withConfiguration(profile("http://127.0.0.1:1", ["user_agent": nil])) { path, _ in
+            let outcome = try await run(["login", "--config", path])
+            #expect(outcome.status == 4)
+            #expect(outcome.talk.contains("no terminal to show the address at"))
+            #expect(outcome.talk.contains("paste: there is no terminal to paste at"))
+        }
+    }
+
+    @Test func followsTheChoiceOfWhoeverStartsIt() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await withConfiguration(profile(emulator.issuer)) { path, _ in
+                for (arguments, status, words) in [
+                    (["--user-agent", "headless"], 0, "User agent: headless"),
+                    (["--user-agent", "paste"], 4, "no terminal to paste at"),
+                    (["--user-agent", "auto"], 4, "no terminal"),
+                    (["--user-agent", "tree"], 2, "needs options"),
+                    (["--user-agent", "loobpack"], 2, "Did you mean \"loopback\"?"),
+                    (["--user-agent", "paste", "--device"], 2, "--device needs no user agent"),
+                ] as [([String], Int32, String)] {
+                    let all = ["login", "--config", path] + arguments
+                    let outcome = try await run(all, environment: ["PASSWORD": "wonderland"])
+                    #expect(outcome.status == status, "\(arguments): \(outcome.talk)")
+                    #expect(outcome.talk.contains(words), "\(arguments): \(outcome.talk)")
+                }
+            }
+        }
+    }
+
+    /// The person's browser is elsewhere: they carry the address there, and the one that it ends at back to the terminal.
+    @Test(arguments: [
+        (#""redirect_uri": "http://127.0.0.1/callback""#, "loopback"),
+        (#""redirect_uri": "com.example.authflow:/callback""#, "paste"),
+    ]) func signsInByPasteAfterAWrongGuess(_ test: (redirect: String, agent: String)) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let value = String(test.redirect.drop { $0 != ":" }.dropFirst(2))
+            let changes = ["user_agent": #""auto""#, "redirect_uri": value]
+            try await withConfiguration(profile(emulator.issuer, changes)) { path, _ in
+                let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("paste.py")
+                let login = [Self.folder.appendingPathComponent("authflow").path, "login", "--config", path]
+                let outcome = try await run(
+                    ["python3", script.path] + login,
+                    program: "/usr/bin/env",
+                    environment: ["SSH_CONNECTION": "192.0.2.7 5 192.0.2.1 22", "USER": "alice"]
+                )
+                #expect(outcome.status == 0, "\(outcome.output)")
+                #expect(outcome.output.contains("User agent: \(test.agent), because"))
+                #expect(outcome.output.contains("That is not the address that this sign-in waits for."))
+                #expect(outcome.output.contains("Signed in as Alice Example"))
+                #expect(outcome.output.contains("alice@192.0.2.1") == (test.agent == "loopback"))
+            }
+        }
+    }
+
+    @Test func saysWhatToDoWhenNobodyWaitsForARedirect() async throws {
+        for (url, folder) in [("com.example.authflow:/callback?code=SECRET&state=x", "/tmp"), ("x", "/tmp"), ("", "/tmp")] {
+            let outcome = try await run(["handle-redirect", url], environment: ["XDG_RUNTIME_DIR": folder])
+            #expect(outcome.status == 1)
+            #expect(outcome.talk.contains("Start authflow login again"))
+            #expect(!outcome.talk.contains("SECRET"))
         }
     }
 
