@@ -5,7 +5,7 @@
 
 APT := libjansson-dev libxml2-dev pkg-config
 APT_TEST := chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
-  gnome-keyring libsecret-1-0 dbus libqrencode4
+  gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
 help: ## Show this list
@@ -68,6 +68,7 @@ interop: install-test ## Sign in at Glewlwyd, and with a real Chromium; keep cre
 	swift build --build-tests
 	Tests/Interop/glewlwyd.sh swift test --skip-build --disable-xctest --filter InteropTests
 	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow
+	Tests/Interop/desktop.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/keyring.sh unlocked swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh locked swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests
@@ -83,8 +84,10 @@ format: ## Format the sources
 release: install ## Build the command line tool for use
 	swift build --configuration release --product authflow --scratch-path .build-release
 
-consumer: install ## Build an app that depends on the OIDC product alone, and see what that builds
+consumer: install ## Build packages that depend on this one: an app, and a user agent of somebody else's
 	.ci/check-consumer
+	swift build --product authflow
+	Samples/custom-user-agent/demo.sh $$(swift build --product authflow --show-bin-path)/authflow .build-consumer
 
 sanitize: install ## Run the tests of the C boundaries under the address and leak sanitizers
 	swift test --disable-xctest --sanitize=address --scratch-path .build-sanitize --filter 'AuthFlowJSONTests|AuthFlowHeadlessTests'

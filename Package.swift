@@ -28,6 +28,7 @@ let package = Package(
         .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
         .library(name: "AuthFlowTerminal", targets: ["AuthFlowTerminal"]),
         .library(name: "AuthFlowLog", targets: ["AuthFlowLog"]),
+        .library(name: "AuthFlowTrace", targets: ["AuthFlowTrace"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
         .executable(name: "oidc-login", targets: ["oidc-login"]),
@@ -78,6 +79,9 @@ let package = Package(
         // Events as log lines, for those who log with swift-log; the engine itself does not.
         .target(name: "AuthFlowLog", dependencies: ["AuthFlow", logging]),
 
+        // A login written down, as a page
+        .target(name: "AuthFlowTrace", dependencies: ["AuthFlow"]),
+
         // Providers
         .target(
             name: "AuthFlowOIDC",
@@ -120,7 +124,7 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowLoopback",
-                "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTesting", argumentParser,
+                "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace", "AuthFlowTesting", httpTypes, argumentParser,
             ]
         ),
         .executableTarget(
@@ -247,7 +251,7 @@ let package = Package(
                 "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes,
             ],
             path: "Tests/Interop",
-            exclude: ["README.md", "keyring.sh", "browser.sh", "browser_login.py", "glewlwyd.sh", "glewlwyd_seed.py"]
+            exclude: ["README.md", "keyring.sh", "browser.sh", "desktop.sh", "browser_login.py", "glewlwyd.sh", "glewlwyd_seed.py"]
         ),
     ],
     swiftLanguageModes: [.v6]

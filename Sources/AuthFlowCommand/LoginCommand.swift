@@ -1,6 +1,8 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowTerminal
+import AuthFlowTrace
+import Foundation
 
 struct LoginCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "login", abstract: "Sign in and keep the credential.")
@@ -25,6 +27,9 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(help: "Open no browser: show the address only.")
     var noBrowser = false
 
+    @Option(help: "Write what happened to this file, as a page without any secret in it.")
+    var trace: String?
+
     func validate() throws {
         guard !device || userAgent == nil && !noBrowser else {
             throw ValidationError(
@@ -43,15 +48,31 @@ struct LoginCommand: AsyncParsableCommand {
         surroundings.mayOpenBrowser = !noBrowser
         let redirects = TerminalRedirects(isEnabled: surroundings.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil || noBrowser ? [.authorizationCode] : nil
+        let flowTrace = FlowTrace()
         let client = try options.client(
             flows: flows,
             userAgent: userAgent,
             surroundings: surroundings,
-            observer: redirects.observer
-        )
+            transport: trace == nil ? URLSessionTransport() : flowTrace.transport(URLSessionTransport())
+        ) { event in
+            redirects.observer(event)
+            flowTrace.observer(event)
+        }
+        // A login that fails is what a trace is for.
+        defer { if let trace { write(flowTrace, to: trace) } }
         let signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }
         try Report.print(signIn.credential, asJSON: json)
         // The sign-in is good, but the next command will not know of it.
         if let error = signIn.storageError { throw error }
+    }
+
+    private func write(_ trace: FlowTrace, to path: String) {
+        do {
+            let place = URL(fileURLWithPath: path)
+            try PrivateFile(place.path).replace(with: Array(trace.html(title: "authflow login").utf8))
+            Terminal.talk("What happened is written down in \(path).")
+        } catch {
+            Terminal.talk("Warning: the trace could not be written: \(error)")
+        }
     }
 }

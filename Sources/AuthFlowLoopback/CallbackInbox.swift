@@ -159,12 +159,14 @@ final class CallbackInbox: Sendable {
         case .succeeded?:
             return ResultPage(
                 status: .ok,
+                mark: .done,
                 title: expectedState == nil ? "You are signed out" : "You are signed in",
                 message: "You can close this page and go back."
             )
         case .failed(let message)?:
             return ResultPage(
                 status: .ok,
+                mark: .failed,
                 title: expectedState == nil ? "You may not be signed out" : "You are not signed in",
                 message: message
             )

@@ -3,7 +3,15 @@ import HTTPTypes
 
 /// The page that a person sees at the end.
 struct ResultPage {
+    /// What can be seen before anything is read.
+    enum Mark: String {
+        case done = "\u{2713}"
+        case failed = "\u{2717}"
+        case none = ""
+    }
+
     let status: HTTPResponse.Status
+    var mark = Mark.none
     let title: String
     let message: String
 
@@ -30,6 +38,7 @@ struct ResultPage {
 
     private func html(nonce: String) -> String {
         let title = DisplayText.escapedForHTML(title)
+        let mark = mark == .none ? "" : "\n<b class=\"\(mark)\" aria-hidden=\"true\">\(mark.rawValue)</b>"
         // One paragraph a sentence would be shouting; what a provider wrote is text here, never markup.
         let message = DisplayText.escapedForHTML(DisplayText.sanitized(message, limit: 1000))
         return """
@@ -45,8 +54,11 @@ struct ResultPage {
             main { max-width: 32rem; padding: 2rem; }
             h1 { font-size: 1.5rem; margin: 0 0 0.5rem; }
             p { margin: 0; overflow-wrap: anywhere; }
+            b { font-size: 2.5rem; line-height: 1; }
+            .done { color: light-dark(#0a6b2d, #6fd08c); }
+            .failed { color: light-dark(#b3261e, #ff9a90); }
             </style>
-            <main>
+            <main>\(mark)
             <h1>\(title)</h1>
             <p>\(message)</p>
             </main>

@@ -7,37 +7,13 @@ runs a login at a terminal of its own, carries the address that it prints to a b
 this machine's other ports, pastes a wrong address, and then the one that the browser ended at. Prints what the terminal
 showed, and exits as the program did.
 """
-import html, http.cookiejar, os, pty, re, sys, urllib.error, urllib.parse, urllib.request
+import importlib.util, os, pathlib, pty, re, sys
 
-
-class NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_):
-        return None
-
-
-def sign_in(url):
-    """Goes through the bundled provider's pages and returns the address that they end at, which is not requested."""
-    issuer = urllib.parse.urlsplit(url).netloc
-    browser = urllib.request.build_opener(NoRedirects, urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
-    data = None
-    for _ in range(10):
-        try:
-            with browser.open(url, data, timeout=30) as reply:
-                page, location = reply.read().decode(), None
-        except urllib.error.HTTPError as reply:
-            page, location = "", reply.headers["Location"]
-        if location:
-            url, data = urllib.parse.urljoin(url, location), None
-            if urllib.parse.urlsplit(url).netloc != issuer:
-                return url
-            continue
-        form = {name: html.unescape(value) for name, value in re.findall(r'name="([^"]+)"[^>]*value="([^"]*)"', page)}
-        form |= {"username": "alice", "password": "wonderland"} if 'name="password"' in page else {"decision": "allow"}
-        action = re.search(r'action="([^"]*)"', page)
-        url = urllib.parse.urljoin(url, html.unescape(action.group(1)) if action else "")
-        data = urllib.parse.urlencode(form).encode()
-    raise SystemExit("paste: the provider's pages led nowhere")
-
+sample = pathlib.Path(__file__).resolve().parents[2] / "Samples/custom-user-agent/sign-in.py"
+pages = importlib.util.spec_from_file_location("pages", sample)
+person = importlib.util.module_from_spec(pages)
+sys.dont_write_bytecode = True
+pages.loader.exec_module(person)
 
 process, terminal = pty.fork()
 if process == 0:
@@ -56,7 +32,7 @@ while True:
     said += text
     address = re.search(r"^(https?://\S+)\n", said, re.MULTILINE)
     if not pasted and address and "paste that page's address here" in said:
-        answer = sign_in(address.group(1))
+        answer = person.sign_in(address.group(1))
         os.write(terminal, (re.sub(r"state=[^&]*", "state=wrong", answer) + "\n").encode())
         os.write(terminal, f"  '{answer}' \n".encode())
         pasted = True

@@ -48,11 +48,11 @@ issuer=$(cat "$work/issuer")
 cat >"$work/authflow.json" <<JSON
 { "profiles": {
 "emulator": $(profile "$issuer" authflow-demo http://127.0.0.1/callback \
-  "BROWSER_LOGIN_SCREENSHOT=$pictures/signed-in.png" "BROWSER_LOGIN_TEXT=$work/signed-in"),
+  "BROWSER_LOGIN_SCREENSHOT=$pictures/signed-in" "BROWSER_LOGIN_TEXT=$work/signed-in"),
 "denied": $(profile "$issuer" authflow-demo http://localhost/callback BROWSER_LOGIN_DECISION=deny \
-  "BROWSER_LOGIN_SCREENSHOT=$pictures/denied.png" "BROWSER_LOGIN_TEXT=$work/denied"),
+  "BROWSER_LOGIN_SCREENSHOT=$pictures/denied" "BROWSER_LOGIN_TEXT=$work/denied"),
 "glewlwyd": $(profile "$AUTHFLOW_GLEWLWYD_ISSUER" authflow-interop "$AUTHFLOW_GLEWLWYD_REDIRECT" \
-  BROWSER_LOGIN_PROVIDER=glewlwyd "BROWSER_LOGIN_SCREENSHOT=$pictures/glewlwyd.png" "BROWSER_LOGIN_TEXT=$work/glewlwyd")
+  BROWSER_LOGIN_PROVIDER=glewlwyd "BROWSER_LOGIN_SCREENSHOT=$pictures/glewlwyd" "BROWSER_LOGIN_TEXT=$work/glewlwyd")
 } }
 JSON
 # One sign-in by the adapter for ForgeRock, one by the generic one, which chooses the same tree by configuration alone.

@@ -7,8 +7,12 @@ Environment:
   BROWSER_LOGIN_PROVIDER    emulator (default), glewlwyd or forgerock: which pages to expect; or nobody, when none may ask
   BROWSER_LOGIN_PROFILE     a folder for the browser's profile, to be the same browser again; one of its own unless given
   BROWSER_LOGIN_DECISION    allow (default) or deny: what to answer the emulator
-  BROWSER_LOGIN_SCREENSHOT  where to save a picture of the last page (PNG)
+  BROWSER_LOGIN_SCREENSHOT  where to save pictures of the last page: NAME for NAME-light.png and NAME-dark.png
   BROWSER_LOGIN_TEXT        where to save the text of the last page
+  BROWSER_LOGIN_SCHEME      the private-use scheme that the provider's pages may open, as if "always allow" had been ticked;
+                            then there is no last page, and the browser goes on until BROWSER_LOGIN_END is there
+  BROWSER_LOGIN_END         a file
+  BROWSER_LOGIN_WINDOW      yes to show a window, on the screen that DISPLAY names
 """
 
 import base64
@@ -20,6 +24,7 @@ import sys
 import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 PATIENCE = 60  # seconds
@@ -39,8 +44,13 @@ class Browser:
         self.base = f"http://127.0.0.1:{port}"
         self.session = None
         self.wait(lambda: self.call("GET", "/status")["ready"])
-        options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        mode = [] if os.environ.get("BROWSER_LOGIN_WINDOW") == "yes" else ["--headless=new"]
+        options = {"args": mode + ["--no-sandbox", "--no-first-run", "--disable-gpu", "--disable-dev-shm-usage",
                             "--window-size=900,600", "--user-data-dir=" + os.environ.get("BROWSER_LOGIN_PROFILE", self.home.name + "/profile")]}
+        if "BROWSER_LOGIN_SCHEME" in os.environ:
+            origin = "{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(sys.argv[1]))
+            options["prefs"] = {"protocol_handler.allowed_origin_protocol_pairs":
+                                {origin: {os.environ["BROWSER_LOGIN_SCHEME"]: True}}}
         capabilities = {"capabilities": {"alwaysMatch": {"browserName": "chrome", "goog:chromeOptions": options}}}
         self.session = self.call("POST", "/session", capabilities)["sessionId"]
         return self
@@ -128,15 +138,22 @@ def main():
         browser.command("POST", "/url", {"url": sys.argv[1]})
         sign_in = {"glewlwyd": sign_in_at_glewlwyd, "forgerock": sign_in_at_forgerock, "nobody": lambda browser: None}
         sign_in.get(os.environ.get("BROWSER_LOGIN_PROVIDER"), sign_in_at_emulator)(browser)
+        if "BROWSER_LOGIN_SCHEME" in os.environ:
+            return browser.wait(lambda: os.path.exists(os.environ["BROWSER_LOGIN_END"]))
         browser.wait(lambda: "/callback" in browser.url())
         text = browser.command("POST", "/execute/sync", {
             "script": "return document.body.innerText", "args": []})
+        if "BROWSER_LOGIN_SCREENSHOT" in os.environ:
+            for scheme in ("light", "dark"):
+                features = [{"name": "prefers-color-scheme", "value": scheme}]
+                browser.command("POST", "/goog/cdp/execute", {
+                    "cmd": "Emulation.setEmulatedMedia", "params": {"features": features}})
+                with open(f"{os.environ['BROWSER_LOGIN_SCREENSHOT']}-{scheme}.png", "wb") as file:
+                    file.write(base64.b64decode(browser.command("GET", "/screenshot")))
+        # Last, because whoever waits for it may then end everything.
         if "BROWSER_LOGIN_TEXT" in os.environ:
             with open(os.environ["BROWSER_LOGIN_TEXT"], "w") as file:
                 file.write(text)
-        if "BROWSER_LOGIN_SCREENSHOT" in os.environ:
-            with open(os.environ["BROWSER_LOGIN_SCREENSHOT"], "wb") as file:
-                file.write(base64.b64decode(browser.command("GET", "/screenshot")))
 
 
 if __name__ == "__main__":

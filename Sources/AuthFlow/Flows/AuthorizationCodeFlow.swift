@@ -59,7 +59,13 @@ struct AuthorizationCodeFlow: Sendable {
     /// Steps 4 to 6.
     func finish(_ pending: PendingAuthorization, with callback: String) async throws -> SignInOutcome {
         let response = try await reporter.step(.authorizationResponse) {
-            try AuthorizationResponse(callback, to: pending)
+            let response = try AuthorizationResponse(callback, to: pending)
+            reporter.report(
+                .authorizationResponse,
+                details: ["parameters": response.parameters.names.joined(separator: " ")]
+            )
+            for (check, clause) in response.passed { reporter.passed(.authorizationResponse, check, clause) }
+            return response
         }
         let received = try await reporter.step(.codeExchange) {
             try await engine.exchange(response.code, for: pending)

@@ -6,6 +6,9 @@ struct AuthorizationResponse: Sendable {
     /// Every parameter of the answer, the code among them.
     let parameters: FormParameters
 
+    /// The checks that it has passed, and the clauses that ask for them.
+    let passed: [(check: String, clause: String)]
+
     /// Checks a redirect and takes the code out of it.
     /// - Parameters:
     ///   - callback: The URL that the person was sent back to, whole.
@@ -66,6 +69,11 @@ struct AuthorizationResponse: Sendable {
         }
         self.code = Secret(code)
         self.parameters = parameters
+        self.passed = [
+            ("redirect URI", "RFC 9700 section 4.1.3"), ("no parameter twice", "RFC 6749 section 3.1"),
+            ("state", "RFC 6749 section 10.12"), ("answered once", "RFC 9700 section 4.2.4"),
+            (issuer == nil ? "iss not announced" : "iss", "RFC 9207 section 2.4"),
+        ]
     }
 
     private static func parameters(of callback: String, to pending: PendingAuthorization) throws(AuthError)

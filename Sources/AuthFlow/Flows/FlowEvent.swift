@@ -134,6 +134,15 @@ public struct FlowReporter: Sendable {
         )
     }
 
+    /// Publishes that a check was passed.
+    /// - Parameters:
+    ///   - step: The step it belongs to.
+    ///   - check: What was checked, such as the name of a claim.
+    ///   - clause: Which clause of which specification asks for it.
+    public func passed(_ step: FlowEvent.Step, _ check: String, _ clause: String) {
+        report(step, details: ["check": check, "clause": clause])
+    }
+
     /// Runs a step and publishes its beginning and its end.
     func step<Return>(
         _ step: FlowEvent.Step,

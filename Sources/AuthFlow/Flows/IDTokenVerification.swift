@@ -19,15 +19,19 @@ extension Engine {
     func verify(
         _ idToken: Secret,
         _ expectation: IDTokenValidation.Expectation,
-        metadata: ProviderMetadata
+        metadata: ProviderMetadata,
+        reporter: FlowReporter? = nil
     ) async throws -> IDToken {
         let jws = try JWS(idToken)
-        let validated = try IDTokenValidation(expectation: expectation, now: host.now()).validateClaims(of: jws)
+        var validation = IDTokenValidation(expectation: expectation, now: host.now())
+        if let reporter { validation.passed = { reporter.passed(.idTokenValidation, $0, $1) } }
+        let validated = try validation.validateClaims(of: jws)
         // "6. ... The Client MUST validate the signature of all other ID Tokens according to JWS". Ours: of all of them,
         // those from the token endpoint too.
         try await context.checkSignature(of: jws, metadata: metadata) {
             AuthError(.invalidIDToken, "The ID Token was refused: \($0). Nobody is signed in.")
         }
+        reporter?.passed(.idTokenValidation, "signature", "OpenID Connect Core section 3.1.3.7, 6")
         return validated
     }
 }

@@ -27,7 +27,7 @@ extension Engine {
         var tokens = try usable(received)
         if tokens.idToken != nil || requiresIDToken {
             tokens.verifiedIDToken = try await reporter.step(.idTokenValidation) {
-                try await verified(tokens.idToken, expectation, metadata: metadata)
+                try await verified(tokens.idToken, expectation, metadata: metadata, reporter: reporter)
             }
         }
         let identity = try await reporter.step(.identity) {
@@ -44,7 +44,8 @@ extension Engine {
     private func verified(
         _ idToken: Secret?,
         _ expectation: IDTokenValidation.Expectation,
-        metadata: ProviderMetadata
+        metadata: ProviderMetadata,
+        reporter: FlowReporter
     ) async throws -> IDToken {
         guard let idToken else {
             throw AuthError(
@@ -52,6 +53,6 @@ extension Engine {
                 "The provider sent no ID Token although \"openid\" was asked for (OpenID Connect Core section 3.1.3.3)."
             )
         }
-        return try await verify(idToken, expectation, metadata: metadata)
+        return try await verify(idToken, expectation, metadata: metadata, reporter: reporter)
     }
 }

@@ -43,6 +43,8 @@ struct IDTokenValidation: Sendable {
 
     let expectation: Expectation
     let now: Date
+    /// Told of every check that the token has passed, and the clause that asks for it.
+    var passed: (@Sendable (_ check: String, _ clause: String) -> Void)?
 
     /// Checks everything but the signature, which needs keys from the network; cheap checks come first so that a token
     /// that is wrong anyway costs no request.
@@ -69,17 +71,20 @@ struct IDTokenValidation: Sendable {
             let allowed = expectation.algorithms.map(\.rawValue).joined(separator: ", ")
             throw invalid("it is signed with \"\(name)\", and only \(allowed) are accepted here")
         }
+        passed?("alg", "OpenID Connect Core section 3.1.3.7, 7")
 
         // "2. The Issuer Identifier for the OpenID Provider ... MUST exactly match the value of the iss (issuer) Claim."
         guard let issuer = claims["iss"]?.string else { throw missing("iss") }
         guard issuer == expectation.issuer else {
             throw invalid("its issuer is \"\(DisplayText.sanitized(issuer))\", not \"\(expectation.issuer)\"")
         }
+        passed?("iss", "OpenID Connect Core section 3.1.3.7, 2")
 
         // Section 2: sub is REQUIRED, and "MUST NOT exceed 255 ASCII characters in length".
         guard let subject = claims["sub"]?.string else { throw missing("sub") }
         guard !subject.isEmpty else { throw missing("sub") }
         guard subject.utf8.count <= 255 else { throw invalid("its sub is longer than 255 characters") }
+        passed?("sub", "OpenID Connect Core section 2")
 
         // "3. The Client MUST validate that the aud (audience) Claim contains its client_id value ... The ID Token MUST
         // be rejected if the ID Token does not list the Client as a valid audience, or if it contains additional
@@ -89,18 +94,21 @@ struct IDTokenValidation: Sendable {
         guard audience.allSatisfy({ $0 == expectation.clientID }) else {
             throw invalid("it is also meant for clients that this one does not know (aud)")
         }
+        passed?("aud", "OpenID Connect Core section 3.1.3.7, 3")
 
         // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
         // Value."
         guard claims["azp"] == nil || claims["azp"]?.string == expectation.clientID else {
             throw invalid("it was issued to another client (azp)")
         }
+        passed?("azp", "OpenID Connect Core section 3.1.3.7, 5")
 
         // "9. The current time MUST be before the time represented by the exp Claim."
         guard let expiry = claims["exp"]?.number else { throw missing("exp") }
         guard time - leeway < expiry else {
             throw invalid("it expired \(seconds(time - expiry)) ago (exp)\(clockHint)")
         }
+        passed?("exp", "OpenID Connect Core section 3.1.3.7, 9")
 
         // "10. The iat Claim can be used to reject tokens that were issued too far away from the current time."
         guard let issued = claims["iat"]?.number else { throw missing("iat") }
@@ -110,6 +118,7 @@ struct IDTokenValidation: Sendable {
         guard issued >= time - leeway - Self.maximumAge else {
             throw invalid("it was issued \(seconds(time - issued)) ago (iat)\(clockHint)")
         }
+        passed?("iat", "OpenID Connect Core section 3.1.3.7, 10")
 
         // RFC 7519 section 4.1.5: nbf "identifies the time before which the JWT MUST NOT be accepted for processing".
         if let notBefore = claims["nbf"] {
@@ -126,6 +135,7 @@ struct IDTokenValidation: Sendable {
             guard claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
                 throw invalid("its nonce is not the one of this sign-in, so it may have been injected")
             }
+            passed?("nonce", "OpenID Connect Core section 3.1.3.7, 11")
         case .exchange(let expected):
             // No nonce was sent, and one of the sign-in that the exchanged token comes from may be repeated: what ties the
             // answer to the request is the connection it came on, and whom it is about.
@@ -140,6 +150,7 @@ struct IDTokenValidation: Sendable {
             guard let given = claims["acr"]?.string, wanted.isEmpty || wanted.contains(given) else {
                 throw invalid("the person did not sign in as strongly as was asked for (acr)")
             }
+            passed?("acr", "OpenID Connect Core section 3.1.3.7, 12")
         }
 
         // "13. If the auth_time Claim was requested, either through a specific request for this Claim or by using the
@@ -151,6 +162,7 @@ struct IDTokenValidation: Sendable {
             guard authenticated >= time - leeway - maximum else {
                 throw invalid("the person signed in longer ago than was asked for (auth_time, max_age)")
             }
+            passed?("auth_time", "OpenID Connect Core section 3.1.3.7, 13")
         }
         if let authenticated = claims["auth_time"] {
             guard let authenticated = authenticated.number, authenticated <= time + leeway else {
@@ -164,9 +176,11 @@ struct IDTokenValidation: Sendable {
         guard claims["at_hash"] == nil || fits(claims["at_hash"], expectation.accessToken, hash) else {
             throw invalid("its at_hash does not fit the access token that came with it")
         }
+        if claims["at_hash"] != nil { passed?("at_hash", "OpenID Connect Core section 3.1.3.8") }
         guard claims["c_hash"] == nil || fits(claims["c_hash"], expectation.code, hash) else {
             throw invalid("its c_hash does not fit the code it came for")
         }
+        if claims["c_hash"] != nil { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
 
         return IDToken(
             header: jws.header,

@@ -1,0 +1,73 @@
+import AuthFlow
+import Foundation
+
+/// Lets another program show the page: it is given the address on its standard input, and writes the one that it was
+/// redirected to on its standard output. Neither is ever in a command line.
+///
+/// That program may be anything: a browser in a test, a kiosk, a script that asks somebody in a chat.
+struct CommandUserAgent: UserAgent {
+    let command: [String]
+
+    nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        let redirectURI = options.redirectURI.uri
+        return try await body(
+            RedirectSession(redirectURI: redirectURI) { url in
+                options.reporter.report(.userAgentVisit, details: ["agent": "command", "program": command.first ?? ""])
+                let answer = try await run(url)
+                // The engine checks the answer; an agent only has to bring it.
+                guard options.accepts(answer, at: redirectURI) else {
+                    throw AuthError(.userAgentFailed, "The program did not bring the answer to this sign-in.")
+                }
+                return answer
+            }
+        )
+    }
+
+    private func run(_ url: String) async throws -> String {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+        process.arguments = ["--"] + command
+        let (input, output) = (Pipe(), Pipe())
+        process.standardInput = input
+        process.standardOutput = output
+        try process.run()
+        try input.fileHandleForWriting.write(contentsOf: Data("\(url)\n".utf8))
+        try input.fileHandleForWriting.close()
+        // An answer that comes another way, or Ctrl-C, cancels the visit: the program ends with it.
+        let answer = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                Thread.detachNewThread {
+                    let bytes = try? output.fileHandleForReading.readToEnd()
+                    continuation.resume(returning: String(decoding: bytes ?? Data(), as: UTF8.self))
+                }
+            }
+        } onCancel: {
+            process.terminate()
+        }
+        process.waitUntilExit()
+        try Task.checkCancellation()
+        guard process.terminationStatus == 0 else {
+            throw AuthError(.userAgentFailed, "\(command[0]) ended with status \(process.terminationStatus).")
+        }
+        return answer.trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+}
+
+extension UserAgentFactory {
+    /// `command`: another program shows the page.
+    ///
+    /// ## Configuration keys
+    /// - `command` (array of strings, required): The program and its arguments.
+    static var command: UserAgentFactory {
+        let keys = [ConfigurationKey("command", .list(.text), required: true, "The program and its arguments.")]
+        return UserAgentFactory("command", keys: keys) { options, context in
+            context.surroundings.environment["PATH"] == nil
+                ? .unavailable(reason: "PATH is not set") : .available(because: "the profile names a program")
+        } make: { options, _ in
+            CommandUserAgent(command: options.texts("command") ?? [])
+        }
+    }
+}

@@ -1,0 +1,18 @@
+// Signs in with a user agent of this package, chosen by a configuration file like any other:
+//
+//     custom-user-agent authflow.json
+
+import AuthFlow
+import AuthFlowOIDC
+import Foundation
+
+do {
+    let file = try ConfigurationFile(path: CommandLine.arguments.dropFirst().first ?? "authflow.json")
+    let client = try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [.command]) { event in
+        if event.step == .userAgentChoice { print("\(event.details["name"] ?? "") was chosen") }
+    }
+    print("Hello, \(try await client.signIn().credential.identity.displayName)")
+} catch {
+    print("Not signed in: \(error)")
+    exit(1)
+}

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Builds this package and signs in with its user agent at the bundled provider:
+#   demo.sh PATH/TO/authflow [SCRATCH-FOLDER]
+set -euo pipefail
+authflow=$(realpath "$1")
+cd "$(dirname "$0")"
+scratch=$(realpath -m "${2:-.build}")
+swift build --scratch-path "$scratch"
+sample=$(swift build --scratch-path "$scratch" --show-bin-path)/custom-user-agent
+work=$(mktemp -d)
+"$authflow" dev-idp >"$work/issuer" 2>/dev/null &
+provider=$!
+trap 'kill $provider; wait $provider 2>/dev/null || true; rm -rf "$work"' EXIT
+for _ in $(seq 100); do [ -s "$work/issuer" ] && break; sleep 0.1; done
+sed "s#http://127.0.0.1:8400#$(cat "$work/issuer")#" authflow.json >"$work/authflow.json"
+said=$("$sample" "$work/authflow.json")
+echo "$said"
+[ "$said" = $'command was chosen\nHello, Alice Example' ]
+# Another program, and it brings no answer.
+sed -i 's#"./sign-in.py"#"echo", "com.example:/nothing"#' "$work/authflow.json"
+said=$("$sample" "$work/authflow.json") && exit 1
+echo "$said"
+grep -q 'Not signed in: The program did not bring the answer to this sign-in.' <<<"$said"

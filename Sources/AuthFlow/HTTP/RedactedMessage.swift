@@ -1,0 +1,112 @@
+import AuthFlowJSON
+public import HTTPTypes
+
+/// An HTTP message as it may be shown: what it was, and the names of what it carried. Values are shown of parameters that
+/// never are secret, which is a short list; of all others there is only how long they are.
+public struct RedactedMessage: Sendable, Hashable {
+    /// One parameter, header field or member.
+    public struct Parameter: Sendable, Hashable {
+        /// Its name.
+        public let name: String
+        /// Its value, when that may be shown; otherwise how long it is, in brackets.
+        public let value: String
+    }
+
+    /// Method and address, or status.
+    public let title: String
+
+    /// What it carried, in order.
+    public let parameters: [Parameter]
+
+    /// Parameters whose values say what a sign-in is like, and nothing that could be used to take part in it.
+    private static let publicNames: Set<String> = [
+        "response_type", "response_mode", "scope", "client_id", "redirect_uri", "post_logout_redirect_uri",
+        "code_challenge_method", "grant_type", "prompt", "max_age", "acr_values", "token_type", "expires_in", "error",
+        "iss", "issuer", "interval", "resource", "audience", "subject_token_type", "requested_token_type",
+        "actor_token_type", "issued_token_type", "authorization_endpoint", "token_endpoint", "jwks_uri",
+        "userinfo_endpoint", "kty", "alg", "use", "kid",
+    ]
+
+    /// A request.
+    public init(_ call: HTTPCall) {
+        let (address, query) = Self.split(call.url)
+        var parameters = Self.parameters(of: query)
+        if call.request.headerFields[.contentType]?.hasPrefix("application/x-www-form-urlencoded") == true {
+            parameters += Self.parameters(of: String(decoding: call.body, as: UTF8.self))
+        } else if let members = try? JSON(parsing: call.body).object {
+            parameters += Self.members(members)
+        }
+        // That they are there says how the client proved who it is; what they say is nobody's business.
+        for name in [.authorization, .cookie] as [HTTPField.Name] {
+            for value in call.request.headerFields[values: name] {
+                parameters.append(Parameter(name: name.rawName, value: Self.length(value)))
+            }
+        }
+        self.init(title: "\(call.request.method) \(Redaction.url(address))", parameters: parameters)
+    }
+
+    /// A reply.
+    public init(_ reply: HTTPReply) {
+        var parameters: [Parameter] = []
+        if let location = reply.response.headerFields[.location] {
+            let (address, query) = Self.split(location)
+            parameters.append(Parameter(name: "Location", value: Redaction.url(address)))
+            parameters += Self.parameters(of: query)
+        }
+        for cookie in reply.response.headerFields[values: .setCookie] {
+            let name = DisplayText.sanitized(String(cookie.prefix { $0 != "=" }), limit: 60)
+            parameters.append(Parameter(name: "Set-Cookie \(name)", value: Self.length(cookie)))
+        }
+        if let members = try? JSON(parsing: reply.body).object { parameters += Self.members(members) }
+        let type = reply.mediaType.isEmpty ? "" : " \(DisplayText.sanitized(reply.mediaType, limit: 60))"
+        self.init(title: "\(reply.status) \(reply.response.status.reasonPhrase)\(type)", parameters: parameters)
+    }
+
+    /// A visit of a browser to an address.
+    public init(visit url: String) {
+        let (address, query) = Self.split(url)
+        self.init(title: "GET \(Redaction.url(address))", parameters: Self.parameters(of: query))
+    }
+
+    private init(title: String, parameters: [Parameter]) {
+        self.title = title
+        self.parameters = parameters
+    }
+
+    private static func split(_ url: String) -> (address: String, query: String) {
+        let address = url.prefix { $0 != "?" && $0 != "#" }
+        return (String(address), String(url.dropFirst(address.count + 1)))
+    }
+
+    private static func parameters(of form: String) -> [Parameter] {
+        guard !form.isEmpty else { return [] }
+        guard let parameters = FormURLEncoding.decode(Substring(form)) else {
+            return [Parameter(name: "(not a form)", value: length(form))]
+        }
+        return parameters.names.flatMap { name in
+            parameters.values(for: name).map { Parameter(name: shown(name), value: value(of: name, $0)) }
+        }
+    }
+
+    private static func members(_ members: [String: JSON]) -> [Parameter] {
+        members.sorted { $0.key < $1.key }.map { name, value in
+            let text =
+                switch value {
+                case .string(let text): Self.value(of: name, text)
+                case .integer(let number): publicNames.contains(name) ? "\(number)" : "a number"
+                case .array(let elements): elements.count == 1 ? "1 element" : "\(elements.count) elements"
+                default: value.kind
+                }
+            return Parameter(name: shown(name), value: text)
+        }
+    }
+
+    private static func value(of name: String, _ value: String) -> String {
+        guard publicNames.contains(name) else { return length(value) }
+        return value.contains("://") ? Redaction.url(value) : DisplayText.sanitized(value, limit: 200)
+    }
+
+    private static func shown(_ name: String) -> String { DisplayText.sanitized(name, limit: 60) }
+
+    private static func length(_ value: String) -> String { "(\(value.utf8.count) characters)" }
+}

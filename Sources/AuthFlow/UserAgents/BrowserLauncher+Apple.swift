@@ -1,0 +1,31 @@
+// Type-checked on Linux against hand-written interfaces, and not run there.
+
+#if canImport(UIKit)
+import UIKit
+
+extension BrowserLauncher {
+    /// The person's browser, opened by an app. The redirect comes back by `AuthClient.resume(with:)`.
+    public static var application: BrowserLauncher {
+        BrowserLauncher { url in
+            guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "This is not a URL.") }
+            Task { @MainActor in _ = await UIApplication.shared.open(address) }
+            return "the system's browser"
+        }
+    }
+}
+#endif
+
+#if canImport(AppKit)
+import AppKit
+
+extension BrowserLauncher {
+    /// The person's browser, opened by an app. The redirect comes back by `AuthClient.resume(with:)`.
+    public static var workspace: BrowserLauncher {
+        BrowserLauncher { url in
+            guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "This is not a URL.") }
+            Task { @MainActor in NSWorkspace.shared.open(address) }
+            return "the system's browser"
+        }
+    }
+}
+#endif

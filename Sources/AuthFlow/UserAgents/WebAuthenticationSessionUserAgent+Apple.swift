@@ -1,0 +1,135 @@
+#if canImport(AuthenticationServices)
+public import AuthenticationServices
+import Foundation
+
+/// Shows the provider's pages in the system's own sign-in window, which shares the browser's cookies unless told not to, and
+/// receives redirects to a private-use scheme or to an https address that the app has claimed (RFC 8252 sections 7.1 and 7.2).
+///
+/// Type-checked on Linux against hand-written interfaces, and not run there.
+public struct WebAuthenticationSessionUserAgent: Sendable {
+    private let isEphemeral: Bool
+    private let anchor: @MainActor @Sendable () -> ASPresentationAnchor
+
+    /// Creates an agent.
+    /// - Parameters:
+    ///   - isEphemeral: Whether the window has cookies of its own, which are forgotten: every sign-in then asks, and nobody
+    ///     is signed in at the provider afterwards.
+    ///   - anchor: The window of the app that the sign-in window belongs to.
+    public init(isEphemeral: Bool = false, anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor) {
+        self.isEphemeral = isEphemeral
+        self.anchor = anchor
+    }
+}
+
+extension WebAuthenticationSessionUserAgent: UserAgent {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        guard let redirectURI = options.redirectURIs.first(where: { !$0.isLoopback }) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The system's sign-in window cannot receive \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
+            )
+        }
+        guard options.responseMode != .formPost else {
+            throw AuthError(.unsupported, "A redirect to \(redirectURI) cannot carry a posted form (response_mode).")
+        }
+        return try await body(
+            RedirectSession(redirectURI: redirectURI.uri) { url in
+                options.reporter.report(.userAgentVisit, details: ["agent": "web-authentication-session"])
+                let visit = await WebAuthenticationVisit(anchor: anchor)
+                return try await visit.run(url, to: redirectURI, isEphemeral: isEphemeral)
+            }
+        )
+    }
+}
+
+extension UserAgentFactory {
+    /// `web-authentication-session`: the system's own sign-in window.
+    ///
+    /// ## Configuration keys
+    /// - `ephemeral` (boolean, optional): Whether the window has cookies of its own, which are forgotten; false unless given.
+    /// - Parameter anchor: The window of the app that the sign-in window belongs to.
+    public static func webAuthenticationSession(
+        anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor
+    ) -> UserAgentFactory {
+        let keys = [
+            ConfigurationKey(
+                "ephemeral",
+                .flag,
+                "Whether the window has cookies of its own, which are forgotten; false unless given."
+            )
+        ]
+        return UserAgentFactory("web-authentication-session", keys: keys) { _, context in
+            context.redirectURIs.contains { !$0.isLoopback }
+                ? .available(because: "the system has a sign-in window")
+                : .unavailable(reason: "no redirect URI of the profile has a scheme of its own")
+        } make: { options, _ in
+            WebAuthenticationSessionUserAgent(isEphemeral: options.flag("ephemeral") ?? false, anchor: anchor)
+        }
+    }
+}
+
+/// One visit in a sign-in window.
+@MainActor private final class WebAuthenticationVisit: NSObject, ASWebAuthenticationPresentationContextProviding {
+    private let anchor: @MainActor @Sendable () -> ASPresentationAnchor
+    private var session: ASWebAuthenticationSession?
+    private var continuation: CheckedContinuation<String, any Error>?
+
+    init(anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor) {
+        self.anchor = anchor
+    }
+
+    func presentationAnchor(for session: ASWebAuthenticationSession) -> ASPresentationAnchor { anchor() }
+
+    func run(_ url: String, to redirectURI: RedirectURI, isEphemeral: Bool) async throws -> String {
+        guard let address = URL(string: url), let redirect = URLComponents(string: redirectURI.uri) else {
+            throw AuthError(.userAgentFailed, "The address to sign in at is not a URL.")
+        }
+        let callback: ASWebAuthenticationSession.Callback =
+            if case .privateUse(let scheme) = redirectURI.kind {
+                .customScheme(scheme)
+            } else {
+                .https(host: redirect.host ?? "", path: redirect.path)
+            }
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                guard !Task.isCancelled else { return continuation.resume(throwing: CancellationError()) }
+                self.continuation = continuation
+                let session = ASWebAuthenticationSession(url: address, callback: callback) { url, error in
+                    let result = Self.result(url, error)
+                    Task { @MainActor in self.finish(result) }
+                }
+                session.prefersEphemeralWebBrowserSession = isEphemeral
+                session.presentationContextProvider = self
+                self.session = session
+                if !session.start() {
+                    finish(.failure(AuthError(.userAgentFailed, "The system's sign-in window could not be opened.")))
+                }
+            }
+        } onCancel: {
+            Task { @MainActor in
+                self.session?.cancel()
+                self.finish(.failure(CancellationError()))
+            }
+        }
+    }
+
+    private nonisolated static func result(_ url: URL?, _ error: (any Error)?) -> Result<String, any Error> {
+        if let url { return .success(url.absoluteString) }
+        if let error = error as? ASWebAuthenticationSessionError, error.code == .canceledLogin {
+            return .failure(AuthError(.accessDenied, "The sign-in window was closed. Nobody is signed in."))
+        }
+        return .failure(AuthError(.userAgentFailed, "The system's sign-in window failed.", underlyingError: error))
+    }
+
+    /// Ends the visit, once: closing the window also calls its handler.
+    private func finish(_ result: Result<String, any Error>) {
+        continuation?.resume(with: result)
+        continuation = nil
+        session = nil
+    }
+}
+#endif

@@ -1,0 +1,9 @@
+// swift-format-ignore-file
+// The part of Apple's AppKit that AuthFlow uses, written by hand from Apple's documentation. Nothing here does anything.
+
+@_exported import Foundation
+
+open class NSWorkspace: NSObject, @unchecked Sendable {  // a stand-in for a class that Apple documents as thread-safe
+    public class var shared: NSWorkspace { NSWorkspace() }
+    @discardableResult public func open(_ url: URL) -> Bool { false }
+}

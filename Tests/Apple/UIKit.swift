@@ -1,0 +1,9 @@
+// swift-format-ignore-file
+// The part of Apple's UIKit that AuthFlow uses, written by hand from Apple's documentation. Nothing here does anything.
+
+@_exported import Foundation
+
+@MainActor open class UIApplication: NSObject {
+    public class var shared: UIApplication { UIApplication() }
+    public func open(_ url: URL) async -> Bool { false }
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# Signs in as a person does at a Linux desktop, with nothing replaced by anything:
+#
+#   Tests/Interop/desktop.sh PATH/TO/authflow
+#
+# an X server (Xvfb), xdg-open, xdg-mime, .desktop entries, and Chromium with a window. The redirect comes back once by a
+# private-use scheme, which Chromium hands to xdg-open and xdg-open to `authflow handle-redirect`; then by a port; then the
+# sign-in is denied, and then it fails. Pictures of the result pages are saved under .build-browser/, light and dark.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+authflow=$(realpath "$1")
+pictures=$here/../../.build-browser
+mkdir -p "$pictures"
+work=$(mktemp -d)
+started=
+cleanup() {
+  for process in $started; do { kill "$process" && wait "$process"; } 2>/dev/null || true; done
+  rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }
+}
+trap cleanup EXIT
+
+Xvfb -displayfd 3 -screen 0 1000x700x24 -nolisten tcp 3>"$work/display" 2>/dev/null &
+started="$started $!"
+"$authflow" dev-idp >"$work/issuer" 2>/dev/null &
+started="$started $!"
+for _ in $(seq 100); do [ -s "$work/issuer" ] && [ -s "$work/display" ] && break; sleep 0.1; done
+
+# A user of their own, at a desktop that nothing of the machine's leaks into.
+mkdir -p "$work/home/.local/share/applications" "$work/run"
+chmod 700 "$work/run"
+unset BROWSER SSH_CONNECTION SSH_CLIENT SSH_TTY WAYLAND_DISPLAY XDG_CURRENT_DESKTOP DESKTOP_SESSION
+export HOME=$work/home XDG_RUNTIME_DIR=$work/run DISPLAY=:$(cat "$work/display")
+export XDG_CONFIG_HOME=$HOME/.config XDG_DATA_HOME=$HOME/.local/share
+
+# The person's browser: what xdg-open starts for web addresses, with a person in front of it.
+browser() { # settings...
+  cat >"$XDG_DATA_HOME/applications/person.desktop" <<ENTRY
+[Desktop Entry]
+Type=Application
+Name=A browser and its person
+Exec=env BROWSER_LOGIN_WINDOW=yes $* $here/browser_login.py %u
+MimeType=x-scheme-handler/http;x-scheme-handler/https;
+ENTRY
+  xdg-mime default person.desktop x-scheme-handler/http
+}
+profile() { # redirect-uri algorithm
+  echo "{ \"provider\": \"oidc\", \"issuer\": \"$(cat "$work/issuer")\", \"client_id\": \"authflow-demo\", \"timeout\": 90,
+    \"scopes\": [\"openid\", \"profile\"], \"id_token_signing_algorithms\": [\"$2\"], \"redirect_uri\": \"$1\", \"store\": { \"name\": \"file\", \"directory\": \"$work/store\" } }"
+}
+scheme=com.example.authflow
+cat >"$work/authflow.json" <<JSON
+{ "profiles": {
+  "scheme": $(profile "$scheme:/callback" ES256),
+  "port": $(profile http://127.0.0.1/callback ES256),
+  "error": $(profile http://127.0.0.1/callback ES512)
+} }
+JSON
+export AUTHFLOW_CONFIG=$work/authflow.json
+
+login() { # profile status words
+  rm -f "$work/end" "$work/text"
+  status=0
+  "$authflow" login --profile "$1" >"$work/out" 2>"$work/talk" || status=$?
+  touch "$work/end"
+  [ "$status" -eq "$2" ] && grep -q "$3" "$work/talk" "$work/out" ||
+    { echo "desktop: $1 ended with $status:" >&2; cat "$work/talk" "$work/out" >&2; exit 1; }
+}
+page() { # words
+  for _ in $(seq 100); do [ -s "$work/text" ] && break; sleep 0.1; done
+  grep -q "$1" "$work/text" || { echo "desktop: expected the page to say \"$1\":" >&2; cat "$work/text" >&2; exit 1; }
+}
+
+login scheme 4 'authflow scheme install'
+"$authflow" scheme install --profile scheme
+[ "$(xdg-mime query default x-scheme-handler/$scheme)" = "authflow-$scheme.desktop" ]
+browser "BROWSER_LOGIN_SCHEME=$scheme" "BROWSER_LOGIN_END=$work/end"
+login scheme 0 'Signed in as Alice Example'
+grep -q 'User agent: system-browser, because xdg-open can open a browser (DISPLAY is set)' "$work/talk"
+[ -z "$(ls -A "$XDG_RUNTIME_DIR/authflow")" ]
+"$authflow" logout --profile scheme
+"$authflow" scheme remove --profile scheme
+! "$authflow" scheme status --profile scheme 2>/dev/null
+
+browser "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-signed-in"
+login port 0 'Signed in as Alice Example'
+grep -q 'User agent: loopback, because xdg-open can open a browser (DISPLAY is set)' "$work/talk"
+page 'You are signed in'
+"$authflow" logout --profile port
+
+browser BROWSER_LOGIN_DECISION=deny "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-denied"
+login port 5 'denied'
+page 'You are not signed in'
+
+browser "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-error"
+login error 1 'ES512'
+page 'You are not signed in'
+echo "desktop: 4 sign-ins at a desktop went as they should; pictures are in .build-browser/"
