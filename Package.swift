@@ -206,7 +206,8 @@ let package = Package(
         .testTarget(
             name: "AuthFlowOIDCTests",
             dependencies: [
-                "ConformanceRows", "AuthFlowLog", logging, "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless",
+                "ConformanceRows", "AuthFlowLog", "AuthFlowTrace", logging, "AuthFlowOIDC", "AuthFlowLoopback",
+                "AuthFlowHeadless",
                 "AuthFlowTesting",
                 "AuthFlow", "AuthFlowJSON", httpTypes,
             ]
@@ -251,7 +252,10 @@ let package = Package(
                 "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes,
             ],
             path: "Tests/Interop",
-            exclude: ["README.md", "keyring.sh", "browser.sh", "desktop.sh", "browser_login.py", "glewlwyd.sh", "glewlwyd_seed.py"]
+            exclude: [
+                "README.md", "keyring.sh", "browser.sh", "desktop.sh", "browser_login.py", "glewlwyd.sh",
+                "glewlwyd_seed.py",
+            ]
         ),
     ],
     swiftLanguageModes: [.v6]

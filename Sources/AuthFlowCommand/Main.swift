@@ -66,7 +66,7 @@ struct AuthFlowCommand: AsyncParsableCommand {
             """,
         subcommands: [
             LoginCommand.self, StatusCommand.self, AccountsCommand.self, TokenCommand.self, UserInfoCommand.self,
-            LogoutCommand.self, SchemeCommand.self, HandleRedirectCommand.self,
+            LogoutCommand.self, SchemeCommand.self, HandleRedirectCommand.self, DoctorCommand.self,
             DiscoverCommand.self, RegisterCommand.self, ConfigCommand.self, DevIDPCommand.self, TryCommand.self,
         ]
     )

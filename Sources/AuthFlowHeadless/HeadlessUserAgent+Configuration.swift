@@ -11,6 +11,8 @@ extension UserAgentFactory {
     /// - `password` (secret reference, required): The password.
     /// - `origins` (array of URLs, required): The only sites that both may be typed into.
     /// - `consent` (`allow` or `deny`, optional): What to answer when asked for consent; `allow` unless given.
+    /// - `user_agent_string` (string, optional): What to say in `User-Agent`, for providers that let only browsers in.
+    /// - `transcript` (path, optional): A file to write down what goes back and forth in, without any secret.
     public static func headless(transport: any HTTPTransport) -> UserAgentFactory {
         let keys = [
             ConfigurationKey("username", .text, required: true, "The user name."),
@@ -20,6 +22,16 @@ extension UserAgentFactory {
                 "consent",
                 .choice(HTMLFormDriver.Consent.allCases.map(\.rawValue)),
                 "What to answer when the provider asks for consent; allow unless given."
+            ),
+            ConfigurationKey(
+                "user_agent_string",
+                .text,
+                "What to say in User-Agent, for providers that let only browsers in."
+            ),
+            ConfigurationKey(
+                "transcript",
+                .text,
+                "A file to write down what goes back and forth in, without any secret."
             ),
         ]
         return UserAgentFactory("headless", keys: keys) { options, _ in
@@ -35,7 +47,12 @@ extension UserAgentFactory {
                 origins: origins,
                 consent: options.text("consent").flatMap(HTMLFormDriver.Consent.init) ?? .allow
             )
-            return HeadlessUserAgent(driver: driver, transport: transport)
+            let described = HeadlessTransport(
+                base: transport,
+                userAgentString: options.text("user_agent_string"),
+                transcript: options.filePath("transcript").map(Transcript.init)
+            )
+            return HeadlessUserAgent(driver: driver, transport: described)
         }
     }
 }

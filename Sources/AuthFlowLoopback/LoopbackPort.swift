@@ -3,7 +3,7 @@ import FlyingSocks
 import Foundation
 
 /// A port of this machine's loopback interface, bound and listening.
-struct LoopbackPort {
+package struct LoopbackPort {
     let number: Int
     let sockets: [Socket]
 
@@ -35,6 +35,14 @@ struct LoopbackPort {
             throw failure(error, port: port)
         }
         throw AuthError(.portBusy, "No free port was found on this machine.")
+    }
+
+    /// Binds a free port, and gives it back.
+    /// - Returns: Its number.
+    package static func tryOut(host: String) throws -> Int {
+        let port = try open(host: host, port: nil)
+        port.close()
+        return port.number
     }
 
     func close() {
@@ -85,7 +93,7 @@ struct LoopbackPort {
     }
 
     /// Whether this machine has an IPv6 loopback address.
-    package static var hasIPv6: Bool {
+    private static var hasIPv6: Bool {
         guard let socket = try? Socket(domain: AF_INET6) else { return false }
         defer { try? socket.close() }
         guard let address = try? sockaddr_in6.inet6(ip6: "::1", port: 0) else { return false }

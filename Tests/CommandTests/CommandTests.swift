@@ -376,7 +376,9 @@ private actor Gate {
             let value = String(test.redirect.drop { $0 != ":" }.dropFirst(2))
             let changes = ["user_agent": #""auto""#, "redirect_uri": value]
             try await withConfiguration(profile(emulator.issuer, changes)) { path, _ in
-                let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("paste.py")
+                let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
+                    "paste.py"
+                )
                 let login = [Self.folder.appendingPathComponent("authflow").path, "login", "--config", path]
                 let outcome = try await run(
                     ["python3", script.path] + login,
@@ -392,8 +394,72 @@ private actor Gate {
         }
     }
 
+    @Test func examinesWhatALoginNeedsAndLeaksNothing() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let changes = [
+                "client_secret": #"{"env": "PASSWORD"}"#,
+                "redirect_uri": #"["http://127.0.0.1/callback", "com.example.authflow:/callback"]"#,
+            ]
+            try await withConfiguration(profile(emulator.issuer, changes)) { path, folder in
+                let environment = ["PASSWORD": "wonderland", "HOME": folder]
+                let outcome = try await run(["doctor", "--config", path], environment: environment)
+                #expect(outcome.status == 0, "\(outcome.output)")
+                for words in [
+                    "without a terminal", "127.0.0.1:", "ok  user agent    headless",
+                    "com.example.authflow: is not opened",
+                    "ok  store", "ok  provider      \(emulator.issuer)", "with any port, RFC 8252 section 7.3",
+                ] { #expect(outcome.output.contains(words), "\(words)") }
+                #expect(!(outcome.output + outcome.talk).contains("wonderland"))
+                // Nobody was asked for anything but the provider's metadata.
+                #expect(emulator.receivedRequests.map(\.path) == ["/.well-known/openid-configuration"])
+
+                let broken = try await run(["doctor", "--config", "\(folder)/none.json"], environment: environment)
+                #expect(broken.status == 1)
+                #expect(broken.output.contains("!!  configuration"))
+            }
+            try await withConfiguration(profile("http://127.0.0.1:1")) { path, _ in
+                let environment = ["PASSWORD": "wonderland"]
+                let outcome = try await run(["doctor", "--config", path], environment: environment)
+                #expect(outcome.status == 1)
+                #expect(outcome.output.contains("!!  provider"))
+            }
+        }
+    }
+
+    @Test func writesDownALoginForWhoeverAsks() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let agent = """
+                {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"],
+                 "user_agent_string": "Mozilla/5.0 (AuthFlow test)", "transcript": "transcript.txt"}
+                """
+            try await withConfiguration(profile(emulator.issuer, ["user_agent": agent])) { path, folder in
+                let arguments = ["login", "--config", path, "--trace", "\(folder)/login.html"]
+                let outcome = try await run(arguments, environment: ["PASSWORD": "wonderland"])
+                #expect(outcome.status == 0, "\(outcome.talk)")
+                let page = try String(contentsOfFile: "\(folder)/login.html", encoding: .utf8)
+                let transcript = try String(contentsOfFile: "\(folder)/transcript.txt", encoding: .utf8)
+                #expect(page.contains("ID Token validation: signature"))
+                #expect(transcript.contains("> POST \(emulator.issuer)/login"))
+                #expect(transcript.contains("    password: (10 characters)"))
+                for secret in ["wonderland", "state="] { #expect(!(page + transcript).contains(secret), "\(secret)") }
+                for file in ["login.html", "transcript.txt"] {
+                    let attributes = try FileManager.default.attributesOfItem(atPath: "\(folder)/\(file)")
+                    #expect(attributes[.posixPermissions] as? Int == 0o600)
+                }
+            }
+            let said = emulator.receivedRequests.compactMap { $0.request.headerFields[.userAgent] }
+            #expect(said.contains("Mozilla/5.0 (AuthFlow test)"))
+        }
+    }
+
     @Test func saysWhatToDoWhenNobodyWaitsForARedirect() async throws {
-        for (url, folder) in [("com.example.authflow:/callback?code=SECRET&state=x", "/tmp"), ("x", "/tmp"), ("", "/tmp")] {
+        for (url, folder) in [
+            ("com.example.authflow:/callback?code=SECRET&state=x", "/tmp"), ("x", "/tmp"), ("", "/tmp"),
+        ] {
             let outcome = try await run(["handle-redirect", url], environment: ["XDG_RUNTIME_DIR": folder])
             #expect(outcome.status == 1)
             #expect(outcome.talk.contains("Start authflow login again"))

@@ -203,6 +203,10 @@ public final class AuthClient: Sendable {
         }
     }
 
+    /// Finds out whether the store can be read, written to and locked, as every sign-in does before a person is asked.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func checkStore() async throws { try await keeper.probe() }
+
     /// The redirect URIs that the provider knows this client by, best first.
     public var redirectURIs: [RedirectURI] { engine.settings.redirectURIs }
 

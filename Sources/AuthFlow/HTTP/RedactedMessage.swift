@@ -1,5 +1,5 @@
 import AuthFlowJSON
-public import HTTPTypes
+import HTTPTypes
 
 /// An HTTP message as it may be shown: what it was, and the names of what it carried. Values are shown of parameters that
 /// never are secret, which is a short list; of all others there is only how long they are.

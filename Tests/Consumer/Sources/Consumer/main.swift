@@ -23,7 +23,7 @@ struct TenantProvider: ProviderAdapter {
     }
 }
 
-struct PasteUserAgent: UserAgent {
+struct LineUserAgent: UserAgent {
     nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
         _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
@@ -56,7 +56,7 @@ struct OfflineTransport: HTTPTransport {
 let client = AuthClient(
     settings: try ClientSettings(clientID: "app", redirectURIs: [RedirectURI("com.example.app:/callback")]),
     provider: TenantProvider(),
-    userAgent: PasteUserAgent(),
+    userAgent: LineUserAgent(),
     store: VaultTokenStore(),
     transport: OfflineTransport()
 )

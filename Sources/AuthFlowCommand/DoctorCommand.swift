@@ -1,0 +1,163 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowLoopback
+import Foundation
+import Synchronization
+
+struct DoctorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Find out what would keep a login from working: here, with this profile, at its provider.",
+        discussion: "Nobody is signed in or out, and nothing secret is printed. Exits with 1 when something is wrong."
+    )
+
+    @OptionGroup var options: ProfileOptions
+
+    func run() async throws {
+        var findings = Findings()
+        let surroundings = Surroundings.current()
+        Self.examine(surroundings, &findings)
+        Self.examinePorts(&findings)
+        do {
+            try await examineProfile(surroundings, &findings)
+        } catch let error as ConfigurationError {
+            findings.bad("configuration", error.description)
+        } catch let error as AuthError where error.code == .invalidConfiguration {
+            findings.bad("configuration", error.description)
+        }
+        guard findings.areGood else {
+            throw AuthError(
+                .userAgentFailed,
+                "Something would keep a login from working: the lines that begin with !!."
+            )
+        }
+    }
+
+    private static func examine(_ surroundings: Surroundings, _ findings: inout Findings) {
+        let kinds = [
+            (surroundings.isRemoteShell, "a remote shell"),
+            (surroundings.isRemoteEditor, "a remote window of an editor"),
+            (surroundings.isContainer, "a container"), (surroundings.isWSL, "WSL"),
+        ].filter(\.0).map(\.1)
+        let terminal = surroundings.hasTerminal ? "with a terminal" : "without a terminal"
+        findings.good("session", "\(kinds.isEmpty ? "this machine" : kinds.joined(separator: ", ")), \(terminal)")
+        switch surroundings.browser {
+        case .command(let command, let reason): findings.good("browser", "\(command[0]), because \(reason)")
+        case .none(let reason): findings.note("browser", "none: \(reason)")
+        }
+    }
+
+    private static func examinePorts(_ findings: inout Findings) {
+        for host in ["127.0.0.1", "[::1]"] {
+            do {
+                findings.good("port", "\(host):\(try LoopbackPort.tryOut(host: host)) could be bound")
+            } catch {
+                // A machine without IPv6 is not ill.
+                let text = "none at \(host): \(error)"
+                if host == "[::1]" { findings.note("port", text) } else { findings.bad("port", text) }
+            }
+        }
+    }
+
+    private func examineProfile(_ surroundings: Surroundings, _ findings: inout Findings) async throws {
+        let clock = ServerClock()
+        let profile = try options.file().profile(options.profile)
+        let client = try options.client(surroundings: surroundings, transport: clock)
+        findings.good("profile", profile.name)
+        let choice = try profile.userAgentExplanation(
+            providers: Known.providers,
+            userAgents: Known.userAgents,
+            context: UserAgentContext(surroundings: surroundings, redirectURIs: client.redirectURIs)
+        )
+        if let chosen = choice.chosen {
+            findings.good("user agent", chosen)
+        } else {
+            findings.bad("user agent", "none can work here; authflow login would exit with 4")
+        }
+        for reason in choice.reasons { findings.note("", reason) }
+        examineSchemes(client, &findings)
+        do {
+            try await client.checkStore()
+            findings.good("store", "can be read, written and locked")
+        } catch {
+            findings.bad("store", "\(error)")
+        }
+        await examineProvider(client, clock, &findings)
+    }
+
+    private func examineSchemes(_ client: AuthClient, _ findings: inout Findings) {
+        for case .privateUse(let scheme) in client.redirectURIs.map(\.kind) {
+            let handler = SchemeHandler(scheme: scheme)
+            if handler.isInstalled {
+                findings.good("scheme", "\(scheme): is opened with \(handler.program ?? "this program")")
+            } else {
+                findings.note("scheme", "\(scheme): is not opened by authflow here. Run: authflow scheme install")
+            }
+        }
+    }
+
+    private func examineProvider(_ client: AuthClient, _ clock: ServerClock, _ findings: inout Findings) async {
+        do {
+            let metadata = try await client.metadata()
+            findings.good("provider", metadata.issuer)
+            if metadata.issuer.hasPrefix("https:") {
+                findings.good("TLS", "the provider's certificate is trusted here")
+            } else {
+                findings.note("TLS", "none: the provider is on this machine")
+            }
+            if metadata.codeChallengeMethods?.contains("S256") == false {
+                findings.bad("PKCE", "the provider does not support S256")
+            }
+            let device =
+                metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (authflow login --device)"
+            findings.note("other screen", device)
+        } catch {
+            findings.bad("provider", "\(error)")
+        }
+        if clock.offset == nil { findings.note("clock", "the provider does not say its time") }
+        if let offset = clock.offset {
+            let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
+            abs(offset) < 30 ? findings.good("clock", text) : findings.bad("clock", "\(text); set it right")
+        }
+        findings.note("to register", "these redirect URIs, exactly:")
+        for uri in client.redirectURIs {
+            let isFree = if case .loopback(_, nil, _) = uri.kind { true } else { false }
+            findings.note("", isFree ? "\(uri) (with any port, RFC 8252 section 7.3)" : uri.uri)
+        }
+    }
+}
+
+/// What was found, printed as it is found.
+private struct Findings {
+    private(set) var areGood = true
+
+    func good(_ what: String, _ text: String) { line("ok", what, text) }
+
+    func note(_ what: String, _ text: String) { line("--", what, text) }
+
+    mutating func bad(_ what: String, _ text: String) {
+        areGood = false
+        line("!!", what, text)
+    }
+
+    private func line(_ mark: String, _ what: String, _ text: String) {
+        let name = what.padding(toLength: 13, withPad: " ", startingAt: 0)
+        Terminal.result("\(what.isEmpty ? "  " : mark)  \(name) \(DisplayText.sanitized(text, limit: 1000))")
+    }
+}
+
+/// A transport that compares this machine's clock with that of who answers.
+private final class ServerClock: HTTPTransport {
+    private let base = URLSessionTransport()
+    private let found = Mutex<TimeInterval?>(nil)
+
+    /// How far this machine's clock is ahead, in seconds; nil when nobody said their time.
+    var offset: TimeInterval? { found.withLock { $0 } }
+
+    func send(_ call: HTTPCall) async throws -> HTTPReply {
+        let reply = try await base.send(call)
+        // `Date` counts whole seconds, so half of one is the best guess.
+        if let date = reply.date { found.withLock { $0 = Date().timeIntervalSince(date) - 0.5 } }
+        return reply
+    }
+}

@@ -1,0 +1,47 @@
+import AuthFlow
+import Foundation
+import HTTPTypes
+import Synchronization
+
+/// Introduces itself to servers as configured, and writes down what goes back and forth, without any secret.
+struct HeadlessTransport: HTTPTransport {
+    let base: any HTTPTransport
+    let userAgentString: String?
+    let transcript: Transcript?
+
+    func send(_ call: HTTPCall) async throws -> HTTPReply {
+        var call = call
+        if let userAgentString { call.request.headerFields[.userAgent] = userAgentString }
+        transcript?.write(RedactedMessage(call), mark: ">")
+        do {
+            let reply = try await base.send(call)
+            transcript?.write(RedactedMessage(reply), mark: "<")
+            return reply
+        } catch {
+            transcript?.write("< \((error as? AuthError)?.description ?? "no reply")")
+            throw error
+        }
+    }
+}
+
+/// A file of what a visit was like, for finding out why a page was not understood.
+final class Transcript: Sendable {
+    private let path: String
+    private let text = Mutex("")
+
+    init(path: String) { self.path = path }
+
+    func write(_ message: RedactedMessage, mark: String) {
+        let parameters = message.parameters.map { "    \($0.name): \($0.value)\n" }.joined()
+        write("\(mark) \(message.title)\n\(parameters)")
+    }
+
+    /// Adds to the file. What cannot be written is no reason not to sign in.
+    func write(_ entry: String) {
+        let all = text.withLock { text in
+            text += entry.hasSuffix("\n") ? entry : "\(entry)\n"
+            return text
+        }
+        try? PrivateFile(path).replace(with: Array(all.utf8))
+    }
+}

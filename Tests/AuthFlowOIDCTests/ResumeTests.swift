@@ -1,0 +1,95 @@
+import AuthFlow
+import AuthFlowOIDC
+import AuthFlowTesting
+import ConformanceRows
+import Synchronization
+import Testing
+
+/// Sign-ins whose redirect arrives by `AuthClient.resume(with:)`: an app's URL handler, or a paste.
+@Suite struct ResumeTests {
+    /// Signs in with an agent that waits, and does `act` with the address that it shows.
+    private func signIn(
+        _ agent: any UserAgent,
+        at scene: Scene,
+        redirectURI: String = "com.example.authflow:/callback",
+        responseMode: ResponseMode = .query,
+        _ act: @escaping @Sendable (_ url: String, _ client: AuthClient) async throws -> Void
+    ) async throws -> SignIn {
+        let (addresses, address) = AsyncStream<String>.makeStream()
+        var settings = try Scene.settings()
+        settings.redirectURIs = [try RedirectURI(redirectURI)]
+        settings.responseMode = responseMode
+        let client = AuthClient(
+            settings: settings,
+            provider: OIDCProvider(issuer: scene.emulator.issuer),
+            userAgent: agent,
+            transport: scene.transport,
+            observer: { event in if let url = event.url { address.yield(url) } }
+        )
+        #expect(!client.resume(with: "\(redirectURI)?code=1&state=1"))
+        async let signIn = client.signIn()
+        for await url in addresses {
+            try await act(url, client)
+            break
+        }
+        return try await signIn
+    }
+
+    @Test(arguments: [ResponseMode.query, .fragment]) func signsInWithTheURLThatTheAppWasOpenedWith(
+        _ mode: ResponseMode
+    ) async throws {
+        try await Scene.with(.inProcess) { scene in
+            let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: scene, responseMode: mode) {
+                url,
+                client in
+                let answer = try await scene.visit(url, responseMode: mode)
+                #expect(!client.resume(with: "com.example.authflow:/callback?code=x&state=wrong"))
+                #expect(!client.resume(with: "com.example.authflow:/other"))
+                #expect(client.resume(with: answer))
+                #expect(!client.resume(with: answer))
+            }
+            #expect(signIn.credential.identity.displayName == "Alice Example")
+        }
+    }
+
+    @Test func signsInByPaste() async throws {
+        try await Scene.with(.sockets) { scene in
+            let signIn = try await signIn(PasteUserAgent(), at: scene, redirectURI: "http://127.0.0.1/callback") {
+                url,
+                client in
+                let answer = try await scene.visit(url)
+                #expect(client.resume(with: answer))
+            }
+            #expect(signIn.credential.identity.displayName == "Alice Example")
+        }
+    }
+
+    @Test func checksWhatIsPastedLikeAnyRedirect() async throws {
+        try await Scene.with(.inProcess) { scene in
+            let error = await #expect(throws: AuthError.self) {
+                try await signIn(PasteUserAgent(), at: scene) { url, client in
+                    let answer = try await scene.visit(url)
+                    let issuer = FormURLEncoding.encodeQuery(["iss": "https://evil.example"])
+                    let parameters = answer.split(separator: "&").filter { !$0.hasPrefix("iss=") }
+                    #expect(client.resume(with: parameters.joined(separator: "&") + "&" + issuer))
+                }
+            }
+            #expect(error?.code == .issuerMismatch)
+        }
+    }
+
+    @Test func waitsOnAfterAnAnswerThatIsNotItsOwn() async throws {
+        try await Scene.with(.inProcess) { scene in
+            let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: scene) { url, client in
+                for junk in [
+                    "", "x", "https://evil.example/?state=1", "com.example.authflow:/callback?error=access_denied",
+                ] {
+                    #expect(!client.resume(with: junk))
+                }
+                let answer = try await scene.visit(url)
+                #expect(client.resume(with: answer))
+            }
+            #expect(signIn.storageError == nil)
+        }
+    }
+}
