@@ -1,22 +1,22 @@
 import AuthFlow
 import FlyingSocks
 import Foundation
-import HTTPTypes
+package import HTTPTypes
 
 /// Reads one HTTP/1.1 request from a connection, within bounds (RFC 9112).
 ///
 /// Any page in the person's browser and any process on the machine can send whatever it likes. A request is a few hundred
 /// bytes that arrive at once; one that is larger, slower or stranger than these bounds allow is nobody's answer.
-struct HTTPMessageReader {
+package struct HTTPMessageReader {
     /// The largest request line and header fields, in bytes: an answer in the query of the request line fits well.
     static let maximumHeadSize = 64 * 1024
 
     /// The largest body, in bytes.
-    static let maximumBodySize = 256 * 1024
+    package static let maximumBodySize = 256 * 1024
 
     /// A request that is not answered as such, and the status that says why.
-    struct Refusal: Error {
-        let status: HTTPResponse.Status
+    package struct Refusal: Error {
+        package let status: HTTPResponse.Status
     }
 
     /// Reads a request. What follows it on the connection is ignored: it is closed after one answer.
@@ -49,13 +49,15 @@ struct HTTPMessageReader {
         }
     }
 
-    static func head(_ bytes: ArraySlice<UInt8>) throws(Refusal) -> HTTPRequest {
+    package static func head(_ bytes: ArraySlice<UInt8>) throws(Refusal) -> HTTPRequest {
         guard let text = String(validating: bytes, as: UTF8.self) else { throw Refusal(status: .badRequest) }
         var lines = text.split(separator: "\r\n", omittingEmptySubsequences: false)[...]
         // RFC 9112 section 3: request-line = method SP request-target SP HTTP-version
         let words = (lines.popFirst() ?? "").split(separator: " ", omittingEmptySubsequences: false)
         guard words.count == 3, let method = HTTPRequest.Method(rawValue: String(words[0])), words[1].hasPrefix("/")
         else { throw Refusal(status: .badRequest) }
+        // RFC 3986 section 2: a target is made of printable ASCII.
+        guard words[1].utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw Refusal(status: .badRequest) }
         guard words[2] == "HTTP/1.1" || words[2] == "HTTP/1.0" else { throw Refusal(status: .badRequest) }
 
         var fields = HTTPFields()
@@ -83,7 +85,7 @@ struct HTTPMessageReader {
     }
 
     /// RFC 9112 section 6.
-    static func bodySize(of request: HTTPRequest) throws(Refusal) -> Int {
+    package static func bodySize(of request: HTTPRequest) throws(Refusal) -> Int {
         // Browsers send forms with their length; one coding less is one way less to be confused.
         guard request.headerFields[.transferEncoding] == nil else { throw Refusal(status: .lengthRequired) }
         let lengths = Set(request.headerFields[values: .contentLength])

@@ -93,6 +93,8 @@ import Testing
         ("large body", 413, ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: 262145"], ""),
         ("negative length", 400, ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: -1"], ""),
         ("space before the colon", 400, ["GET /callback HTTP/1.1", "Host : {authority}"], ""),
+        ("no ASCII", 400, ["GET /callback?state=ä HTTP/1.1", "Host: {authority}"], ""),
+        ("a line break in the target", 400, ["GET /callback\n?a=b HTTP/1.1", "Host: {authority}"], ""),
         ("HTTP/2", 400, ["PRI * HTTP/2.0", ""], "SM\r\n\r\n"),
         ("no request", 400, ["hello"], ""),
     ]

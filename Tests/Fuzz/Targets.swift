@@ -76,7 +76,34 @@ struct Target: Sendable {
 
 extension Target {
     static func all() throws -> [Target] {
-        [try callback(), try token(), try keySet(), try discovery(), try reply(), try gitHubReply(), configuration]
+        [
+            try callback(), try token(), try keySet(), try discovery(), try reply(), try gitHubReply(), request,
+            configuration,
+        ]
+    }
+
+    /// A request at the loopback port: what is taken for one has a path, one host, a bounded body, and no line break where
+    /// none may be.
+    private static var request: Target {
+        let head = """
+            POST /callback?code=1&state=2 HTTP/1.1\r
+            Host: 127.0.0.1:8400\r
+            Content-Type: application/x-www-form-urlencoded\r
+            Content-Length: 12\r
+            Cookie: a=b
+            """
+        return Target(name: "request") { mutator in
+            let bytes = mutator.mutate(Array(head.utf8))
+            if let request = try? HTTPMessageReader.head(bytes[...]),
+                let size = try? HTTPMessageReader.bodySize(of: request)
+            {
+                let values = request.headerFields.map(\.value) + [request.path ?? "", request.authority ?? "\n"]
+                let isPlain = values.allSatisfy { !$0.utf8.contains { [0, 10, 13].contains($0) } }
+                guard isPlain, request.path?.hasPrefix("/") == true, size <= HTTPMessageReader.maximumBodySize else {
+                    throw Finding(description: "\(request) was taken for a request")
+                }
+            }
+        }
     }
 
     /// A callback is the answer when it is the answer to the last character, and then its code goes to the provider.

@@ -19,13 +19,15 @@ Flows/CodeExchange Flows/DPoP Flows/DeviceAuthorization Flows/DevicePolling Flow
 Flows/TokenExchange HTTP/RateLimit JOSE/DPoPKey Flows/ReceivedTokens Flows/Refresh Flows/UserInfo
 Providers/Discovery Providers/ProviderAdapter+Standard Providers/ProviderContext Providers/ProviderMetadata
 Providers/ProviderRequest Providers/WebFinger
-Client/ClientSettings HTTP/Endpoint HTTP/ExchangeLimits UserAgents/RedirectURI
+Client/ClientSettings HTTP/Endpoint HTTP/ExchangeLimits UserAgents/RedirectURI UserAgents/UserAgent
+UserAgents/RedirectHandOver UserAgents/SchemeHandler UserAgents/SystemBrowserUserAgent UserAgents/WaitingVisits
+AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopback/StartPage
 """.split()
 
 # Tests from the quickest to the slowest; the first failure ends a run.
 STAGES = [
-    "JWK|KeySource|IDToken|AuthorizationResponse|ClientSettings|Demand|ClientRegistration|WebFinger|Endpoint|RedirectURI|Base64URL",
-    "ConformanceTests|SigningInTests|TokenLifeTests|DeviceGrantTests|DPoPTests|AuthFlowGitHubTests|AuthFlowOktaTests",
+    "JWK|KeySource|IDToken|AuthorizationResponse|ClientSettings|Demand|ClientRegistration|WebFinger|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|Surroundings",
+    "ConformanceTests|SigningInTests|TokenLifeTests|DeviceGrantTests|DPoPTests|ResumeTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
 
@@ -184,14 +186,14 @@ def copy_package():
     for file in sorted(wanted):
         source, target = ROOT / file, COPY / file
         data = source.read_bytes()
-        if file.startswith("Sources/AuthFlow/"):
-            name = file[len("Sources/AuthFlow/"):-len(".swift")]
-            if name in SOURCES: data = instrument(name, data.decode(), mutants).encode()
+        name = file.removeprefix("Sources/").removeprefix("AuthFlow/").removesuffix(".swift")
+        if name in SOURCES: data = instrument(name, data.decode(), mutants).encode()
         # Only what has changed is written, so that a second run builds little.
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or target.read_bytes() != data: target.write_bytes(data)
-    switch = COPY / "Sources/AuthFlow/Mutants.swift"
-    if not switch.exists() or switch.read_text() != SWITCH: switch.write_text(SWITCH)
+    for module in ("AuthFlow", "AuthFlowLoopback"):
+        switch = COPY / "Sources" / module / "Mutants.swift"
+        if not switch.exists() or switch.read_text() != SWITCH: switch.write_text(SWITCH)
     return mutants
 
 
