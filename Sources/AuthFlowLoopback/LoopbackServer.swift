@@ -33,7 +33,11 @@ package struct LoopbackServer {
         let ports = try LoopbackPort.open(host: host, port: port)
         defer { ports.close() }
         let pool = SocketPool<Poll>.make()
-        try await pool.prepare()
+        do {
+            try await pool.prepare()
+        } catch {
+            throw AuthError(.userAgentFailed, "No loopback server could be opened.", underlyingError: error)
+        }
         let connections = Connections(handler: makeHandler(ports.number), patience: patience)
         return try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {

@@ -51,7 +51,7 @@ final class StartPage: Sendable {
                 status: .gone,
                 title: "Opened already",
                 message:
-                    "This sign-in was opened in another browser. If that was not you, stop it, and sign in again."
+                    "This sign-in was opened in another browser. If that was you, go on there, or open the whole address that the program shows. If not, stop it, and sign in again."
             ).reply
         }
         var fields: HTTPFields = [

@@ -159,7 +159,7 @@ def instrument(name, text, mutants):
             elif not re.match(r"(let|var|case)\b", condition):
                 number = add(begin, text[begin:end])
                 edits.append((begin, end, f"({text[begin:end]}) || mutant({number})"))
-    for match in re.finditer(r"\bif\s", code):
+    for match in re.finditer(r"(?<!#)\bif\s", code):
         parts, block = conditions(code, match.end())
         if re.match(r"\{\s*(throw|return nil)\b", code[block:]):
             number = add(match.start(), text[match.end():block])

@@ -1,0 +1,93 @@
+import Foundation
+
+/// The calls of POSIX that a socket in the file system takes; Foundation has none.
+enum LocalSocket {
+    static func listen(at path: String) throws(AuthError) -> Int32 {
+        let descriptor = socket(AF_UNIX, stream, 0)
+        guard descriptor >= 0 else { throw failure() }
+        // On Linux the mode of a socket's name is that of its descriptor; nobody else can enter the folder meanwhile.
+        guard fchmod(descriptor, 0o600) == 0 || errno == EINVAL,
+            unsafe with(path, { unsafe bind(descriptor, $0, $1) }) == 0,
+            unsafe chmod(path, 0o600) == 0, Foundation.listen(descriptor, 4) == 0
+        else {
+            let error = failure()
+            close(descriptor)
+            throw error
+        }
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        return descriptor
+    }
+
+    /// A connection; nil when nobody listens, and then `errno` says why.
+    static func connect(to path: String) -> Int32? {
+        let descriptor = socket(AF_UNIX, stream, 0)
+        guard descriptor >= 0 else { return nil }
+        guard unsafe with(path, { unsafe Foundation.connect(descriptor, $0, $1) }) == 0 else {
+            let number = errno
+            close(descriptor)
+            errno = number
+            return nil
+        }
+        return descriptor
+    }
+
+    static func write(_ bytes: [UInt8], to descriptor: Int32) {
+        #if os(Linux)
+        let flags = Int32(MSG_NOSIGNAL)
+        #else
+        let flags: Int32 = 0
+        #endif
+        _ = unsafe bytes.withUnsafeBytes { unsafe send(descriptor, $0.baseAddress, $0.count, flags) }
+    }
+
+    /// Reads up to a line break; nil when none comes in time or within bounds.
+    static func readLine(from descriptor: Int32, maximumSize: Int, patience: Int32) -> String? {
+        let start = ContinuousClock.now
+        var line: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while line.count <= maximumSize {
+            let left = patience - Int32(start.duration(to: .now) / .milliseconds(1))
+            var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard left > 0, unsafe poll(&ready, 1, left) > 0 else { return nil }
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe recv(descriptor, $0.baseAddress, $0.count, 0) }
+            guard count > 0 else { return nil }
+            line += buffer[..<count]
+            if let end = line.firstIndex(of: UInt8(ascii: "\n")) {
+                return String(validating: line[..<end], as: UTF8.self)
+            }
+        }
+        return nil
+    }
+
+    private static func with(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        let bytes = Array(path.utf8) + [0]
+        guard bytes.count <= MemoryLayout.size(ofValue: address.sun_path) else {
+            errno = ENAMETOOLONG
+            return -1
+        }
+        unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
+        return unsafe withUnsafePointer(to: &address) {
+            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+    }
+
+    private static func failure() -> AuthError {
+        let reason = unsafe String(cString: strerror(errno))
+        return AuthError(
+            .userAgentFailed,
+            "No socket could be opened for the redirect to be handed over at: \(reason)."
+        )
+    }
+
+    private static var stream: Int32 {
+        #if os(Linux)
+        Int32(SOCK_STREAM.rawValue)
+        #else
+        SOCK_STREAM
+        #endif
+    }
+}

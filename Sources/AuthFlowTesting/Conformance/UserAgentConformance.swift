@@ -1,0 +1,116 @@
+public import AuthFlow
+
+/// What every ``AuthFlow/UserAgent`` must do. Run it from a test of your own:
+///
+/// ```swift
+/// @Test func conforms() async throws {
+///     let suite = UserAgentConformance(agent: MyAgent(), redirectURI: try RedirectURI("com.example.app:/callback")) { answer in
+///         try await myBrowser.goTo(answer)
+///     }
+///     try await suite.run()
+/// }
+/// ```
+public struct UserAgentConformance: Sendable {
+    /// An error of the rest of a sign-in, which an agent must pass on.
+    private struct Failure: Error {}
+
+    private let agent: any UserAgent
+    private let redirectURI: RedirectURI
+    private let deliver: @Sendable (_ answer: String) async throws -> Void
+
+    /// Creates a suite.
+    /// - Parameters:
+    ///   - agent: The agent.
+    ///   - redirectURI: A redirect URI that it can receive.
+    ///   - deliver: Does what the person's browser does at the end of a visit: goes to the redirect URI with an answer. For an
+    ///     agent without a browser it may do nothing; then the visit itself has to lead to the `redirect_uri` of its query,
+    ///     with the `state` of its query and the code `conformance`.
+    public init(
+        agent: any UserAgent,
+        redirectURI: RedirectURI,
+        deliver: @escaping @Sendable (_ answer: String) async throws -> Void
+    ) {
+        self.agent = agent
+        self.redirectURI = redirectURI
+        self.deliver = deliver
+    }
+
+    /// Runs every check.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is broken, or what the agent throws.
+    public func run() async throws {
+        try await bringsTheAnswer()
+        try await passesErrorsOn()
+        try await endsWhenItIsCancelled()
+        // Whatever happened before, the place where redirects land is free again.
+        try await bringsTheAnswer()
+    }
+
+    private func options(_ state: String) -> RedirectOptions {
+        RedirectOptions(
+            redirectURIs: [redirectURI],
+            state: state,
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+    }
+
+    private func url(_ session: RedirectSession, _ state: String) -> String {
+        let query: FormParameters = ["redirect_uri": session.redirectURI, "state": state]
+        return "https://id.example.com/authorize?\(FormURLEncoding.encodeQuery(query))"
+    }
+
+    private func bringsTheAnswer() async throws {
+        // A state of its own each time, as in life.
+        let state = Base64URL.encode(HostServices.systemRandomBytes(16))
+        let (answer, expected) = try await agent.withRedirectSession(options(state)) { session in
+            try ConformanceFailure.require(
+                isSame(session.redirectURI),
+                "The redirect URI that is sent is the one that was given, a free port aside."
+            )
+            let separator = session.redirectURI.contains("?") ? "&" : "?"
+            let expected = "\(session.redirectURI)\(separator)code=conformance&state=\(state)"
+            let visit = Task { [url = url(session, state)] in try await session.visit(url) }
+            let delivery = Task { try await deliver(expected) }
+            let answer = try await withTaskCancellationHandler {
+                try await visit.value
+            } onCancel: {
+                visit.cancel()
+            }
+            // What the browser is told at its end comes when the sign-in has ended, which is after this.
+            _ = delivery
+            return (answer, expected)
+        }
+        try ConformanceFailure.require(answer == expected, "The answer comes back as it was given.")
+    }
+
+    private func isSame(_ uri: String) -> Bool {
+        if case .loopback(let host, nil, let path) = redirectURI.kind {
+            return uri.hasPrefix("http://\(host):") && uri.hasSuffix(path) || uri == redirectURI.uri
+        }
+        return uri == redirectURI.uri
+    }
+
+    private func passesErrorsOn() async throws {
+        do {
+            try await agent.withRedirectSession(options("error")) { _ in throw Failure() }
+        } catch is Failure {
+            return
+        }
+        throw ConformanceFailure(description: "An error of the rest of the sign-in is passed on as it is.")
+    }
+
+    private func endsWhenItIsCancelled() async throws {
+        let task = Task {
+            try await agent.withRedirectSession(options("cancelled")) { session in
+                unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+                _ = try await session.visit(url(session, "cancelled"))
+            }
+        }
+        do {
+            try await task.value
+        } catch is CancellationError {
+            return
+        }
+        throw ConformanceFailure(description: "A visit ends with its task, by CancellationError.")
+    }
+}

@@ -1,0 +1,44 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowLoopback
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+/// Every user agent passes the suite that others' agents are asked to pass.
+@Suite struct UserAgentConformanceTests {
+    @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback"]) func loopbackConforms(
+        _ redirectURI: String
+    ) async throws {
+        let agent = LoopbackUserAgent(launcher: nil)
+        try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI(redirectURI)) { answer in
+            _ = try await URLSessionTransport().send(HTTPCall(.get, Endpoint(answer)))
+        }.run()
+    }
+
+    @Test func systemBrowserConforms() async throws {
+        let folder = "/tmp/authflow-\(UUID().uuidString.prefix(8))"
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let handOver = RedirectHandOver(directory: folder)
+        let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
+        try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI("com.example.app:/callback")) {
+            answer in
+            let outcome = try handOver.deliver(answer)
+            #expect(outcome == .taken)
+        }.run()
+    }
+
+    @Test func headlessConforms() async throws {
+        let provider = InProcessTransport(origin: "https://id.example.com") { request, _ in
+            let query = FormURLEncoding.decode((request.path ?? "").drop { $0 != "?" }.dropFirst())
+            let answer = FormURLEncoding.encodeQuery(["code": "conformance", "state": query?["state"] ?? ""])
+            let location = "\(query?["redirect_uri"] ?? "")?\(answer)"
+            return HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: location]))
+        }
+        let driver = HTMLFormDriver(userName: "alice", password: Secret("wonderland"), origins: [])
+        let agent = HeadlessUserAgent(driver: driver, transport: provider)
+        try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI("com.example.app:/callback")) { _ in }
+            .run()
+    }
+}
