@@ -130,7 +130,8 @@ let package = Package(
         .executableTarget(
             name: "oidc-login",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", httpTypes,
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal",
+                httpTypes,
             ],
             path: "Samples/oidc-login",
             exclude: ["README.md", "authflow.json", "cloudentity.json", "resources.json"]

@@ -4,6 +4,7 @@ import AuthFlow
 import AuthFlowHeadless
 import AuthFlowLoopback
 import AuthFlowOIDC
+import AuthFlowTerminal
 import Foundation
 
 let configurationPath = CommandLine.arguments.dropFirst().first ?? "authflow.json"
@@ -11,14 +12,17 @@ let resourcesPath = CommandLine.arguments.dropFirst(2).first ?? "resources.json"
 
 do {
     let file = try ConfigurationFile(path: configurationPath)
+    // Takes the redirect from the terminal, for those whose browser is on another machine.
+    let redirects = TerminalRedirects()
     let client = try AuthClient(
         profile: try file.profile(),
         providers: [.oidc],
-        userAgents: [.loopback, .headless]
+        userAgents: [.loopback, .systemBrowser, .headless, .paste]
     ) { event in
+        redirects.observer(event)
         if let url = event.url { print("Sign in at this address:\n\n\(url)\n") }
     }
-    let credential = try await client.signIn().credential
+    let credential = try await redirects.accepting(for: client) { try await client.signIn() }.credential
 
     print("Hello, \(credential.identity.displayName).\n")
     if let idToken = credential.tokens.verifiedIDToken {

@@ -126,7 +126,7 @@ public final class TerminalRedirects: Sendable {
             case .refused:
                 "That is not the address that this sign-in waits for. Paste the whole address of the last page."
             case .tooLong:
-                "That address is too long for a terminal line. Run: authflow handle-redirect, and paste it into a file for it."
+                "A terminal cuts lines after 4095 characters, and this address is longer. Sign in with a browser that reaches this machine."
             }
         TerminalDevicePresenter.writeToStandardError(text)
     }

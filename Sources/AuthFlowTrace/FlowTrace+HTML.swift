@@ -101,7 +101,7 @@ extension FlowTrace {
             .heads { display: grid; grid-template-columns: repeat(4, 1fr); position: sticky; top: 0; background: Canvas;
               border-bottom: 1px solid var(--line); text-align: center; font-weight: 600; padding: 0.4rem 0; }
             li { break-inside: avoid; margin: 0.3rem 0; }
-            .message { margin-top: 0.9rem; }
+            .message { margin-top: 0.5rem; padding-top: 0.4rem; }
             .line { position: relative; box-sizing: border-box; border-top: 2px solid CanvasText; height: 0; }
             .line::after { content: ""; position: absolute; top: -6px; border: 5px solid transparent; }
             .right::after { right: -2px; border-left-color: CanvasText; border-right-width: 0; }

@@ -275,15 +275,4 @@ import Testing
             try await LoopbackUserAgent(launcher: nil).withRedirectSession(try options(redirectURI)) { _ in }
         }
     }
-
-    @Test(arguments: ["file:///etc/passwd", "javascript:alert(1)", "-x", ""]) func opensOnlyWebAddresses(_ url: String)
-    {
-        #expect(throws: AuthError.self) { try BrowserLauncher { _ in "x" }.open(url) }
-    }
-
-    @Test func saysWhichBrowserIsMissing() {
-        let launcher = BrowserLauncher.command(["no-such-browser"], environment: ["PATH": "/usr/bin"])
-        let error = #expect(throws: AuthError.self) { try launcher.open("https://id.example.com") }
-        #expect(error?.description.contains("no-such-browser") == true)
-    }
 }

@@ -191,6 +191,10 @@ def copy_package():
         # Only what has changed is written, so that a second run builds little.
         target.parent.mkdir(parents=True, exist_ok=True)
         if not target.exists() or target.read_bytes() != data: target.write_bytes(data)
+    # What has moved or gone since the last run must not be built.
+    for folder in ("Sources", "Providers", "Samples", "Tests"):
+        for path in (COPY / folder).rglob("*.swift"):
+            if str(path.relative_to(COPY)) not in wanted: path.unlink()
     for module in ("AuthFlow", "AuthFlowLoopback"):
         switch = COPY / "Sources" / module / "Mutants.swift"
         if not switch.exists() or switch.read_text() != SWITCH: switch.write_text(SWITCH)

@@ -27,6 +27,10 @@ import Testing
         #expect(throws: AuthError.self) { try ClientSettings(clientID: "c", scopes: [scope]) }
     }
 
+    @Test func refusesAnEmptyListOfRedirectURIs() {
+        #expect(throws: AuthError.self) { try ClientSettings(clientID: "c", redirectURIs: []) }
+    }
+
     @Test func refusesAnEmptyListOfFlows() {
         #expect(throws: AuthError.self) { try ClientSettings(clientID: "c", flows: []) }
     }

@@ -1,0 +1,68 @@
+#if os(Linux)
+import AuthFlow
+import Foundation
+import Testing
+
+/// Programs that are started as browsers, and what they are given.
+@Suite struct BrowserLauncherTests {
+    /// Opens an address with a program that notes what it was given and then fails, and returns the note and the reason.
+    private func open(_ url: String, _ arguments: [String], environment: [String: String]) async throws -> (
+        note: String, reason: String
+    ) {
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        defer { try? FileManager.default.removeItem(atPath: file) }
+        let script = """
+            import os, sys
+            with open(sys.argv[1], "w") as note:
+                print(*sys.argv[2:], sep="\\n", file=note)
+                print(*sorted(os.environ), sep="\\n", file=note)
+                print("session of its own" if os.getsid(0) == os.getpid() else "session of ours", file=note)
+                print(*os.listdir("/proc/self/fd"), file=note)
+            sys.exit(3)
+            """
+        let launcher = BrowserLauncher.command(["python3", "-c", script, file] + arguments, environment: environment)
+        let (reasons, reason) = AsyncStream<String>.makeStream()
+        _ = try launcher.open(url) { reason.yield($0) }
+        for await why in reasons { return (try String(contentsOfFile: file, encoding: .utf8), why) }
+        throw CancellationError()
+    }
+
+    @Test func givesABrowserWhatItNeedsAndNothingElse() async throws {
+        let environment = [
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/alice", "DISPLAY": ":0",
+            "XDG_RUNTIME_DIR": "/run/user/1",
+            "GH_TOKEN": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2", "LD_PRELOAD": "", "PASSWORD": "hunter2",
+        ]
+        let (note, reason) = try await open("https://id.example.com/?a=b&c=%20d", [], environment: environment)
+        let lines = note.split(separator: "\n").map(String.init)
+        #expect(lines.first == "https://id.example.com/?a=b&c=%20d")
+        #expect(lines.contains("DISPLAY"))
+        #expect(lines.contains("XDG_RUNTIME_DIR"))
+        for name in ["GH_TOKEN", "AWS_SECRET_ACCESS_KEY", "LD_PRELOAD", "PASSWORD"] { #expect(!lines.contains(name)) }
+        // Ctrl-C in the terminal does not end it, and no port of ours is open in it.
+        #expect(lines.contains("session of its own"))
+        #expect((lines.last ?? "").split(separator: " ").allSatisfy { Int($0) ?? 9 <= 4 })
+        #expect(reason == "python3 ended with status 3")
+    }
+
+    @Test func putsTheAddressWhereItIsWanted() async throws {
+        let environment = ["PATH": "/usr/local/bin:/usr/bin:/bin"]
+        let (note, _) = try await open("https://id.example.com/", ["--new", "%s", "--last"], environment: environment)
+        #expect(note.hasPrefix("--new\nhttps://id.example.com/\n--last\n"))
+        // No shell reads it.
+        let (other, _) = try await open("https://id.example.com/?$(id)`id`;'\"", [], environment: environment)
+        #expect(other.hasPrefix("https://id.example.com/?$(id)`id`;'\"\n"))
+    }
+
+    @Test(arguments: ["file:///etc/passwd", "com.example.app:/x", "javascript:alert(1)", "-x", ""])
+    func opensOnlyWebAddresses(_ url: String) {
+        #expect(throws: AuthError.self) { try BrowserLauncher.command(["true"]).open(url) }
+    }
+
+    @Test func saysWhichBrowserIsMissing() {
+        let launcher = BrowserLauncher.command(["no-such-browser"], environment: ["PATH": "/usr/bin"])
+        let error = #expect(throws: AuthError.self) { try launcher.open("https://id.example.com") }
+        #expect(error?.description.contains("no-such-browser") == true)
+    }
+}
+#endif
