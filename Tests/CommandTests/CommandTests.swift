@@ -409,7 +409,8 @@ private actor Gate {
                 for words in [
                     "without a terminal", "127.0.0.1:", "ok  user agent    headless",
                     "com.example.authflow: is not opened",
-                    "ok  store", "ok  provider      \(emulator.issuer)", "with any port, RFC 8252 section 7.3",
+                    "ok  store", "ok  clock", "ok  provider      \(emulator.issuer)",
+                    "with any port, RFC 8252 section 7.3",
                 ] { #expect(outcome.output.contains(words), "\(words)") }
                 #expect(!(outcome.output + outcome.talk).contains("wonderland"))
                 // Nobody was asked for anything but the provider's metadata.
@@ -418,6 +419,16 @@ private actor Gate {
                 let broken = try await run(["doctor", "--config", "\(folder)/none.json"], environment: environment)
                 #expect(broken.status == 1)
                 #expect(broken.output.contains("!!  configuration"))
+            }
+            try await EmulatorServer.run {
+                try OIDCEmulator(issuer: $0, now: { Date(timeIntervalSinceNow: 600) })
+            } _: { ahead in
+                try await withConfiguration(profile(ahead.issuer)) { path, _ in
+                    let outcome = try await run(["doctor", "--config", path], environment: ["PASSWORD": "wonderland"])
+                    #expect(outcome.status == 1)
+                    #expect(outcome.output.contains("!!  clock         "))
+                    #expect(outcome.output.contains(" s behind the provider's; set it right"))
+                }
             }
             try await withConfiguration(profile("http://127.0.0.1:1")) { path, _ in
                 let environment = ["PASSWORD": "wonderland"]

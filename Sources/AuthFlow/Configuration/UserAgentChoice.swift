@@ -78,11 +78,11 @@ struct UserAgentChoice: Sendable {
         candidates.first { if case .doubtful = $0.availability { true } else { false } }
     }
 
-    /// Why each of the others is not taken.
+    /// Why those before it in the list are not taken.
     func passedOver(for choice: Candidate) -> [String] {
-        candidates.filter { $0.factory.name != choice.factory.name }
-            .filter { if case .available = $0.availability { false } else { true } }
-            .map { "\($0.factory.name): \($0.availability.reason)" }
+        candidates.prefix { $0.factory.name != choice.factory.name }.map {
+            "\($0.factory.name): \($0.availability.reason)"
+        }
     }
 
     /// Each agent and why it can or cannot work here, in order.

@@ -62,6 +62,18 @@ extension SystemBrowserUserAgent: UserAgent {
 }
 
 extension UserAgentFactory {
+    /// `system-browser`, for an app that the system opens with the redirect and that calls ``AuthClient/resume(with:)``.
+    /// - Parameter launcher: Opens the browser.
+    public static func systemBrowser(opening launcher: BrowserLauncher) -> UserAgentFactory {
+        UserAgentFactory("system-browser") { _, context in
+            context.redirectURIs.allSatisfy(\.isLoopback)
+                ? .unavailable(reason: "no redirect URI of the profile has a scheme of its own")
+                : .available(because: "the system opens this app with the redirect")
+        } make: { _, _ in
+            SystemBrowserUserAgent(launcher: launcher)
+        }
+    }
+
     /// `system-browser`: the person's browser, and a private-use scheme that this program has registered with the desktop.
     ///
     /// ## Configuration keys
@@ -84,7 +96,12 @@ extension UserAgentFactory {
             } catch {
                 return .unavailable(reason: "XDG_RUNTIME_DIR is not set")
             }
-            return BrowserLauncher.availability(options, context.surroundings)
+            let availability = BrowserLauncher.availability(options, context.surroundings)
+            // A desktop opens https addresses with a browser, whoever has claimed them.
+            guard redirectURI.kind == .https, case .available = availability else { return availability }
+            return context.surroundings.hasTerminal
+                ? .doubtful(reason: "nothing here opens \(redirectURI) with this program, so it has to be pasted")
+                : .unavailable(reason: "nothing here opens \(redirectURI) with this program")
         } make: { options, context in
             SystemBrowserUserAgent(
                 launcher: .configured(by: options, in: context.surroundings),

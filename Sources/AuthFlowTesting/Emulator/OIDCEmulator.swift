@@ -274,7 +274,10 @@ public final class OIDCEmulator: ProviderEmulator {
 
     /// Answers a request.
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
-        await handle(request, body: body, calledAt: "\(origins.first ?? "")\(request.path ?? "")")
+        var reply = await handle(request, body: body, calledAt: "\(origins.first ?? "")\(request.path ?? "")")
+        // RFC 9110 section 6.6.1: "An origin server with a clock ... MUST generate a Date header field".
+        if reply.response.headerFields[.date] == nil { reply.response.headerFields[.date] = now().httpDate }
+        return reply
     }
 
     /// Answers a request.
