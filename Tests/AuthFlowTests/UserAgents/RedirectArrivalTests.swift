@@ -105,6 +105,14 @@ import Testing
         }
     }
 
+    @Test func makesNoFolderToFindThatNobodyWaits() async throws {
+        try await withFolder { folder, handOver in
+            let outcome = try handOver.deliver("com.example.app:/callback?state=x")
+            #expect(outcome == .nobody)
+            #expect(!FileManager.default.fileExists(atPath: folder))
+        }
+    }
+
     @Test func sweepsWhatKilledProcessesLeft() async throws {
         try await withFolder { folder, handOver in
             try FileManager.default.createDirectory(

@@ -2,7 +2,8 @@ import AuthFlow
 import Foundation
 import Testing
 
-/// What can go wrong before the desktop is asked. The desktop itself is asked in `Tests/Interop/browser.sh`.
+/// What is asked of the desktop and what is left in its files. The desktop here is a script that notes what it is told; a real
+/// one is asked in `Tests/Interop/desktop.sh`.
 @Suite struct SchemeHandlerTests {
     @Test(arguments: [
         ("myapp", "/usr/bin/authflow"), ("com.example.App", "/usr/bin/authflow"),
@@ -18,4 +19,98 @@ import Testing
         #expect(error?.code == .invalidConfiguration)
         #expect(!FileManager.default.fileExists(atPath: home))
     }
+
+    #if os(Linux)
+    private static let scheme = "com.example.app"
+    private static let entry = "authflow-com.example.app.desktop"
+
+    /// A home with an `xdg-mime` that keeps the default in a file, answers only for itself when it is stubborn, and fails when it
+    /// is broken.
+    private func withDesktop(_ body: (_ home: String, _ handler: SchemeHandler) throws -> Void) throws {
+        let home = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        try FileManager.default.createDirectory(atPath: "\(home)/bin", withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: home) }
+        let script = """
+            #!/bin/sh
+            [ -e "$HOME/broken" ] && exit 4
+            if [ "$1" = query ]; then cat "$HOME/default" 2>/dev/null; exit 0; fi
+            [ -e "$HOME/stubborn" ] || echo "$2" >"$HOME/default"
+
+            """
+        try Data(script.utf8).write(to: URL(fileURLWithPath: "\(home)/bin/xdg-mime"))
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: "\(home)/bin/xdg-mime")
+        let environment = ["HOME": home, "PATH": "\(home)/bin:/usr/bin:/bin"]
+        try body(home, SchemeHandler(scheme: Self.scheme, environment: environment))
+    }
+
+    private func write(_ text: String, _ path: String) throws {
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+    }
+
+    @Test func installsAndRemoves() throws {
+        try withDesktop { home, handler in
+            #expect(!handler.isInstalled)
+            try handler.install(program: "/usr/bin/authflow")
+            #expect(handler.isInstalled)
+            #expect(handler.program == "/usr/bin/authflow")
+            let text = try String(contentsOfFile: handler.entryPath, encoding: .utf8)
+            #expect(text.contains("\nExec=/usr/bin/authflow handle-redirect %u\n"))
+            #expect(text.contains("\nMimeType=x-scheme-handler/com.example.app;\n"))
+            // Once more, as after an update.
+            try handler.install(program: "/opt/authflow")
+            #expect(handler.program == "/opt/authflow")
+            #expect(try handler.remove())
+            #expect(!handler.hasEntry)
+            #expect(try !handler.remove())
+        }
+    }
+
+    @Test func leavesOthersAssociationsAlone() throws {
+        try withDesktop { home, handler in
+            let list = "\(home)/.config/mimeapps.list"
+            try FileManager.default.createDirectory(atPath: "\(home)/.config", withIntermediateDirectories: true)
+            try FileManager.default.createDirectory(
+                atPath: "\(home)/.local/share/applications",
+                withIntermediateDirectories: true
+            )
+            try write(
+                """
+                [Default Applications]
+                x-scheme-handler/com.example.app=\(Self.entry);other.desktop;
+                x-scheme-handler/com.example.app2=\(Self.entry)
+                text/html=firefox.desktop
+
+                """,
+                list
+            )
+            #expect(try !handler.remove())
+            let left = try String(contentsOfFile: list, encoding: .utf8)
+            #expect(left.contains("x-scheme-handler/com.example.app=other.desktop;\n"))
+            #expect(left.contains("x-scheme-handler/com.example.app2=\(Self.entry)\ntext/html=firefox.desktop\n"))
+            // Nothing of ours in it: it is not even written.
+            let before = try FileManager.default.attributesOfItem(atPath: list)[.systemFileNumber] as? Int
+            _ = try handler.remove()
+            #expect(try FileManager.default.attributesOfItem(atPath: list)[.systemFileNumber] as? Int == before)
+        }
+    }
+
+    @Test func takesASchemeFromAnotherProgramOnlyWhenTold() throws {
+        try withDesktop { home, handler in
+            try write("other.desktop\n", "\(home)/default")
+            let error = #expect(throws: AuthError.self) { try handler.install(program: "/usr/bin/authflow") }
+            #expect(error?.message.contains("other.desktop") == true)
+            #expect(!handler.hasEntry)
+            try handler.install(program: "/usr/bin/authflow", replacing: true)
+            #expect(handler.isInstalled)
+        }
+    }
+
+    @Test(arguments: ["stubborn", "broken"]) func saysWhenTheDesktopDoesNotTakeIt(_ fault: String) throws {
+        try withDesktop { home, handler in
+            try write("", "\(home)/\(fault)")
+            let error = #expect(throws: AuthError.self) { try handler.install(program: "/usr/bin/authflow") }
+            #expect(error?.code == .userAgentFailed)
+        }
+    }
+    #endif
 }
