@@ -127,11 +127,11 @@ import Testing
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )
-        func post(_ body: String, _ port: Int) -> String {
+        func post(_ body: String, _ port: Int, type: String = "application/x-www-form-urlencoded") -> String {
             """
             POST /callback HTTP/1.1\r
             Host: 127.0.0.1:\(port)\r
-            Content-Type: application/x-www-form-urlencoded\r
+            Content-Type: \(type)\r
             Content-Length: \(body.utf8.count)\r
             \r
             \(body)
@@ -140,6 +140,10 @@ import Testing
         let answer = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
             let port = try #require(try Endpoint(session.redirectURI).port)
             async let answer = session.visit("https://id.example.com/authorize")
+            // What a page may post across sites without asking, and a provider does not.
+            let plain = post("code=evil&state=the-right-state", port, type: "text/plain")
+            let refused = try await Self.send(plain, port)
+            #expect(refused.hasPrefix("HTTP/1.1 405 "))
             for body in ["code=evil&state=wrong", "error=access_denied", "code=evil&state=the-right-state&state=x", ""]
             {
                 #expect(try await Self.send(post(body, port), port).hasPrefix("HTTP/1.1 400 "))

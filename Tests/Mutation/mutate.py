@@ -43,6 +43,7 @@ EQUIVALENT = {
     ("Flows/DeviceAuthorization", 'let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string'): NEXT,
     ("HTTP/Endpoint", "components.password == nil"): "a password has a user name before it, empty as that may be",
     ("HTTP/Endpoint", "!parameters.pairs.isEmpty"): "spares a question mark",
+    ("UserAgents/UserAgent", "let states = FormURLEncoding.decode(answer)"): NEXT,
     ("UserAgents/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted says nothing",
     ("JOSE/IDTokenValidation", 'let issuer = claims["iss"]?.string'): NEXT,
     ("JOSE/IDTokenValidation", 'let subject = claims["sub"]?.string'): NEXT,

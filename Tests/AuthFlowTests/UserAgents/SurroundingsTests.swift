@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowLoopback
+import Foundation
 import Testing
 
 /// How `auto` sees the places that people work at.
@@ -180,9 +181,27 @@ import Testing
         ),
         Place(
             name: "another way back, nothing registered, console",
+            environment: ["XDG_RUNTIME_DIR": "/tmp", "HOME": "/nonexistent"],
             redirectURIs: ["com.example.nobody:/callback"],
             agent: "paste",
             because: "carried to a browser and back"
+        ),
+        Place(
+            name: "https, which a desktop opens with a browser",
+            environment: ["XDG_RUNTIME_DIR": "/tmp", "DISPLAY": ":0"],
+            redirectURIs: ["https://app.example.com/cb"],
+            agent: "system-browser",
+            browser: "xdg-open",
+            because: "it has to be pasted"
+        ),
+        Place(
+            name: "https, and nobody there to paste",
+            environment: ["XDG_RUNTIME_DIR": "/tmp", "DISPLAY": ":0"],
+            terminal: false,
+            redirectURIs: ["https://app.example.com/cb"],
+            agent: nil,
+            browser: "xdg-open",
+            because: "with this program"
         ),
         Place(
             name: "another way back, nothing registered, nobody there",
@@ -194,7 +213,29 @@ import Testing
     ]
 
     #if os(Linux)
-    @Test(arguments: places) func chooses(_ place: Place) throws {
+    @Test(arguments: places) func chooses(_ place: Place) throws { try check(place) }
+
+    @Test func choosesTheSystemBrowserWhenItsSchemeIsRegistered() throws {
+        let home = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
+        defer { try? FileManager.default.removeItem(atPath: home) }
+        let environment = ["HOME": home, "XDG_RUNTIME_DIR": "/tmp", "DISPLAY": ":0"]
+        let handler = SchemeHandler(scheme: "com.example.somebody", environment: environment)
+        let folder = URL(fileURLWithPath: handler.entryPath).deletingLastPathComponent()
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        try Data().write(to: URL(fileURLWithPath: handler.entryPath))
+        try check(
+            Place(
+                name: "registered",
+                environment: environment,
+                redirectURIs: ["com.example.somebody:/callback"],
+                agent: "system-browser",
+                browser: "xdg-open",
+                because: "DISPLAY is set"
+            )
+        )
+    }
+
+    private func check(_ place: Place) throws {
         let text = #"{"profiles": {"p": {"provider": "x", "client_id": "c"}}}"#
         let profile = try ConfigurationFile(text: Array(text.utf8), name: "authflow.json").profile("p")
         let agents: [UserAgentFactory] = [.loopback, .systemBrowser, .paste]
