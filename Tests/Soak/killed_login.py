@@ -99,6 +99,8 @@ def check(work, issuer):
 
 def main():
     random.seed(20261121)
+    # Started in the background or by nohup, this ignores some of them, and so would what it starts.
+    for number in SIGNALS[1:]: signal.signal(number, signal.SIG_DFL)
     with tempfile.TemporaryDirectory(prefix="af-") as work:
         provider = subprocess.Popen([tool, "dev-idp"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         issuer = provider.stdout.readline().strip()
