@@ -87,7 +87,7 @@ release: install ## Build the command line tool for use
 consumer: install ## Build packages that depend on this one: an app, and a user agent of somebody else's
 	.ci/check-consumer
 	swift build --product authflow
-	Samples/custom-user-agent/demo.sh $$(swift build --product authflow --show-bin-path)/authflow .build-consumer
+	Samples/custom-user-agent/demo.sh $$(swift build --product authflow --show-bin-path)/authflow
 
 sanitize: install ## Run the tests of the C boundaries under the address and leak sanitizers
 	swift test --disable-xctest --sanitize=address --scratch-path .build-sanitize --filter 'AuthFlowJSONTests|AuthFlowHeadlessTests'

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
 # Builds this package and signs in with its user agent at the bundled provider:
-#   demo.sh PATH/TO/authflow [SCRATCH-FOLDER]
+#   demo.sh PATH/TO/authflow
 set -euo pipefail
 authflow=$(realpath "$1")
 cd "$(dirname "$0")"
-scratch=$(realpath -m "${2:-.build}")
-swift build --scratch-path "$scratch"
-sample=$(swift build --scratch-path "$scratch" --show-bin-path)/custom-user-agent
+swift build
+sample=$(swift build --show-bin-path)/custom-user-agent
 work=$(mktemp -d)
 "$authflow" dev-idp >"$work/issuer" 2>/dev/null &
 provider=$!

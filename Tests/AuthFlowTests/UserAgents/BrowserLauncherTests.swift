@@ -29,7 +29,7 @@ import Testing
 
     @Test func givesABrowserWhatItNeedsAndNothingElse() async throws {
         let environment = [
-            "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/alice", "DISPLAY": ":0",
+            "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "DISPLAY": ":0",
             "XDG_RUNTIME_DIR": "/run/user/1",
             "GH_TOKEN": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2", "LD_PRELOAD": "", "PASSWORD": "hunter2",
         ]

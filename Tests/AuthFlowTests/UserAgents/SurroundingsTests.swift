@@ -110,7 +110,7 @@ import Testing
         Place(
             name: "BROWSER is a script of somebody's own",
             environment: ssh.merging(["BROWSER": "my-opener"]) { $1 },
-            programs: ["my-opener": "/home/alice/bin/my-opener"],
+            programs: ["my-opener": "/opt/bin/my-opener"],
             agent: "loopback",
             browser: "my-opener",
             because: "BROWSER is set"
