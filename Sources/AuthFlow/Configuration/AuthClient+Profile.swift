@@ -58,7 +58,8 @@ extension AuthClient {
             settings: settings,
             provider: try provider.make(configuration),
             userAgent: agents.first,
-            lastResort: agents.lastResort,
+            // Who asks for another screen alone gets no other way.
+            lastResort: settings.flows.contains(.authorizationCode) ? agents.lastResort : nil,
             devicePresenter: devicePresenter,
             store: try Self.store(configuration, stores, host),
             sharedCredentials: try Self.sharedCredentials(configuration, stores, host),

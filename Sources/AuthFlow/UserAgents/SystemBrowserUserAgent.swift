@@ -29,7 +29,7 @@ extension SystemBrowserUserAgent: UserAgent {
                 "The system-browser user agent cannot receive \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
             )
         }
-        // RFC 9700 section 4.1.3 aside, a posted form does not reach a scheme at all.
+        // The system opens a program with an address, and with nothing else.
         guard options.responseMode != .formPost else {
             throw AuthError(.unsupported, "A redirect to \(redirectURI) cannot carry a posted form (response_mode).")
         }

@@ -227,6 +227,13 @@ extension UserAgentFactory {
         #expect(choice?.details["reason"]?.contains("doubtful: no screen") == true)
     }
 
+    @Test func takesNoOtherWayThanTheOneThatWasAskedFor() async throws {
+        let profile = "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"doubtful\", \"flow\": \"device\"}"
+        let client = try client(profile, devicePresenter: NoPresenter())
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.message.contains("device authorization endpoint") == true)
+    }
+
     static let brokenFiles: [(text: String, words: String)] = [
         ("", "1:1"),
         ("{", "ends too early"),
