@@ -41,13 +41,13 @@ public struct URLSessionTransport: HTTPTransport {
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
 
         let task = session.dataTask(with: request)
+        defer { exchanges.forget(task) }
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                exchanges.begin(Exchange(continuation: continuation, call: call), as: task.taskIdentifier)
-                task.resume()
+                exchanges.begin(Exchange(continuation: continuation, call: call), as: task)
             }
         } onCancel: {
-            task.cancel()
+            exchanges.cancel(task)
         }
     }
 }
@@ -61,10 +61,52 @@ private struct Exchange {
 
 /// The exchanges under way, by task: the delegate that `URLSession` reports to.
 private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
-    private let running = Mutex<[Int: Exchange]>([:])
+    private struct State {
+        var running: [Int: Exchange] = [:]
+        /// The exchanges that were cancelled before they had begun.
+        var cancelled: Set<Int> = []
+    }
 
-    func begin(_ exchange: Exchange, as identifier: Int) {
-        running.withLock { $0[identifier] = exchange }
+    private let state = Mutex(State())
+
+    func begin(_ exchange: Exchange, as task: URLSessionTask) {
+        let mayBegin = state.withLock { state in
+            if state.cancelled.contains(task.taskIdentifier) { return false }
+            state.running[task.taskIdentifier] = exchange
+            return true
+        }
+        guard mayBegin else { return exchange.continuation.resume(throwing: CancellationError()) }
+        task.resume()
+    }
+
+    /// Ends an exchange here and now, or before it begins.
+    ///
+    /// Nothing is left to `URLSession`'s own report of a cancelled task: it may come before the exchange has begun, when
+    /// there is nobody to tell yet, and it does not come a second time.
+    func cancel(_ task: URLSessionTask) {
+        let exchange = state.withLock { state in
+            let exchange = state.running.removeValue(forKey: task.taskIdentifier)
+            if exchange == nil { state.cancelled.insert(task.taskIdentifier) }
+            return exchange
+        }
+        exchange?.continuation.resume(throwing: CancellationError())
+        stop(task)
+    }
+
+    /// Forgets that an exchange was cancelled: it may have been at the very end.
+    func forget(_ task: URLSessionTask) {
+        state.withLock { _ = $0.cancelled.remove(task.taskIdentifier) }
+    }
+
+    private func end(_ task: URLSessionTask) -> Exchange? {
+        state.withLock { $0.running.removeValue(forKey: task.taskIdentifier) }
+    }
+
+    /// Stops what a task does without waiting for it.
+    private func stop(_ task: URLSessionTask) {
+        // On Linux `cancel` waits for its turn behind the very data that it is to stop. Waiting here would keep all of that in
+        // memory; meanwhile it is thrown away.
+        DispatchQueue.global().async { task.cancel() }
     }
 
     func urlSession(
@@ -87,21 +129,21 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         guard let response = response as? HTTPURLResponse else { return completionHandler(.cancel) }
         let reply = HTTPReply(response: HTTPResponse(response))
         let announced = response.expectedContentLength
-        let isTooLarge = running.withLock { running in
-            running[dataTask.taskIdentifier]?.reply = reply
-            return announced > running[dataTask.taskIdentifier]?.call.maximumReplySize ?? .max
+        let isTooLarge = state.withLock { state in
+            state.running[dataTask.taskIdentifier]?.reply = reply
+            return announced > state.running[dataTask.taskIdentifier]?.call.maximumReplySize ?? .max
         }
         if isTooLarge { refuse(dataTask) }
         completionHandler(isTooLarge ? .cancel : .allow)
     }
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-        let isTooLarge = running.withLock { running in
+        let isTooLarge = state.withLock { state in
             let identifier = dataTask.taskIdentifier
-            guard let exchange = running[identifier] else { return false }
+            guard let exchange = state.running[identifier] else { return false }
             let size = (exchange.reply?.body.count ?? 0) + data.count
             guard size <= exchange.call.maximumReplySize else { return true }
-            running[identifier]?.reply?.body.append(contentsOf: data)
+            state.running[identifier]?.reply?.body.append(contentsOf: data)
             return false
         }
         if isTooLarge { refuse(dataTask) }
@@ -109,20 +151,18 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     /// Ends an exchange whose reply is too large.
     private func refuse(_ task: URLSessionTask) {
-        guard let exchange = running.withLock({ $0.removeValue(forKey: task.taskIdentifier) }) else { return }
+        guard let exchange = end(task) else { return }
         exchange.continuation.resume(
             throwing: AuthError(
                 .invalidReply,
                 "\(exchange.call) answered with more than \(exchange.call.maximumReplySize) bytes."
             )
         )
-        // On Linux `cancel` waits for its turn behind the very data that it is to stop. Waiting here would keep all of that in
-        // memory; meanwhile it is thrown away.
-        DispatchQueue.global().async { task.cancel() }
+        stop(task)
     }
 
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
-        guard let exchange = running.withLock({ $0.removeValue(forKey: task.taskIdentifier) }) else { return }
+        guard let exchange = end(task) else { return }
         if let error {
             exchange.continuation.resume(throwing: Self.failure(of: exchange.call, error))
         } else if let reply = exchange.reply {

@@ -133,17 +133,26 @@ import Testing
         }
     }
 
+    /// Often and together: what cancels and what begins an exchange meet in every order.
     @Test func sendsNothingWhenItsTaskIsAlreadyCancelled() async throws {
         let origin = try await serve { _, _ in
             self.reply(200)
         } _: {
             $0
         }
-        let task = Task {
-            unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
-            return try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+        for _ in 0..<50 {
+            try await withThrowingTaskGroup(of: HTTPReply.self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+                        return try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+                    }
+                }
+                while let result = await group.nextResult() {
+                    #expect(throws: CancellationError.self) { try result.get() }
+                }
+            }
         }
-        await #expect(throws: CancellationError.self) { try await task.value }
     }
 }
 
