@@ -13,7 +13,19 @@ private actor Gate {
 
     init(_ free: Int) { self.free = free }
 
-    func enter() async {
+    nonisolated func pass<Return: Sendable>(_ body: () async throws -> Return) async throws -> Return {
+        await enter()
+        do {
+            let result = try await body()
+            await leave()
+            return result
+        } catch {
+            await leave()
+            throw error
+        }
+    }
+
+    private func enter() async {
         if free > 0 {
             free -= 1
         } else {
@@ -21,7 +33,7 @@ private actor Gate {
         }
     }
 
-    func leave() {
+    private func leave() {
         if waiting.isEmpty {
             free += 1
         } else {
@@ -52,10 +64,12 @@ private actor Gate {
         isAlone: Bool = true,
         interruptWhen onTalk: (@Sendable (String) -> Bool)? = nil
     ) async throws -> Outcome {
-        if isAlone { await Self.gate.enter() }
-        let outcome = try await runNow(arguments, program: program, environment: environment, interruptWhen: onTalk)
-        if isAlone { await Self.gate.leave() }
-        return outcome
+        guard isAlone else {
+            return try await runNow(arguments, program: program, environment: environment, interruptWhen: onTalk)
+        }
+        return try await Self.gate.pass {
+            try await runNow(arguments, program: program, environment: environment, interruptWhen: onTalk)
+        }
     }
 
     private func runNow(

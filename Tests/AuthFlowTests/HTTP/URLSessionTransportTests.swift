@@ -141,7 +141,7 @@ import Testing
             $0
         }
         for _ in 0..<50 {
-            try await withThrowingTaskGroup(of: HTTPReply.self) { group in
+            await withThrowingTaskGroup(of: HTTPReply.self) { group in
                 for _ in 0..<8 {
                     group.addTask {
                         unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
