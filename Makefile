@@ -48,11 +48,12 @@ demo-forgerock: install ## Sign in through a tree at the bundled ForgeRock emula
 	swift build --product forgerock-login
 	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)
 
-# Processes and ports are tested by themselves: with everything else at once they would be more than two processors
-# serve within the time that a request may take.
+# Processes and ports are tested by themselves, and a few tests at a time: all at once they would be more than two
+# processors serve within the time that a request may take.
+AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4
 define run_tests
-	swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|InteropTests'
-	swift test --disable-xctest $(1) --skip-build --filter 'CommandTests|LoopbackTests'
+	$(AT_A_TIME) swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|InteropTests'
+	$(AT_A_TIME) swift test --disable-xctest $(1) --skip-build --filter 'CommandTests|LoopbackTests'
 endef
 
 test: install ## Run all tests
