@@ -1,8 +1,8 @@
 import Foundation
 
 /// The calls of POSIX that a socket in the file system takes; Foundation has none.
-enum LocalSocket {
-    static func listen(at path: String) throws(AuthError) -> Int32 {
+package enum LocalSocket {
+    package static func listen(at path: String) throws(AuthError) -> Int32 {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { throw failure() }
         // On Linux the mode of a socket's name is that of its descriptor; nobody else can enter the folder meanwhile.
@@ -18,10 +18,14 @@ enum LocalSocket {
         return descriptor
     }
 
-    /// A connection; nil when nobody listens, and then `errno` says why.
-    static func connect(to path: String) -> Int32? {
+    /// A connection; nil when nobody listens, and then `errno` says why: `EAGAIN` when somebody does and takes no more, as a
+    /// process that was stopped.
+    package static func connect(to path: String) -> Int32? {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { return nil }
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        // Otherwise this would wait for as long as that process is stopped. Reading waits by `poll`.
+        _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
         guard unsafe with(path, { unsafe Foundation.connect(descriptor, $0, $1) }) == 0 else {
             let number = errno
             close(descriptor)

@@ -127,6 +127,24 @@ import Testing
         }
     }
 
+    /// A sign-in that was stopped with Ctrl-Z listens and answers nobody.
+    @Test func waitsForNobodyWhoWasStopped() async throws {
+        try await withFolder { folder, handOver in
+            try FileManager.default.createDirectory(
+                atPath: folder,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+            let path = "\(folder)/stopped.sock"
+            let listener = try LocalSocket.listen(at: path)
+            var callers: [Int32] = []
+            while let caller = LocalSocket.connect(to: path) { callers.append(caller) }
+            #expect(try handOver.deliver("com.example.app:/callback?state=x") == .nobody)
+            #expect(FileManager.default.fileExists(atPath: path))
+            for descriptor in callers + [listener] { close(descriptor) }
+        }
+    }
+
     @Test func trustsNoFolderThatOthersCanWriteTo() async throws {
         try await withFolder { folder, handOver in
             try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
