@@ -30,10 +30,7 @@ extension DetachedProcess {
         for (descriptor, mode) in [(0, O_RDONLY), (1, O_WRONLY), (2, O_WRONLY)] as [(Int32, Int32)] {
             unsafe posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", mode, 0)
         }
-        // What this program has open, the loopback port among it, is not the browser's.
-        for descriptor in openDescriptors where descriptor > 2 {
-            unsafe posix_spawn_file_actions_addclose(&actions, descriptor)
-        }
+        unsafe closeTheRest(&actions)
 
         var arguments = unsafe command.map { unsafe strdup($0) } + [nil]
         var variables = unsafe environment.map { unsafe strdup("\($0.key)=\($0.value)") } + [nil]
@@ -46,6 +43,20 @@ extension DetachedProcess {
             throw AuthError(.userAgentFailed, "\(command[0]) could not be started: \(reason)")
         }
         return identifier
+    }
+
+    /// What this program has open, the loopback port among it, is not the browser's.
+    private static func closeTheRest(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>) {
+        // A GNU extension (glibc 2.34) that is found when the program runs. It closes what is open when the program starts,
+        // also what another thread has just opened.
+        typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
+        if let address = unsafe dlsym(nil, "posix_spawn_file_actions_addclosefrom_np") {
+            let closeFrom = unsafe unsafeBitCast(address, to: CloseFrom.self)
+            if unsafe closeFrom(actions, 3) == 0 { return }
+        }
+        for descriptor in openDescriptors where descriptor > 2 {
+            unsafe posix_spawn_file_actions_addclose(actions, descriptor)
+        }
     }
 
     private static var openDescriptors: [Int32] {
