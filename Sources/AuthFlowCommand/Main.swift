@@ -6,6 +6,7 @@ import Foundation
 /// status.
 @main enum Main {
     static func main() async {
+        ProcessMemory.keepToItself()
         let work = Task { try await runCommand() }
         let signals = Signals { work.cancel() }
         let status: ExitCode

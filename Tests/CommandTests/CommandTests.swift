@@ -513,6 +513,35 @@ private actor Gate {
         }
     }
 
+    #if os(Linux)
+    /// Two processes that end in the same way; of the first, which keeps nothing to itself, the system writes its memory.
+    @Test func leavesNoMemoryOnTheDiskWhenItCrashes() async throws {
+        let script = """
+            import os, resource, signal, subprocess, sys, tempfile
+            signal.alarm(30)
+            # Whoever starts this may have kept signals back, and its children would inherit that.
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+            resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+            with tempfile.TemporaryDirectory() as folder:
+                os.chdir(folder)
+                for command in (["sh", "-c", "echo; exec sleep 60"], [sys.argv[1], "dev-idp"]):
+                    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                    process.stdout.readline()
+                    os.kill(process.pid, signal.SIGABRT)
+                    status = os.waitpid(process.pid, 0)[1]
+                    print(os.WTERMSIG(status), os.WCOREDUMP(status))
+            """
+        let program = Self.folder.appendingPathComponent("authflow").path
+        // Swift's own report of a crash would take the signal.
+        let environment = ["SWIFT_BACKTRACE": "enable=no"]
+        let outcome = try await run(["-c", script, program], program: "/usr/bin/python3", environment: environment)
+        let (control, ours) = ("\(SIGABRT) True\n", "\(SIGABRT) False\n")
+        // Where the system writes nobody's memory there is nothing to see.
+        #expect([control + ours, ours + ours].contains(outcome.output), "\(outcome.output)\(outcome.talk)")
+    }
+    #endif
+
     @Test func saysThatTheCredentialCannotBeStored() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
