@@ -8,7 +8,7 @@ and then run once for each check with its switch thrown. The switches exist in t
     Tests/Mutation/mutate.py --list          the checks and their numbers
     Tests/Mutation/mutate.py --only 3,17     some
 """
-import argparse, os, pathlib, re, subprocess, sys, time
+import argparse, os, pathlib, re, signal, subprocess, sys, threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = ROOT / ".build-mutants" / "tree"
@@ -204,17 +204,28 @@ def copy_package():
 
 
 def test(stage, number):
-    environment = dict(os.environ, AUTHFLOW_MUTANT=str(number))
+    """Runs a stage up to its first failure, and returns what failed."""
+    environment = dict(os.environ, AUTHFLOW_MUTANT=str(number), SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH="4")
     # The test program itself: starting it through the package manager takes longer than most stages.
-    command = [".build/debug/AuthFlowPackageTests.xctest", "--testing-library", "swift-testing", "--filter", stage]
+    command = ["stdbuf", "--output=L", ".build/debug/AuthFlowPackageTests.xctest", "--testing-library", "swift-testing",
+               "--filter", stage]
+    # A group of its own, so that what the tests have started ends with them.
+    process = subprocess.Popen(command, cwd=COPY, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+    end = lambda: os.killpg(process.pid, signal.SIGKILL)
+    patience = threading.Timer(300, end)
+    patience.start()
     try:
-        result = subprocess.run(command, cwd=COPY, env=environment, capture_output=True, text=True, timeout=300)
-    except subprocess.TimeoutExpired:
-        return "it hangs"
-    if result.returncode == 0: return None
-    said = result.stdout + result.stderr
-    failed = re.search(r"Test (.+?) recorded an issue", said) or re.search(r"(Fatal error.*)", said)
-    return failed.group(1)[:110] if failed else "it crashes"
+        for line in process.stdout:
+            failed = re.search(r"Test (.+?) recorded an issue", line) or re.search(r"(Fatal error.*)", line)
+            if failed:
+                end()
+                return failed.group(1)[:110]
+        status = process.wait()
+        return None if status == 0 else "it hangs" if not patience.is_alive() else "it crashes"
+    finally:
+        patience.cancel()
+        process.wait()
 
 
 def main():
