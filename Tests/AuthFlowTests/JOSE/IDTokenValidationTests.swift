@@ -201,6 +201,14 @@ import Testing
         #expect(unknown?.message.contains("is this machine's clock right?") == true)
     }
 
+    /// RFC 8693 section 2.2.1 names no claims of what an exchange brings; it is about the person whose token was exchanged.
+    @Test func refusesAnExchangeThatBringsSomebodyElse() throws {
+        // What is repeated of the sign-in that the exchanged token comes from is not compared.
+        #expect(try validate(Self.good, Self.expectation(.exchange(subject: nil))).subject == "248289761001")
+        _ = try validate(Self.good, Self.expectation(.exchange(subject: "248289761001")))
+        #expect(throws: AuthError.self) { try validate(Self.good, Self.expectation(.exchange(subject: "other"))) }
+    }
+
     // MARK: Refreshed (OIDC Core section 12.2; rows 56 to 58 and O13)
 
     private func refresh(_ change: [String: JSON?]) throws -> IDToken {
