@@ -96,6 +96,11 @@ import Testing
         ("no ASCII", 400, ["GET /callback?state=ä HTTP/1.1", "Host: {authority}"], ""),
         ("a line break in the target", 400, ["GET /callback\n?a=b HTTP/1.1", "Host: {authority}"], ""),
         ("HTTP/2", 400, ["PRI * HTTP/2.0", ""], "SM\r\n\r\n"),
+        (
+            "NUL in a field", 400,
+            ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}", "Accept: a\u{0}b"], ""
+        ),
+        ("another version", 400, ["GET /callback?code=e&state=the-right-state HTTP/0.9", "Host: {authority}"], ""),
         ("no request", 400, ["hello"], ""),
     ]
 
@@ -176,7 +181,9 @@ import Testing
 
     @Test func survivesManyConnectionsThatSayNothing() async throws {
         try await survives { port in
-            let idle = try (0..<300).map { _ in try RawConnection.open(port: port, saying: "GET /callb") }
+            let idle = try (0..<300).map {
+                try RawConnection.open(port: port, saying: String("GET /callb".prefix(1 + $0 % 10)))
+            }
             // Somebody who says what they want is served at once.
             let reply = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
             #expect(reply.hasPrefix("HTTP/1.1 404 "))

@@ -198,6 +198,8 @@ import Testing
             for await start in addresses {
                 // Everybody can read the command line of a browser (RFC 8252 section 8.10 asks for no less care).
                 #expect(!start.contains("state"))
+                // What no browser sends does not use it up.
+                #expect(try await get(start, method: .post).status == 405)
                 let first = try await get(start)
                 #expect(first.status == 302)
                 let target = "https://id.example.com/authorize?state=the-right-state"

@@ -4,7 +4,7 @@
 A copy of the package is made in .build-mutants, every check in the files below gets a switch, the tests are built once,
 and then run once for each check with its switch thrown. The switches exist in that copy alone.
 
-    Tests/Mutation/mutate.py                 all checks; about ten minutes on two cores
+    Tests/Mutation/mutate.py                 all checks; about half an hour on two cores
     Tests/Mutation/mutate.py --list          the checks and their numbers
     Tests/Mutation/mutate.py --only 3,17     some
 """
@@ -59,6 +59,8 @@ EQUIVALENT = {
     ("JOSE/JWK", "y.count == size"): "swift-crypto knows the length of both, and the other one is checked",
     ("JOSE/KeySource", "known.count < 32"): "bounds memory",
     ("Providers/ProviderAdapter+Standard", 'let accessToken = parameters["access_token"]?.string'): NEXT,
+    ("Providers/ProviderMetadata", "let url = value.string"): NEXT,
+    ("UserAgents/SchemeHandler", "process.terminationStatus == 0"): NEXT,
     ("Providers/WebFinger", "let issuer = links.first"): NEXT,
     ("Providers/WebFinger", "!host.isEmpty"): NEXT,
     ("JOSE/JWS", "let payload = Base64URL.decode"): NEXT,
@@ -68,6 +70,7 @@ EQUIVALENT = {
 }
 
 SWITCH = """
+import AuthFlow
 import Foundation
 
 /// Which check is switched off.
@@ -78,7 +81,7 @@ func mutant(_ number: Int) -> Bool { activeMutant == number }
 func mutantValue<Value>(_ number: Int) -> Value? {
     guard mutant(number) else { return nil }
     let soon = Date().timeIntervalSince1970 + 30
-    return ["" as Any, soon, [String](), [UInt8]()].lazy.compactMap { $0 as? Value }.first
+    return ["" as Any, soon, false, [String](), [UInt8](), FormParameters()].lazy.compactMap { $0 as? Value }.first
 }
 """
 

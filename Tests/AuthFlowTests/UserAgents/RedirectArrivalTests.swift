@@ -33,6 +33,7 @@ import Testing
         ("com.example.app:/callback?state=the-right-state&state=the-right-state", .query, false),
         ("com.example.app:/callbackx?code=1&state=the-right-state", .query, false),
         ("com.example.app:/other?code=1&state=the-right-state", .query, false),
+        ("com.example.xyz:/callback?code=1&state=the-right-state", .query, false),
         ("https://evil.example/com.example.app:/callback?state=the-right-state", .query, false),
         ("the-right-state", .query, false), ("", .query, false),
     ]
