@@ -525,8 +525,10 @@ private actor Gate {
             resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
             with tempfile.TemporaryDirectory() as folder:
                 os.chdir(folder)
-                for command in (["sh", "-c", "echo; exec sleep 60"], [sys.argv[1], "dev-idp"]):
-                    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                for command in (["sh", "-c", "echo; exec cat"], [sys.argv[1], "dev-idp"]):
+                    # Both wait until they are ended: the first for an input that never comes.
+                    streams = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                    process = subprocess.Popen(command, **streams)
                     process.stdout.readline()
                     os.kill(process.pid, signal.SIGABRT)
                     status = os.waitpid(process.pid, 0)[1]

@@ -4,7 +4,7 @@
 A copy of the package is made in .build-mutants, every check in the files below gets a switch, the tests are built once,
 and then run once for each check with its switch thrown. The switches exist in that copy alone.
 
-    Tests/Mutation/mutate.py                 all checks; about half an hour on two cores
+    Tests/Mutation/mutate.py                 all checks; half an hour or so on two cores
     Tests/Mutation/mutate.py --list          the checks and their numbers
     Tests/Mutation/mutate.py --only 3,17     some
 """
