@@ -92,7 +92,7 @@ let package = Package(
 
         .target(
             name: "AuthFlowGitHub",
-            dependencies: adapterDependencies,
+            dependencies: adapterDependencies + ["CLibXML2"],
             path: "Providers/GitHub",
             exclude: ["README.md"]
         ),
@@ -124,7 +124,8 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowLoopback",
-                "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace", "AuthFlowTesting", httpTypes, argumentParser,
+                "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace", "AuthFlowTesting", httpTypes, crypto,
+                argumentParser,
             ]
         ),
         .executableTarget(
@@ -193,8 +194,7 @@ let package = Package(
             name: "AuthFlowTests",
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowTesting", httpTypes, crypto, cryptoExtras,
-            ],
-            exclude: ["Tokens/Fixtures"]
+            ]
         ),
         .testTarget(
             name: "AuthFlowLoopbackTests",
@@ -237,9 +237,23 @@ let package = Package(
             ]
         ),
         .testTarget(name: "AuthFlowTerminalTests", dependencies: ["AuthFlowTerminal", "AuthFlow", "AuthFlowTesting"]),
+        // Runs the built programs, for the tests of the tool and for the attacks on it.
+        .target(name: "CommandHarness", path: "Tests/CommandHarness"),
+        .testTarget(
+            name: "SecurityTests",
+            dependencies: [
+                "CommandHarness", "ConformanceRows", "AuthFlowCommand", "AuthFlowOIDC", "AuthFlowOkta",
+                "AuthFlowGitHub",
+                "AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlowLoopback", "AuthFlowTesting", "AuthFlow",
+                "AuthFlowJSON",
+                httpTypes,
+            ],
+            path: "Tests/Security"
+        ),
         .testTarget(
             name: "CommandTests",
             dependencies: [
+                "CommandHarness",
                 "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "forgerock-login",
                 "AuthFlowTesting", "AuthFlow",
                 "AuthFlowJSON",

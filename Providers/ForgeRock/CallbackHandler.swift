@@ -6,7 +6,7 @@ import AuthFlowJSON
 /// Handlers are asked in order until one answers. Write one for questions that only your app can answer, such as those of a
 /// device's own hardware, or to show the questions in your own interface.
 public protocol CallbackHandler: Sendable {
-    /// Whether it would answer otherwise the next time: a person may, a configuration does not. A step that comes again to
+    /// Whether it would answer otherwise the next time: a user may, a configuration does not. A step that comes again to
     /// handlers that would not ends the sign-in.
     var mayAnswerOtherwise: Bool { get }
 
@@ -18,20 +18,44 @@ public protocol CallbackHandler: Sendable {
 
 extension [any CallbackHandler] {
     /// Has the first handler that can answer a question.
-    /// - Throws: ``AuthFlow/AuthError`` with `unknown_callback` when none can.
+    /// - Throws: ``AuthError`` with `unknown_callback` when none can.
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> any CallbackHandler {
         for handler in self where try await handler.answer(&callback, in: step) { return handler }
         let type = DisplayText.sanitized(callback.type, limit: 60)
-        throw AuthError(
-            .unknownCallback,
-            "The tree asks a \(type) (\"\(DisplayText.sanitized(callback.prompt))\"), which nothing here answers. Configure an answer, or write a CallbackHandler for it."
-        )
+        switch callback.type {
+        case "RedirectCallback", "SelectIdPCallback":
+            let host =
+                callback.output("redirectUrl")?.string.flatMap { try? Endpoint($0) }.map { " (\($0.host))" } ?? ""
+            throw AuthError(
+                .unknownCallback,
+                "The tree goes on at another identity provider\(host), by a \(type). That needs a browser: use a user agent with one."
+            )
+        default:
+            throw AuthError(
+                .unknownCallback,
+                "The tree asks a \(type) (\"\(DisplayText.sanitized(callback.prompt))\"), which nothing here answers. Configure an answer under \"\(DisplayText.sanitized(callback.key))\", or write a CallbackHandler for it."
+            )
+        }
+    }
+}
+
+/// Leaves the way out of a wait alone: a step that waits for a push comes with a confirmation, whose value 100 means that nothing
+/// was pressed.
+struct WaitingCallbacks: CallbackHandler {
+    let mayAnswerOtherwise = true
+
+    func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
+        guard callback.type == "ConfirmationCallback",
+            step.callbacks.contains(where: { $0.type == "PollingWaitCallback" })
+        else { return false }
+        callback.answer(.integer(100))
+        return true
     }
 }
 
 /// Answers what needs no answer: texts, values that pass through, and data for pages.
 struct PassiveCallbacks: CallbackHandler {
-    let mayAnswerOtherwise = false
+    let mayAnswerOtherwise = true
 
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         switch callback.type {
@@ -49,6 +73,9 @@ struct PassiveCallbacks: CallbackHandler {
 }
 
 /// Answers from what a program was given: a user name, a password, and answers by question.
+///
+/// The name and the password answer the questions for them and no others: a one-time code is asked with the same callback as a
+/// password, and the password is not to be sent in its place.
 public struct ConfiguredAnswers: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = false
@@ -59,59 +86,138 @@ public struct ConfiguredAnswers: CallbackHandler {
 
     /// Creates a handler.
     /// - Parameters:
-    ///   - userName: For questions of the name.
-    ///   - password: For questions of the password.
-    ///   - answers: For other questions, by their prompt or by what they are about, without case. A choice is named by its label;
-    ///     yes and no are `true` and `false`; terms are `terms`.
+    ///   - userName: For the question of the name: the first of a tree, or one whose prompt says so.
+    ///   - password: For the question of the password: one beside the first name, or whose prompt is "Password".
+    ///   - answers: For other questions, by their prompt, by what they are about, or, when they have neither, by their type
+    ///     (``TreeCallback/key``), without case. A choice is named by its label; yes and no are `true` and `false`; terms are
+    ///     `terms`.
     public init(userName: String? = nil, password: Secret? = nil, answers: [String: Secret] = [:]) {
         self.userName = userName
         self.password = password
-        self.answers = Dictionary(answers.map { ($0.lowercased(), $1) }) { first, _ in first }
+        self.answers = Dictionary(answers.filter { !$0.key.isEmpty }.map { ($0.lowercased(), $1) }) { first, _ in first
+        }
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
-        let key = callback.type == "TermsAndConditionsCallback" ? "terms" : callback.prompt.lowercased()
-        let given = (answers[key] ?? answers[callback.name.lowercased()])?.exposed
+        if let given = given(for: callback) {
+            try QuestionForms.answer(&callback, with: given.exposed)
+            return true
+        }
         switch callback.type {
         case "NameCallback", "ValidatedCreateUsernameCallback":
-            guard let name = given ?? userName else { return false }
-            callback.answer(.string(name))
+            guard let userName, step.isFirst || Self.asksForName(callback) else { return false }
+            callback.answer(.string(userName))
         case "PasswordCallback", "ValidatedCreatePasswordCallback":
-            guard let password = given ?? password?.exposed else { return false }
-            callback.answer(.string(password))
-        default:
-            guard let given else { return false }
-            try QuestionForms.answer(&callback, with: given)
+            guard let password, Self.asksForPassword(callback) || step.asksForNameFirst else { return false }
+            callback.answer(.string(password.exposed))
+        default: return false
         }
         return true
     }
+
+    private func given(for callback: TreeCallback) -> Secret? {
+        if callback.type == "TermsAndConditionsCallback", let terms = answers["terms"] { return terms }
+        return [callback.prompt, callback.name, callback.key].lazy.filter { !$0.isEmpty }
+            .compactMap { answers[$0.lowercased()] }.first
+    }
+
+    private static func asksForName(_ callback: TreeCallback) -> Bool {
+        ["user name", "username", "name"].contains(callback.prompt.lowercased())
+    }
+
+    private static func asksForPassword(_ callback: TreeCallback) -> Bool { callback.prompt.lowercased() == "password" }
 }
 
-/// Asks a person, one question after the other.
+/// Asks the user, one question after the other, and shows what the tree has to say.
 public struct AskingHandler: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = true
 
+    /// How often a question is asked again whose answer could not be understood.
+    private static let maximumTries = 5
+
     private let ask: @Sendable (_ question: String, _ isSecret: Bool) async throws -> String
+    private let show: (@Sendable (_ text: String) async -> Void)?
 
     /// Creates a handler.
-    /// - Parameter ask: Asks a question and returns the answer; a secret one is not to be seen while it is typed.
-    public init(_ ask: @escaping @Sendable (_ question: String, _ isSecret: Bool) async throws -> String) {
+    /// - Parameters:
+    ///   - ask: Asks a question and returns the answer; a secret one is not to be seen while it is typed.
+    ///   - show: Shows a text that belongs to the questions, such as a number to compare; nil to leave it out.
+    public init(
+        _ ask: @escaping @Sendable (_ question: String, _ isSecret: Bool) async throws -> String,
+        show: (@Sendable (_ text: String) async -> Void)? = nil
+    ) {
         self.ask = ask
+        self.show = show
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
+        if let text = QuestionForms.text(of: callback) {
+            // A step that waits comes again and again, and says the same.
+            if !step.isRepeated { await show?(text) }
+            return show != nil
+        }
+        if callback.type == "KbaCreateCallback" { return try await createQuestion(&callback) }
         guard let question = QuestionForms.question(of: callback) else { return false }
         let isSecret = ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains(callback.type)
-        try QuestionForms.answer(&callback, with: try await ask(question, isSecret))
+        for attempt in 1... {
+            do {
+                try QuestionForms.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
+                return true
+            } catch let error as AuthError where error.code == .userAgentFailed && attempt < Self.maximumTries {
+                // A slip of the keyboard is no reason to begin the whole sign-in anew. A terminal that is gone is asked no more.
+                guard error.message.hasPrefix(QuestionForms.misunderstanding) else { throw error }
+                await show?(error.message)
+            }
+        }
+        return true
+    }
+
+    /// Has the user choose or write a security question, and answer it.
+    private func createQuestion(_ callback: inout TreeCallback) async throws -> Bool {
+        let known = callback.output("predefinedQuestions")?.strings ?? []
+        let list = known.enumerated().map { "\($0 + 1)) \(DisplayText.sanitized($1, limit: 120))" }.joined(
+            separator: "  "
+        )
+        let prompt = DisplayText.sanitized(callback.prompt.isEmpty ? "Security question" : callback.prompt)
+        let typed = try await ask(list.isEmpty ? prompt : "\(prompt): \(list), or your own question", false)
+        let question = Int(typed).flatMap { known.indices.contains($0 - 1) ? known[$0 - 1] : nil } ?? typed
+        callback.answer(.string(question), at: 0)
+        callback.answer(.string(try await ask(DisplayText.sanitized(question), true)), at: 1)
         return true
     }
 }
 
 /// How questions of each kind are put into words, and their answers into values.
 enum QuestionForms {
+    /// What the error of an answer that cannot be understood begins with.
+    static let misunderstanding = "The answer to "
+
+    /// What is only to be read; nil when the callback is a question, or nothing for a reader.
+    static func text(of callback: TreeCallback) -> String? {
+        switch callback.type {
+        case "TextOutputCallback":
+            // Type 4 is a script for a page.
+            guard callback.output("messageType")?.string != "4", callback.output("messageType")?.integer != 4 else {
+                return nil
+            }
+            return nonempty(callback.prompt)
+        case "PollingWaitCallback": return nonempty(callback.prompt)
+        // The key of a new authenticator app, as the address that its QR code would hold.
+        case "HiddenValueCallback":
+            guard let value = callback.output("value")?.string, value.hasPrefix("otpauth://") else { return nil }
+            return DisplayText.sanitized(value, limit: 1000)
+        default: return nil
+        }
+    }
+
+    private static func nonempty(_ text: String) -> String? {
+        let shown = DisplayText.sanitized(text, limit: 1000)
+        return shown.isEmpty ? nil : shown
+    }
+
     /// The question in words; nil when it is of a kind that words cannot answer.
     static func question(of callback: TreeCallback) -> String? {
         let prompt = DisplayText.sanitized(callback.prompt)
@@ -120,8 +226,10 @@ enum QuestionForms {
             "NumberAttributeInputCallback", "ValidatedCreateUsernameCallback", "ValidatedCreatePasswordCallback":
             return prompt
         case "ChoiceCallback", "ConfirmationCallback":
-            let labels = labels(of: callback).map { DisplayText.sanitized($0, limit: 80) }
-            return ([prompt] + labels).filter { !$0.isEmpty }.joined(separator: " / ")
+            let choices = choices(of: callback).enumerated().map {
+                "\($0 + 1)) \(DisplayText.sanitized($1.label, limit: 80))"
+            }
+            return ([prompt] + choices).filter { !$0.isEmpty }.joined(separator: "  ")
         case "BooleanAttributeInputCallback": return "\(prompt) (yes or no)"
         case "TermsAndConditionsCallback":
             return "\(DisplayText.sanitized(callback.output("terms")?.string ?? "", limit: 2000)) Accept? (yes or no)"
@@ -130,42 +238,48 @@ enum QuestionForms {
     }
 
     /// Puts an answer into the callback.
-    static func answer(_ callback: inout TreeCallback, with text: String) throws {
+    /// - Parameter isNumbered: Whether a choice may be named by its number, as ``question(of:)`` counts them.
+    static func answer(_ callback: inout TreeCallback, with text: String, isNumbered: Bool = false) throws {
+        func refuse(_ problem: String) -> AuthError {
+            AuthError(
+                .userAgentFailed,
+                "\(misunderstanding)\"\(DisplayText.sanitized(callback.prompt))\" is \(problem)."
+            )
+        }
+        let typed = text.split(separator: " ").joined(separator: " ").lowercased()
         switch callback.type {
         case "ChoiceCallback", "ConfirmationCallback":
-            let labels = labels(of: callback)
-            let index = labels.firstIndex { $0.lowercased() == text.lowercased() } ?? Int(text)
-            guard let index, labels.indices.contains(index) else {
-                throw AuthError(
-                    .userAgentFailed,
-                    "The answer to \"\(DisplayText.sanitized(callback.prompt))\" is none of \(labels.map { DisplayText.sanitized($0, limit: 80) }.joined(separator: ", "))."
-                )
+            let choices = choices(of: callback)
+            let number = isNumbered ? Int(typed).map { $0 - 1 } : nil
+            let index = choices.firstIndex { $0.label.lowercased() == typed } ?? number
+            guard let index, choices.indices.contains(index) else {
+                let labels = choices.map { DisplayText.sanitized($0.label, limit: 80) }.joined(separator: ", ")
+                throw refuse("none of \(labels)")
             }
-            callback.answer(.integer(Int64(index)))
+            callback.answer(.integer(Int64(choices[index].value)))
         case "BooleanAttributeInputCallback", "TermsAndConditionsCallback":
-            callback.answer(.bool(["true", "yes", "y", "accept"].contains(text.lowercased())))
+            let isYes = ["true", "yes", "y", "accept"].contains(typed)
+            guard isYes || ["false", "no", "n", "decline"].contains(typed) else { throw refuse("neither yes nor no") }
+            callback.answer(.bool(isYes))
         case "NumberAttributeInputCallback":
-            let number = Int64(text).map(JSON.integer) ?? Double(text).flatMap { $0.isFinite ? JSON.double($0) : nil }
-            guard let number else {
-                throw AuthError(
-                    .userAgentFailed,
-                    "The answer to \"\(DisplayText.sanitized(callback.prompt))\" is not a number."
-                )
-            }
+            let number = Int64(typed).map(JSON.integer) ?? Double(typed).flatMap { $0.isFinite ? JSON.double($0) : nil }
+            guard let number else { throw refuse("not a number") }
             callback.answer(number)
         default: callback.answer(.string(text))
         }
     }
 
-    /// What can be chosen. Without options of its own, a confirmation has those of its type.
-    private static func labels(of callback: TreeCallback) -> [String] {
+    /// What can be chosen, and the value of each. Without options of its own, a confirmation has those of its type.
+    private static func choices(of callback: TreeCallback) -> [(label: String, value: Int)] {
         let own = (callback.output("choices") ?? callback.output("options"))?.strings ?? []
-        guard own.isEmpty, callback.type == "ConfirmationCallback" else { return own }
+        guard own.isEmpty, callback.type == "ConfirmationCallback" else {
+            return own.enumerated().map { (label: $1, value: $0) }
+        }
+        // The numbers are those of Java's `ConfirmationCallback`.
         switch callback.output("optionType")?.integer {
-        case 1: return ["Yes", "No", "Cancel"]
-        // The numbers are those of Java's class, where OK is 3.
-        case 2: return ["", "", "Cancel", "OK"]
-        default: return ["Yes", "No"]
+        case 1: return [("Yes", 0), ("No", 1), ("Cancel", 2)]
+        case 2: return [("OK", 3), ("Cancel", 2)]
+        default: return [("Yes", 0), ("No", 1)]
         }
     }
 }
@@ -173,7 +287,7 @@ enum QuestionForms {
 extension AuthError.Code {
     /// A tree asks something that no handler answers.
     public static let unknownCallback = Self(rawValue: "unknown_callback")
-    /// A tree goes on by a link that was sent to the person.
+    /// A tree goes on by a link that was sent to the user.
     public static let treeSuspended = Self(rawValue: "tree_suspended")
     /// The account is locked.
     public static let accountLocked = Self(rawValue: "account_locked")

@@ -47,11 +47,14 @@ extension UserAgentFactory {
     ///   `session_cookies_at_risk` to share cookies that were not meant to outlive the browser.
     /// - Parameters:
     ///   - transport: The way to the network.
-    ///   - ask: Asks a person; nil when nobody can be asked.
+    ///   - host: The clock, and the environment that stores are found by.
+    ///   - ask: Asks the user; nil when no user can be asked.
+    ///   - show: Shows the user a text that belongs to the questions; nil to leave it out.
     public static func tree(
         transport: any HTTPTransport = URLSessionTransport(),
         host: HostServices = .system,
-        ask: (@Sendable (_ question: String, _ isSecret: Bool) async throws -> String)? = nil
+        ask: (@Sendable (_ question: String, _ isSecret: Bool) async throws -> String)? = nil,
+        show: (@Sendable (_ text: String) async -> Void)? = nil
     ) -> UserAgentFactory {
         let stores = TokenStoreFactory.standard
         let sharedKeys = [
@@ -74,7 +77,11 @@ extension UserAgentFactory {
                 ConfigurationKey("tree", .text, "The tree; the one that the provider names unless given."),
                 ConfigurationKey("username", .text, "The user name."),
                 ConfigurationKey("password", .secret, "The password, by reference."),
-                ConfigurationKey("answers", .map(.either(.text, .secret)), "Other answers, by question."),
+                ConfigurationKey(
+                    "answers",
+                    .map(.either(.text, .secret)),
+                    "Other answers, by the prompt of their question, or its type when it has none."
+                ),
                 ConfigurationKey("consent", .choice(["allow", "deny"]), "What to answer when asked for consent."),
                 ConfigurationKey("shared_cookies", .object(sharedKeys), "Cookies that several apps share."),
             ]
@@ -83,6 +90,9 @@ extension UserAgentFactory {
             let answers = options.object("answers")
             var given: [String: Secret] = [:]
             for name in options.parameters("answers").names {
+                guard !name.isEmpty else {
+                    throw options.error("an answer needs the prompt of its question, or its type", at: "answers")
+                }
                 given[name] = try answers.text(name).map(Secret.init) ?? answers.secret(name)
             }
             let configured = ConfiguredAnswers(
@@ -90,7 +100,7 @@ extension UserAgentFactory {
                 password: try options.secret("password"),
                 answers: given
             )
-            let asking: [any CallbackHandler] = ask.map { [AskingHandler($0)] } ?? []
+            let asking: [any CallbackHandler] = ask.map { [AskingHandler($0, show: show)] } ?? []
             let driver = TreeDriver(
                 realm: realm,
                 tree: options.text("tree"),

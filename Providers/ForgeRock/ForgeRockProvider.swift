@@ -50,16 +50,27 @@ extension ForgeRockProvider: ProviderAdapter {
         return metadata
     }
 
-    /// Checks `auth_level`. The access token came from the token endpoint itself and is believed for that; nobody else's is.
+    /// Checks `acr` and `auth_level`. The access token came from the token endpoint itself and is believed for that, as no other
+    /// would be.
     public func check(_ credential: Credential, in context: ProviderContext) async throws {
+        let idToken = credential.tokens.verifiedIDToken
+        if requiresACR, !acrValues.isEmpty {
+            // Where the claim could not be asked for as essential, the server may have ignored what was asked.
+            guard let acr = idToken?.claims["acr"]?.string, acrValues.containsIdentical(acr) else {
+                throw AuthError(
+                    .invalidIDToken,
+                    "The user did not sign in as was asked for (acr), which must be one of \(acrValues.joined(separator: ", "))."
+                )
+            }
+        }
         guard let minimumAuthLevel else { return }
         let parts = credential.tokens.accessToken.exposed.split(separator: ".", omittingEmptySubsequences: false)
         let claims = parts.count == 3 ? Base64URL.decode(parts[1]).flatMap { try? JSON(parsing: $0) } : nil
-        let level = (credential.tokens.verifiedIDToken?.claims["auth_level"] ?? claims?["auth_level"])?.integer
+        let level = (idToken?.claims["auth_level"] ?? claims?["auth_level"])?.integer
         guard let level, level >= Int64(minimumAuthLevel) else {
             throw AuthError(
                 .invalidIDToken,
-                "The person did not sign in as strongly as was asked for: auth_level is \(level.map { "\($0)" } ?? "not known"), not \(minimumAuthLevel) or more. Nobody is signed in."
+                "The user did not sign in as strongly as was asked for: auth_level is \(level.map { "\($0)" } ?? "not known"), not \(minimumAuthLevel) or more."
             )
         }
     }
@@ -67,7 +78,9 @@ extension ForgeRockProvider: ProviderAdapter {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         guard request.purpose == .authorization, !acrValues.isEmpty else { return }
-        guard requiresACR else {
+        // OpenID Connect Discovery section 3: without claims_parameter_supported the claims are ignored, or an error.
+        let takesClaims = try await context.metadata().json["claims_parameter_supported"]?.bool != false
+        guard requiresACR, takesClaims else {
             request.parameters["acr_values"] = request.parameters["acr_values"] ?? acrValues.joined(separator: " ")
             return
         }

@@ -1,3 +1,4 @@
+import AuthFlow
 public import AuthFlowJSON
 
 /// One question of a tree's step, and the answer to it, as `/json/authenticate` writes both.
@@ -24,6 +25,9 @@ public struct TreeCallback: Sendable {
 
     /// What the question is about, for those that have a name of their own.
     public var name: String { output("name")?.string ?? "" }
+
+    /// What an answer to it can be configured under: its prompt, or what it is about, or its type when it has neither.
+    public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
     /// How many answers it takes.
     public var inputCount: Int { json["input"]?.array?.count ?? 0 }
@@ -54,6 +58,18 @@ public struct TreeStep: Sendable {
     /// Its questions.
     public internal(set) var callbacks: [TreeCallback]
 
+    /// Whether it is the first step of its tree; false when that is not known.
+    public internal(set) var isFirst = false
+
+    /// Whether it has come before, with the same questions.
+    public internal(set) var isRepeated = false
+
+    /// Whether it is the first step and asks for a name: what is asked beside it is then its password.
+    var asksForNameFirst: Bool {
+        isFirst && callbacks.contains { ["NameCallback", "ValidatedCreateUsernameCallback"].contains($0.type) }
+            && callbacks.count { ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains($0.type) } == 1
+    }
+
     /// Everything that came, `authId` among it, to be sent back.
     private let json: JSON
 
@@ -76,4 +92,18 @@ public struct TreeStep: Sendable {
 
     /// What tells steps apart: a step that comes again has not taken its answers.
     var questions: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
+}
+
+extension TreeCallback: CustomStringConvertible, CustomReflectable {
+    /// Its type: what was answered is secret.
+    public var description: String { DisplayText.sanitized(type, limit: 60) }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension TreeStep: CustomStringConvertible, CustomReflectable {
+    /// The types of its questions: what was answered is secret.
+    public var description: String { callbacks.map(\.description).joined(separator: " ") }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

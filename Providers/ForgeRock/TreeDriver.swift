@@ -9,7 +9,8 @@ import HTTPTypes
 public struct TreeDriver: Sendable {
     /// The most steps of one sign-in.
     private static let maximumSteps = 40
-    /// The longest that a step may ask to wait, and all of them together.
+    /// The shortest and the longest wait that a step gets, and all of them together.
+    private static let shortestWait = Duration.milliseconds(250)
     private static let longestWait = Duration.seconds(30)
     private static let longestWaits = Duration.seconds(300)
 
@@ -35,7 +36,7 @@ public struct TreeDriver: Sendable {
     ) {
         self.realm = realm
         self.tree = tree
-        self.handlers = handlers + [PassiveCallbacks()]
+        self.handlers = [WaitingCallbacks()] + handlers + [PassiveCallbacks()]
         self.allowsConsent = allowsConsent
         self.host = host
     }
@@ -65,7 +66,59 @@ extension TreeDriver: LoginDriver {
             let action = String(page.endpoint.url.prefix { $0 != "?" })
             return .post(form, to: try Endpoint(action, name: "consent"), typesCredentials: false)
         }
+        // AM's own error page says what is wrong in a script.
+        if let words = text.firstMatch(of: /"?(?:description|message)"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/) {
+            throw AuthError(
+                .providerRejected,
+                "The page at \(page.endpoint) is an error page.",
+                providerError: ProviderError(
+                    error: "status \(page.reply.status)",
+                    errorDescription: String(words.1).replacing("\\\"", with: "\""),
+                    status: page.reply.status
+                )
+            )
+        }
         throw refusal(page, "is neither a sign-in nor a consent (status \(page.reply.status))")
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func beginSignOut(in browser: HeadlessBrowser) async {
+        // Ending the OpenID session leaves that of the trees. Without one there is nothing to end, and one that cannot be ended here
+        // ends by itself; the end session endpoint is asked in any case.
+        guard let endpoint = try? Endpoint("\(realm.restURL)/sessions?_action=logout"),
+            await browser.hasCookies(for: endpoint), let name = await sessionCookieName(in: browser),
+            await browser.hasCookie(named: name, for: endpoint)
+        else { return }
+        var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
+        fields[Self.apiVersion] = "resource=3.1, protocol=1.0"
+        let reply = try? await browser.send(HTTPCall(.post, endpoint, headerFields: fields, body: Array("{}".utf8)))
+        await browser.report(["tree_session_logout": reply.map { "\($0.status)" } ?? "no reply"])
+    }
+
+    private static var apiVersion: HTTPField.Name { HTTPField.Name("Accept-API-Version") ?? .accept }
+
+    /// The name of the session cookie: tenants have names of their own.
+    private func sessionCookieName(in browser: HeadlessBrowser) async -> String? {
+        guard let endpoint = try? Endpoint("\(realm.restURL)/serverinfo/*") else { return nil }
+        let fields: HTTPFields = [.accept: "application/json", Self.apiVersion: "resource=1.1"]
+        let reply = try? await browser.send(HTTPCall(.get, endpoint, headerFields: fields))
+        guard let reply, reply.status == 200, let json = try? reply.json(from: realm.origin) else { return nil }
+        return json["cookieName"]?.string
+    }
+
+    /// Has the browser keep the session when the server names it in its answer alone.
+    private func keepSession(_ json: JSON, _ reply: HTTPReply, in browser: HeadlessBrowser) async throws {
+        guard let token = json["tokenId"]?.string, !token.isEmpty else { return }
+        let isSet = reply.response.headerFields[values: .setCookie].contains { $0.contains("=\(token)") }
+        guard !isSet else { return }
+        guard let name = await sessionCookieName(in: browser) else {
+            throw AuthError(
+                .userAgentFailed,
+                "\(realm.origin) has signed in without setting a cookie, and does not say what its session cookie is called (serverinfo)."
+            )
+        }
+        let isSecure = realm.origin.hasPrefix("https:") ? "; Secure" : ""
+        try await browser.keep("\(name)=\(token); Path=/; HttpOnly\(isSecure)", from: Endpoint(realm.restURL))
     }
 
     private func refusal(_ page: HeadlessPage, _ reason: String) -> AuthError {
@@ -78,10 +131,13 @@ extension TreeDriver: LoginDriver {
         var isRestarted = false
         var waited = Duration.zero
         var asked: Set<[String]> = []
-        for _ in 0..<Self.maximumSteps {
-            let reply = try await post(body, tree: body == [:] ? tree : nil, in: browser)
+        var steps = 0
+        while steps < Self.maximumSteps {
+            let reply = try await post(body, tree: tree, in: browser)
             let json = try reply.json(from: "\(realm.origin), asked to authenticate,")
-            if json["tokenId"]?.string != nil || json["successUrl"]?.string != nil, json["authId"] == nil { return }
+            if json["tokenId"]?.string != nil || json["successUrl"]?.string != nil, json["authId"] == nil {
+                return try await keepSession(json, reply, in: browser)
+            }
             guard var step = TreeStep(json) else {
                 // The tree has waited too long for an answer: its steps live for five minutes.
                 if json["detail"]?["errorCode"]?.string == "110", !isRestarted {
@@ -94,8 +150,12 @@ extension TreeDriver: LoginDriver {
             }
             let types = step.callbacks.map { DisplayText.sanitized($0.type, limit: 60) }.joined(separator: " ")
             await browser.report(["tree_step": types, "stage": DisplayText.sanitized(step.stage, limit: 60)])
-            let isNew = asked.insert(step.questions).inserted
-            waited += try await answer(&step, isNew: isNew, mayWait: Self.longestWaits - waited)
+            step.isFirst = asked.isEmpty
+            step.isRepeated = !asked.insert(step.questions).inserted
+            let wait = try await answer(&step, mayWait: Self.longestWaits - waited)
+            waited += wait
+            // What waits is bounded by its time.
+            if wait == .zero { steps += 1 }
             body = step.answered
         }
         throw AuthError(.userAgentFailed, "After \(Self.maximumSteps) steps the tree had not come to an end.")
@@ -103,19 +163,22 @@ extension TreeDriver: LoginDriver {
 
     /// Answers every question of a step.
     /// - Returns: How long the step has asked to wait.
-    private func answer(_ step: inout TreeStep, isNew: Bool, mayWait: Duration) async throws -> Duration {
+    private func answer(_ step: inout TreeStep, mayWait: Duration) async throws -> Duration {
         var wait = Duration.zero
         for index in step.callbacks.indices {
             var callback = step.callbacks[index]
             let handler = try await handlers.answer(&callback, in: step)
-            if !isNew, !(handler is PassiveCallbacks), !handler.mayAnswerOtherwise {
+            if step.isRepeated, !handler.mayAnswerOtherwise {
                 throw AuthError(.accessDenied, "\(realm.origin) did not accept the answers and asks them again.")
             }
             if callback.type == "PollingWaitCallback" {
                 // "waitTime" is in milliseconds, and a string.
                 let asked = callback.output("waitTime")
                 let milliseconds = asked?.string.flatMap { Int($0) } ?? asked?.integer.map(Int.init) ?? 1000
-                wait = max(wait, min(.milliseconds(max(milliseconds, 100)), Self.longestWait))
+                wait = max(
+                    wait,
+                    min(max(.milliseconds(min(milliseconds, 3_600_000)), Self.shortestWait), Self.longestWait)
+                )
             }
             step.callbacks[index] = callback
         }
@@ -130,7 +193,7 @@ extension TreeDriver: LoginDriver {
         let address = try Endpoint("\(realm.restURL)/authenticate", name: "authenticate")
         let choice: FormParameters = tree.map { ["authIndexType": "service", "authIndexValue": $0] } ?? [:]
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
-        if let version = HTTPField.Name("Accept-API-Version") { fields[version] = "resource=2.1, protocol=1.0" }
+        fields[Self.apiVersion] = "resource=2.1, protocol=1.0"
         let endpoint = try Endpoint(address.url(adding: choice))
         let reply = try await browser.send(
             HTTPCall(.post, endpoint, headerFields: fields, body: try body.serialized())
@@ -160,7 +223,7 @@ extension TreeDriver: LoginDriver {
                 "The tree has waited too long for an answer. Start again.",
                 providerError: error
             )
-        case 401, 403: return AuthError(.accessDenied, "The tree did not let the person in.", providerError: error)
+        case 401, 403: return AuthError(.accessDenied, "The tree did not let the user in.", providerError: error)
         default: return AuthError(.providerRejected, "The tree could not be walked (\(code)).", providerError: error)
         }
     }

@@ -2,10 +2,10 @@ public import AuthFlow
 public import AuthFlowJSON
 import HTTPTypes
 
-// What the REST API is asked: who somebody is.
+// What the REST API is asked: who the user is.
 
 extension GitHubProvider {
-    /// `GET /user`: what GitHub says about the person.
+    /// `GET /user`: what GitHub says about the user.
     public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
         try await context.resource(try call(.get, "/user"), with: tokens).json(from: "\(host.apiURL)/user")
     }
@@ -14,7 +14,7 @@ extension GitHubProvider {
     public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity {
         let user = try await userInfo(for: tokens, in: context)
         guard let number = user["id"]?.integer else {
-            throw AuthError(.invalidUserInfo, "GitHub's description of the person has no \"id\".")
+            throw AuthError(.invalidUserInfo, "GitHub's description of the user has no \"id\".")
         }
         var claims = (user.object ?? [:]).filter { $0.value != .null }
         claims["preferred_username"] = user["login"]
@@ -27,7 +27,12 @@ extension GitHubProvider {
     func call(_ method: HTTPRequest.Method, _ path: String, body: JSON? = nil) throws -> HTTPCall {
         var fields: HTTPFields = [.accept: "application/vnd.github+json", .userAgent: "AuthFlow"]
         if let version = HTTPField.Name("X-GitHub-Api-Version") { fields[version] = "2022-11-28" }
-        let body = try body?.serialized() ?? []
-        return HTTPCall(method, try Endpoint(host.apiURL + path), headerFields: fields, body: body)
+        if body != nil { fields[.contentType] = "application/json" }
+        return HTTPCall(
+            method,
+            try Endpoint(host.apiURL + path),
+            headerFields: fields,
+            body: try body?.serialized() ?? []
+        )
     }
 }

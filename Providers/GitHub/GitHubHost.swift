@@ -25,10 +25,22 @@ public struct GitHubHost: Sendable, Hashable {
         guard endpoint.path.isEmpty || endpoint.path == "/", endpoint.query == nil else {
             throw AuthError(.invalidConfiguration, "The GitHub host \"\(endpoint)\" has more than a host in it.")
         }
-        if endpoint.host == "github.com" {
+        // People copy the address of whatever page or API they have at hand.
+        let isPublic = ["github.com", "www.github.com", "api.github.com", "gist.github.com"].contains(endpoint.host)
+        let labels = endpoint.host.split(separator: ".")
+        if isPublic {
             self = .dotCom
+        } else if endpoint.host.hasSuffix(".github.com") || endpoint.host == "ghe.com" {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(endpoint.host) is no GitHub to sign in at. Write github.com, NAME.ghe.com, or the host of an Enterprise Server."
+            )
         } else if endpoint.host.hasSuffix(".ghe.com") {
-            self.init(pagesURL: endpoint.origin, apiURL: "https://api.\(endpoint.host)")
+            // "api.NAME.ghe.com" is the API of "NAME.ghe.com", and so is every other name below it.
+            guard let tenant = labels.dropLast(2).last, !["api", "www"].contains(tenant) else {
+                throw AuthError(.invalidConfiguration, "\(endpoint.host) names no tenant. Write NAME.ghe.com.")
+            }
+            self.init(pagesURL: "https://\(tenant).ghe.com", apiURL: "https://api.\(tenant).ghe.com")
         } else {
             self.init(pagesURL: endpoint.origin, apiURL: "\(endpoint.origin)/api/v3")
         }

@@ -1,39 +1,42 @@
 public import AuthFlow
 
 extension ProviderFactory {
-    /// `github`: GitHub, wherever it lives.
+    /// `github`: GitHub, wherever it lives. Nothing is asked for by default: `scopes` is what an app needs.
     ///
     /// ## Configuration keys
-    /// - `host` (string, optional): The host; `github.com` unless given.
-    /// - `login` (string, optional): The account to suggest.
-    /// - `allow_signup` (boolean, optional): Whether the page offers to make an account.
-    /// - `prompt` (`select_account`, optional): Whether the person always chooses the account.
-    /// - `sign_out` (`token` or `grant`, optional): What signing out withdraws; the token unless given.
+    /// - `host` (string, optional): The host; default: `github.com`.
+    /// - `sign_out` (`token` or `grant`, optional): What signing out revokes; default: the token.
+    ///
+    /// `login`, `allow_signup` and `prompt` are parameters of authorization requests, which every provider has a key for.
     public static var gitHub: ProviderFactory {
         let keys = [
-            ConfigurationKey(
-                "host",
-                .text,
-                "github.com unless given, NAME.ghe.com, or the host of an Enterprise Server."
-            ),
-            ConfigurationKey("login", .text, "The account to suggest."),
-            ConfigurationKey("allow_signup", .flag, "Whether the page offers to make an account."),
-            ConfigurationKey("prompt", .choice(["select_account"]), "Has the person always choose the account."),
+            ConfigurationKey("host", .text, "NAME.ghe.com, or the host of an Enterprise Server; default: github.com."),
             ConfigurationKey(
                 "sign_out",
                 .choice(GitHubProvider.SignOut.allCases.map(\.rawValue)),
-                "What signing out withdraws: the token (unless given), or everything granted to the app."
+                "What signing out revokes: everything granted to the app, or the token, which is the default."
             ),
         ]
         // The documentation asks for the secret among the parameters.
-        return ProviderFactory("github", keys: keys, secretMethod: .clientSecretPost) { profile in
+        return ProviderFactory("github", keys: keys, secretMethod: .clientSecretPost, defaultScopes: []) {
+            settings,
+            profile in
+            // "Authorizing OAuth apps": client_secret is required to exchange a code, and not in the device flow.
+            if settings.flows.contains(.authorizationCode), settings.authentication.method == .none {
+                throw profile.error(
+                    "GitHub wants a \"client_secret\" with the flow \"authorization_code\"; the flow \"device\" needs none",
+                    at: "flow"
+                )
+            }
+            // GitHub has no OpenID Connect for users: it leaves the scope out, and sends no ID Token.
+            if settings.scopes.contains("openid") {
+                throw profile.error("GitHub has no OpenID Connect for users: leave out \"openid\"", at: "scopes")
+            }
+        } make: { profile in
             GitHubProvider(
                 host: try profile.text("host").map { name in
                     try profile.located("host") { () throws(AuthError) in try GitHubHost(name) }
                 } ?? .dotCom,
-                login: profile.text("login"),
-                allowsSignUp: profile.flag("allow_signup"),
-                selectsAccount: profile.has("prompt"),
                 signOut: profile.text("sign_out").flatMap(GitHubProvider.SignOut.init) ?? .token
             )
         }

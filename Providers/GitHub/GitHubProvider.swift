@@ -1,5 +1,4 @@
 public import AuthFlow
-import HTTPTypes
 
 /// GitHub: github.com, GitHub Enterprise Cloud with data residency, and GitHub Enterprise Server; for OAuth Apps and GitHub
 /// Apps.
@@ -10,39 +9,24 @@ public struct GitHubProvider: Sendable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let id: ProviderID = "github"
 
-    /// What signing out withdraws at GitHub. Both need the client's secret.
+    /// What signing out revokes at GitHub. Both need the client's secret.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {
         /// The token alone.
         case token
-        /// The person's grant to the app, and with it every token of theirs, on every device.
+        /// The user's grant to the app, and with it every token of theirs, on every device.
         case grant
     }
 
     let host: GitHubHost
     let signOut: SignOut
-    private let signInParameters: FormParameters
 
     /// Creates a provider.
     /// - Parameters:
     ///   - host: Where it lives.
-    ///   - login: `login`: the account to suggest.
-    ///   - allowsSignUp: `allow_signup`: whether the page offers to make an account; GitHub does unless told otherwise.
-    ///   - selectsAccount: `prompt=select_account`: whether the person always chooses the account.
-    ///   - signOut: What signing out withdraws.
-    public init(
-        host: GitHubHost = .dotCom,
-        login: String? = nil,
-        allowsSignUp: Bool? = nil,
-        selectsAccount: Bool = false,
-        signOut: SignOut = .token
-    ) {
+    ///   - signOut: What signing out revokes.
+    public init(host: GitHubHost = .dotCom, signOut: SignOut = .token) {
         self.host = host
         self.signOut = signOut
-        var parameters = FormParameters()
-        parameters["login"] = login
-        parameters["allow_signup"] = allowsSignUp.map { "\($0)" }
-        parameters["prompt"] = selectsAccount ? "select_account" : nil
-        self.signInParameters = parameters
     }
 }
 
@@ -57,16 +41,8 @@ extension GitHubProvider: ProviderAdapter {
             deviceAuthorizationEndpoint: try Endpoint("\(login)/device/code")
         )
         metadata.signOutAdvice =
-            "GitHub has no sign-out page for apps. Sign out at \(host.pagesURL)/logout, or set \"prompt\" to \"select_account\" to choose the account at the next sign-in."
+            "GitHub has no sign-out page for apps. Sign out at \(host.pagesURL)/logout, or send the parameter prompt=select_account with the next sign-in to choose the account."
         return metadata
-    }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
-        guard request.purpose == .authorization else { return }
-        for pair in signInParameters.pairs where request.parameters[pair.name] == nil {
-            request.parameters.append(pair.name, pair.value)
-        }
     }
 
     /// "Troubleshooting OAuth app access token request errors" and "Authorizing OAuth apps" in GitHub's documentation.

@@ -1,10 +1,6 @@
 public import AuthFlow
 public import AuthFlowJSON
-import Foundation
-
-#if canImport(FoundationXML)
-import FoundationXML
-#endif
+import CLibXML2
 
 // GitHub answers as `Accept` asks, which can be XML, and with a form when something on the way has lost the field.
 
@@ -23,40 +19,56 @@ extension GitHubProvider {
     }
 }
 
-/// `<OAuth><access_token>...</access_token>...</OAuth>`.
-private final class OAuthDocument: NSObject, XMLParserDelegate {
-    private var path: [String] = []
-    private var members: [String: String] = [:]
-
+/// `<OAuth><access_token>...</access_token>...</OAuth>`, read by libxml2.
+private enum OAuthDocument {
     static func members(of body: [UInt8]) throws(AuthError) -> JSON {
-        let document = OAuthDocument()
-        let parser = XMLParser(data: Data(body))
-        parser.delegate = document
-        // Declarations define entities, which such a reply has no use for. Foundation on Linux crashes on names that are not
-        // UTF-8.
-        guard let text = String(validating: body, as: UTF8.self), !text.contains("<!"), parser.parse() else {
+        // Declarations define entities, which such a reply has no use for.
+        guard let text = String(validating: body, as: UTF8.self), !text.contains("<!"), let members = read(body) else {
             throw AuthError(.invalidReply, "GitHub's reply is not XML that can be read.")
         }
-        return .object(document.members.mapValues(JSON.string))
+        return .object(members.mapValues(JSON.string))
     }
 
-    func parser(
-        _ parser: XMLParser,
-        didStartElement name: String,
-        namespaceURI: String?,
-        qualifiedName: String?,
-        attributes: [String: String]
-    ) {
-        path.append(name)
-        guard path.first == "OAuth", path.count < 3, members[name] == nil else { return parser.abortParsing() }
-        if path.count == 2 { members[name] = "" }
+    private static func read(_ body: [UInt8]) -> [String: String]? {
+        // XML_PARSE_NONET: a reply must not make its reader fetch things.
+        let options = Int32(
+            XML_PARSE_NONET.rawValue | XML_PARSE_NOERROR.rawValue | XML_PARSE_NOWARNING.rawValue
+                | XML_PARSE_NOCDATA.rawValue
+        )
+        let document = unsafe body.withUnsafeBytes { buffer in
+            unsafe xmlReadMemory(
+                buffer.baseAddress?.assumingMemoryBound(to: CChar.self),
+                Int32(clamping: buffer.count),
+                nil,
+                nil,
+                options
+            )
+        }
+        guard let document = unsafe document else { return nil }
+        defer { unsafe xmlFreeDoc(document) }
+        guard let root = unsafe xmlDocGetRootElement(document), unsafe name(root) == "OAuth" else { return nil }
+        var members: [String: String] = [:]
+        var next = unsafe root.pointee.children
+        while let node = unsafe next {
+            unsafe next = node.pointee.next
+            guard unsafe node.pointee.type == XML_ELEMENT_NODE else { continue }
+            let isPlain = unsafe node.pointee.children.map {
+                unsafe $0.pointee.next == nil && $0.pointee.type == XML_TEXT_NODE
+            }
+            // A name that stands twice, or has elements in it, is nothing that GitHub writes.
+            guard isPlain != false, unsafe members[name(node)] == nil else { return nil }
+            unsafe members[name(node)] = content(node)
+        }
+        return members
     }
 
-    func parser(_ parser: XMLParser, foundCharacters text: String) {
-        if path.count == 2, let name = path.last { members[name]? += text }
+    private static func name(_ node: xmlNodePtr) -> String {
+        unsafe node.pointee.name.map { unsafe String(cString: $0) } ?? ""
     }
 
-    func parser(_ parser: XMLParser, didEndElement name: String, namespaceURI: String?, qualifiedName: String?) {
-        path.removeLast()
+    private static func content(_ node: xmlNodePtr) -> String {
+        guard let value = unsafe xmlNodeGetContent(node) else { return "" }
+        defer { unsafe authflow_xml_free(value) }
+        return unsafe String(cString: value)
     }
 }

@@ -6,7 +6,7 @@ import HTTPTypes
 // RFC 7662, and all of it needs the app's secret.
 
 extension GitHubProvider {
-    /// Withdraws the token, or everything granted to the app.
+    /// Revokes the token, or everything granted to the app.
     public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
         // 404: there was no such token any more.
         _ = try await ask(.delete, signOut.rawValue, about: tokens, expecting: [204, 404], in: context)
@@ -44,7 +44,7 @@ extension GitHubProvider {
         let clientID = FormURLEncoding.encode(context.settings.clientID)
         guard let authorization = context.basicAuthorization else {
             let page = "\(host.pagesURL)/settings/connections/applications/\(clientID)"
-            throw AuthError(.unsupported, "GitHub asks for the app's secret. People withdraw its access at \(page).")
+            throw AuthError(.unsupported, "GitHub asks for the app's secret. Users revoke its access at \(page).")
         }
         let body: JSON = ["access_token": .string(tokens.accessToken.exposed)]
         var call = try call(method, "/applications/\(clientID)/\(what)", body: body)
@@ -54,7 +54,9 @@ extension GitHubProvider {
         guard statuses.contains(reply.status) else {
             throw AuthError(
                 .providerRejected,
-                "\(host.apiURL) answered the question about a token with \(reply.status)."
+                "\(host.apiURL) answered the question about a token with \(reply.status).",
+                providerError: reply.providerError,
+                status: reply.status
             )
         }
         return reply

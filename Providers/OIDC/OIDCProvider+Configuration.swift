@@ -5,17 +5,13 @@ extension ProviderFactory {
     ///
     /// ## Configuration keys
     /// - `issuer` (URL, required): The issuer, exactly as the provider writes it.
-    /// - `endpoints` (object, optional): The endpoints by hand; nothing is then discovered.
+    /// - `endpoints` (object, optional): Endpoints by hand, in place of discovered ones or beside them. With `authorization`,
+    ///   `token` and `jwks` nothing is discovered.
     public static var oidc: ProviderFactory {
         let endpoints = ConfigurationShape.object([
-            ConfigurationKey("authorization", .url, required: true, "The authorization endpoint."),
-            ConfigurationKey("token", .url, required: true, "The token endpoint."),
-            ConfigurationKey(
-                "jwks",
-                .url,
-                required: true,
-                "The provider's keys (jwks_uri), which ID Tokens are verified with."
-            ),
+            ConfigurationKey("authorization", .url, "The authorization endpoint."),
+            ConfigurationKey("token", .url, "The token endpoint."),
+            ConfigurationKey("jwks", .url, "The provider's keys (jwks_uri), which ID Tokens are verified with."),
             ConfigurationKey("userinfo", .url, "The userinfo endpoint."),
             ConfigurationKey("end_session", .url, "The end session endpoint."),
             ConfigurationKey("revocation", .url, "The revocation endpoint."),
@@ -32,7 +28,7 @@ extension ProviderFactory {
             ConfigurationKey(
                 "endpoints",
                 endpoints,
-                "The endpoints by hand, for a provider without a metadata document."
+                "Endpoints by hand, in place of discovered ones or beside them. With \"authorization\", \"token\" and \"jwks\" nothing is discovered, for a provider without a metadata document."
             ),
         ]
         return ProviderFactory("oidc", keys: keys) { profile in
@@ -50,7 +46,8 @@ extension ProviderFactory {
                 deviceAuthorizationEndpoint: try endpoints.endpoint("device_authorization")
             )
             metadata.introspectionEndpoint = try endpoints.endpoint("introspection")
-            return OIDCProvider(metadata: metadata)
+            let isWhole = ["authorization", "token", "jwks"].allSatisfy(endpoints.has)
+            return isWhole ? OIDCProvider(metadata: metadata) : OIDCProvider(issuer: issuer, endpoints: metadata)
         }
     }
 }

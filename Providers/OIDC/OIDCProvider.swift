@@ -8,14 +8,16 @@ public struct OIDCProvider: Sendable {
     private let source: Source
 
     private enum Source: Sendable {
-        case issuer(String)
+        case issuer(String, endpoints: ProviderMetadata?)
         case fixed(ProviderMetadata)
     }
 
     /// Creates a provider whose endpoints are found from its issuer (OpenID Connect Discovery, RFC 8414).
-    /// - Parameter issuer: The issuer, exactly as the provider writes it.
-    public init(issuer: String) {
-        self.source = .issuer(issuer)
+    /// - Parameters:
+    ///   - issuer: The issuer, exactly as the provider writes it.
+    ///   - endpoints: Endpoints that are given by hand, in place of discovered ones or beside them; nil for none.
+    public init(issuer: String, endpoints: ProviderMetadata? = nil) {
+        self.source = .issuer(issuer, endpoints: endpoints)
     }
 
     /// Creates a provider whose endpoints are given by hand.
@@ -29,8 +31,15 @@ extension OIDCProvider: ProviderAdapter {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
         switch source {
-        case .issuer(let issuer): try await discoveredMetadata(issuer: issuer, in: context)
-        case .fixed(let metadata): metadata
+        case .fixed(let metadata): return metadata
+        case .issuer(let issuer, let endpoints):
+            var metadata = try await discoveredMetadata(
+                issuer: issuer,
+                advice: "Check the issuer, or give the endpoints by hand (\"endpoints\").",
+                in: context
+            )
+            if let endpoints { metadata.replaceEndpoints(by: endpoints) }
+            return metadata
         }
     }
 }

@@ -61,20 +61,17 @@ extension OktaProvider {
     public func check(_ credential: Credential, in context: ProviderContext) async throws {
         let idToken = credential.tokens.verifiedIDToken
         let claims = idToken?.claims
-        if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret {
-            guard hash.string == idToken?.leftHash(of: secret) else {
-                throw AuthError(
-                    .invalidIDToken,
-                    "The ID Token belongs to another device secret (ds_hash). Nobody is signed in."
-                )
+        let hasOwnSecret = credential.tokens.deviceSecret != nil
+        // Tokens without a secret of their own come of an exchange: of the session whose secret is shared.
+        let known = hasOwnSecret ? nil : try await sharedSecret(in: context)
+        let shared = known.flatMap { $0.subject.isIdentical(to: credential.identity.subject) ? $0 : nil }
+        if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret ?? shared?.deviceSecret {
+            guard let expected = idToken?.leftHash(of: secret), hash == .string(expected) else {
+                throw AuthError(.invalidIDToken, "The ID Token belongs to another device secret (ds_hash).")
             }
         }
-        // Tokens without a secret of their own come of an exchange: of the session that was exchanged.
-        if credential.tokens.deviceSecret == nil, let sid = claims?["sid"]?.string,
-            let shared = try await sharedSecret(in: context), shared.subject == credential.identity.subject,
-            let expected = shared.sid, expected != sid
-        {
-            throw AuthError(.invalidIDToken, "The ID Token belongs to another session (sid). Nobody is signed in.")
+        if let sid = claims?["sid"], let expected = shared?.sid, sid != .string(expected) {
+            throw AuthError(.invalidIDToken, "The ID Token belongs to another session (sid).")
         }
     }
 

@@ -5,8 +5,8 @@ import AuthFlowTerminal
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",
-        abstract: "Check a configuration file, or print the JSON Schema for editors.",
-        subcommands: [Check.self, Schema.self]
+        abstract: "Check a configuration file, trust one in a working directory, or print the JSON Schema for editors.",
+        subcommands: [Check.self, Trust.self, Untrust.self, Schema.self]
     )
 
     struct Check: AsyncParsableCommand {
@@ -33,6 +33,47 @@ struct ConfigCommand: AsyncParsableCommand {
                 }
             }
             if !issues.isEmpty { throw ConfigurationError(issues: issues) }
+        }
+    }
+
+    struct Trust: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Trust the configuration file of a working directory, as it is now.",
+            discussion: """
+                A configuration decides where stored tokens are sent, which files are read as secrets and which programs are \
+                started, so authflow.json in a working directory is used only after you have looked at it. When it changes it has \
+                to be trusted again.
+                """
+        )
+
+        @Argument(help: "The file.")
+        var path = ConfigurationChoice.localName
+
+        @Flag(help: "List the files that are trusted.")
+        var list = false
+
+        func run() async throws {
+            let trust = ConfigurationTrust()
+            guard !list else {
+                for path in try trust.paths() { Terminal.result(path) }
+                return
+            }
+            let content = try ConfigurationFile.contents(ofFile: path)
+            // What cannot be read as a configuration cannot have been looked at as one.
+            _ = try ConfigurationFile(text: content, name: path, directory: ConfigurationFile.directory(of: path))
+            Terminal.talk("\(try trust.trust(path, content: content)) is trusted, as it is now.")
+        }
+    }
+
+    struct Untrust: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Take back the trust in a configuration file.")
+
+        @Argument(help: "The file.")
+        var path = ConfigurationChoice.localName
+
+        func run() async throws {
+            let wasTrusted = try ConfigurationTrust().untrust(path)
+            Terminal.talk(wasTrusted ? "\(path) is not trusted any more." : "\(path) was not trusted.")
         }
     }
 

@@ -8,7 +8,7 @@ struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "doctor",
         abstract: "Find out what would keep a login from working: here, with this profile, at its provider.",
-        discussion: "Nobody is signed in or out, and nothing secret is printed. Exits with 1 when something is wrong."
+        discussion: "No user is signed in or out, and nothing secret is printed. Exits with 1 when something is wrong."
     )
 
     @OptionGroup var options: ProfileOptions
@@ -61,20 +61,22 @@ struct DoctorCommand: AsyncParsableCommand {
 
     private func examineProfile(_ surroundings: Surroundings, _ findings: inout Findings) async throws {
         let clock = ServerClock()
-        let profile = try options.file().profile(options.profile)
+        let choice = ConfigurationChoice(option: options.config)
+        let profile = try choice.file().profile(options.profile)
+        findings.good("file", "\(choice.path), \(choice.origin.rawValue)")
         let client = try options.client(surroundings: surroundings, transport: clock)
         findings.good("profile", profile.name)
-        let choice = try profile.userAgentExplanation(
+        let agents = try profile.userAgentExplanation(
             providers: Known.providers,
             userAgents: Known.userAgents,
             context: UserAgentContext(surroundings: surroundings, redirectURIs: client.redirectURIs)
         )
-        if let chosen = choice.chosen {
+        if let chosen = agents.chosen {
             findings.good("user agent", chosen)
         } else {
             findings.bad("user agent", "none can work here; authflow login would exit with 4")
         }
-        for reason in choice.reasons { findings.note("", reason) }
+        for reason in agents.reasons where !reason.isEmpty { findings.note("", reason) }
         examineSchemes(client, &findings)
         do {
             try await client.checkStore()
@@ -96,6 +98,42 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
+    /// What of the profile does not go with what the provider says about itself.
+    private static func compare(_ settings: ClientSettings, _ metadata: ProviderMetadata, _ findings: inout Findings) {
+        if metadata.codeChallengeMethods?.contains("S256") == false {
+            findings.bad("PKCE", "the provider does not support S256")
+        }
+        if metadata.requiresPushedRequests {
+            findings.bad(
+                "PAR",
+                "the provider takes pushed authorization requests only (RFC 9126), which are not supported"
+            )
+        }
+        let method = settings.authentication.method.rawValue
+        if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {
+            let names = announced.map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
+            // Many providers do not list "none", and take public clients all the same.
+            let text = "the provider announces \(names), and the profile says \(method)"
+            if method == "none" {
+                findings.note("client", text)
+            } else {
+                findings.bad("client", text)
+            }
+        }
+        // OIDC Core section 3.1.2.1: without "openid" the request is none of OpenID Connect's.
+        if metadata.jwksURI != nil, !settings.scopes.contains("openid") {
+            findings.bad("scopes", "without \"openid\" there is no ID Token, so it may not be known who signs in")
+        }
+        // Section 11: "The Authorization Server MUST ignore the offline_access request unless ..." consent is prompted for.
+        let prompt = settings.parameters[.authorization]?["prompt"]?.split(separator: " ") ?? []
+        if settings.scopes.contains("offline_access"), !prompt.contains("consent") {
+            findings.note(
+                "scopes",
+                "some providers give a refresh token for \"offline_access\" only with the parameter \"prompt\": \"consent\""
+            )
+        }
+    }
+
     private func examineProvider(_ client: AuthClient, _ clock: ServerClock, _ findings: inout Findings) async {
         do {
             let metadata = try await client.metadata()
@@ -105,9 +143,7 @@ struct DoctorCommand: AsyncParsableCommand {
             } else {
                 findings.note("TLS", "none: the provider is on this machine")
             }
-            if metadata.codeChallengeMethods?.contains("S256") == false {
-                findings.bad("PKCE", "the provider does not support S256")
-            }
+            Self.compare(client.settings, metadata, &findings)
             let device =
                 metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (authflow login --device)"
             findings.note("other screen", device)

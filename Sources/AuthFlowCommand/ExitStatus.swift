@@ -11,6 +11,8 @@ enum ExitStatus {
     static let timeout = ExitCode(6)
     static let network = ExitCode(7)
     static let storage = ExitCode(8)
+    /// A sign-out that has forgotten the credential, and left tokens or a session at the provider.
+    static let signedOutHereOnly = ExitCode(9)
     static let cancelled = ExitCode(130)
 
     /// The status for an error.
@@ -18,6 +20,7 @@ enum ExitStatus {
         switch error {
         case is CancellationError: cancelled
         case is ConfigurationError: usage
+        case let code as ExitCode: code
         case let error as AuthError: of(error.code)
         // Asking for help is not a mistake; everything else the parser says is how the program was called.
         case let error as CommandLineError: AuthFlowCommand.exitCode(for: error.error).isSuccess ? success : usage
@@ -32,15 +35,17 @@ enum ExitStatus {
         case .accessDenied: denied
         case .timedOut: timeout
         case .networkFailed, .discoveryFailed, .issuerMismatch, .temporarilyUnavailable: network
-        case .storageFailed: storage
+        case .storageFailed, .credentialUnusable: storage
         default: failure
         }
     }
 
-    /// What to tell the person: never a type's name or a memory dump.
+    /// What to tell the user: never a type's name or a memory dump.
     static func message(for error: any Error) -> String {
         switch error {
         case let error as ConfigurationError: error.description
+        case let error as AuthError where error.code == .credentialUnusable:
+            "\(error.description) The command for that is: authflow logout --local"
         case let error as AuthError: error.description
         case let error as CommandLineError: AuthFlowCommand.fullMessage(for: error.error)
         // A command without a subcommand throws its help.

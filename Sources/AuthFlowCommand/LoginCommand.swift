@@ -12,10 +12,10 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(help: "Print who signed in as JSON.")
     var json = false
 
-    @Flag(help: "Keep whoever is signed in already, and add the one who signs in.")
+    @Flag(help: "Keep the user who is signed in already, and add the one who signs in.")
     var addAccount = false
 
-    @Flag(help: "Forget whoever is signed in already, when somebody else signs in.")
+    @Flag(help: "Forget the user who is signed in already, when another one signs in.")
     var replaceAccount = false
 
     @Flag(help: "Sign in on another screen, with a code, whatever the profile says.")
@@ -69,7 +69,9 @@ struct LoginCommand: AsyncParsableCommand {
     private func write(_ trace: FlowTrace, to path: String) {
         do {
             let place = URL(fileURLWithPath: path)
-            try PrivateFile(place.path).replace(with: Array(trace.html(title: "authflow login").utf8))
+            let mark = "<!-- A login, written down by authflow -->\n"
+            let page = mark + trace.html(title: "authflow login")
+            try PrivateFile(place.path).write(Array(page.utf8), markedBy: Array(mark.utf8))
             Terminal.talk("What happened is written down in \(path).")
         } catch {
             Terminal.talk("Warning: the trace could not be written: \(error)")

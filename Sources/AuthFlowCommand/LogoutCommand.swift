@@ -5,8 +5,11 @@ import AuthFlowTerminal
 struct LogoutCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "logout",
-        abstract: "Withdraw the tokens at the provider and forget them on this machine.",
-        discussion: "The credential is forgotten whatever the provider says. What could not be done is said."
+        abstract: "Revoke the tokens at the provider and forget them on this machine.",
+        discussion: """
+            The credential is forgotten whatever the provider says. What could not be done is said, and the exit status is then \
+            9: tokens or a session may go on at the provider. 0 means that everything asked for was done.
+            """
     )
 
     @OptionGroup var options: ProfileOptions
@@ -25,26 +28,33 @@ struct LogoutCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects()
         let client = try options.client(observer: redirects.observer)
         if local {
-            Terminal.talk(try await client.signOutLocally() ? "Signed out on this machine." : "Nobody was signed in.")
+            Terminal.talk(try await client.signOutLocally() ? "Signed out on this machine." : "No user was signed in.")
             return
         }
         let signOut = try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) }
-        guard let identity = signOut.identity else { return Terminal.talk("Nobody was signed in.") }
+        guard let identity = signOut.identity else { return Terminal.talk("No user was signed in.") }
         Terminal.talk("\(identity.displayName) is signed out on this machine.")
-        say(signOut.revocation, done: "The tokens were withdrawn.", otherwise: "The tokens go on until they end")
-        say(
-            signOut.endSession,
-            done: "Your session at the provider has ended.",
-            otherwise: "Your session at the provider goes on"
-        )
+        let isDone = [
+            say(signOut.revocation, done: "The tokens were revoked.", otherwise: "The tokens work until they expire"),
+            say(
+                signOut.endSession,
+                done: "The provider says that your session there has ended.",
+                otherwise: "Your session at the provider may go on"
+            ),
+        ]
+        guard isDone.allSatisfy({ $0 }) else { throw ExitStatus.signedOutHereOnly }
     }
 
-    private func say(_ outcome: SignOut.Outcome, done: String, otherwise: String) {
+    /// - Returns: Whether nothing is left to do.
+    private func say(_ outcome: SignOut.Outcome, done: String, otherwise: String) -> Bool {
         switch outcome {
-        case .done: Terminal.talk(done)
-        case .nothingToDo: break
+        case .done:
+            Terminal.talk(done)
+            return true
+        case .nothingToDo: return true
         case .unsupported(let reason): Terminal.talk("\(otherwise): \(reason)")
         case .failed(let error): Terminal.talk("\(otherwise): \(error)")
         }
+        return false
     }
 }

@@ -14,6 +14,12 @@ import Foundation
             try await work.value
             status = ExitStatus.success
         } catch {
+            // A refresh whose answer is on its way has used up the old refresh token: it is written down first.
+            if !(await UnfinishedClients.drain()) {
+                Terminal.talk(
+                    "What was under way could not be finished in time. The next command may have to sign in again."
+                )
+            }
             status = ExitStatus.of(error)
             report(error, status)
         }
@@ -40,6 +46,8 @@ import Foundation
         switch status {
         case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
         case ExitStatus.cancelled: Terminal.talk("Cancelled.")
+        // What was not ended has been said already.
+        case ExitStatus.signedOutHereOnly: break
         case ExitStatus.usage where error is CommandLineError: Terminal.talk(ExitStatus.message(for: error))
         default: Terminal.talk("authflow: \(ExitStatus.message(for: error))")
         }
@@ -63,7 +71,7 @@ struct AuthFlowCommand: AsyncParsableCommand {
         discussion: """
             Results go to standard output, everything else to standard error.
             Exit status: 0 ok, 1 failure, 2 usage or configuration, 4 login required, 5 denied, 6 timeout, 7 network or \
-            discovery, 8 storage, 130 cancelled.
+            discovery, 8 storage, 9 signed out here and not everywhere, 130 cancelled.
             """,
         subcommands: [
             LoginCommand.self, StatusCommand.self, AccountsCommand.self, TokenCommand.self, UserInfoCommand.self,

@@ -13,7 +13,7 @@ import Foundation
 enum Known {
     static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
     static let userAgents: [UserAgentFactory] = [
-        .loopback, .systemBrowser, .headless, .tree(ask: TerminalPrompt.ask), .paste,
+        .loopback, .systemBrowser, .headless, .tree(ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
     ]
 }
 
@@ -22,7 +22,7 @@ struct ProfileOptions: ParsableArguments {
     @Option(
         name: [.short, .long],
         help:
-            "The configuration file. Otherwise $AUTHFLOW_CONFIG, ./authflow.json, or authflow/config.json where this system keeps configurations."
+            "The configuration file. Otherwise $AUTHFLOW_CONFIG, ./authflow.json when you have trusted it (authflow config trust), or authflow/config.json where this system keeps configurations."
     )
     var config: String?
 
@@ -36,7 +36,7 @@ struct ProfileOptions: ParsableArguments {
     var verbose = false
 
     func file() throws -> ConfigurationFile {
-        try ConfigurationFile(path: config ?? Self.defaultPath(ProcessInfo.processInfo.environment))
+        try ConfigurationChoice(option: config).file()
     }
 
     /// - Parameters:
@@ -53,7 +53,7 @@ struct ProfileOptions: ParsableArguments {
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         let progress = Progress(isVerbose: verbose, surroundings: surroundings)
-        return try AuthClient(
+        let client = try AuthClient(
             profile: try file().profile(profile),
             providers: Known.providers,
             userAgents: Known.userAgents,
@@ -68,15 +68,7 @@ struct ProfileOptions: ParsableArguments {
                 observer(event)
             }
         )
-    }
-
-    private static func defaultPath(_ environment: [String: String]) -> String {
-        if let path = environment["AUTHFLOW_CONFIG"], !path.isEmpty { return path }
-        let local = "authflow.json"
-        if FileManager.default.fileExists(atPath: local) { return local }
-        let home = environment["HOME"] ?? NSHomeDirectory()
-        let folder = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "\(home)/.config"
-        let user = "\(folder)/authflow/config.json"
-        return FileManager.default.fileExists(atPath: user) ? user : local
+        UnfinishedClients.add(client)
+        return client
     }
 }

@@ -30,10 +30,10 @@ struct RegisterCommand: AsyncParsableCommand {
     @Option(name: [.short, .long], help: "The name of the profile in it.")
     var profile = "default"
 
-    @Option(help: "What the person who signs in is told the client is called.")
+    @Option(help: "What the client is called on the page that the user signs in at.")
     var name: String?
 
-    @Option(name: .customLong("redirect-uri"), help: "Where the person is sent back to; may be given more than once.")
+    @Option(name: .customLong("redirect-uri"), help: "Where the user is sent back to; may be given more than once.")
     var redirectURIs: [String] = ["http://127.0.0.1/callback"]
 
     @Option(name: .customLong("scope"), help: "A scope to ask for; may be given more than once.")
@@ -69,14 +69,17 @@ struct RegisterCommand: AsyncParsableCommand {
             initialAccessToken: token
         )
         if let secret = registered.clientSecret {
-            try PrivateFile(absolute(secretFile)).replace(with: Array("\(secret.exposed)\n".utf8))
+            try create(secretFile, Array("\(secret.exposed)\n".utf8))
         }
         // With it the registration can be changed or removed (RFC 7592).
-        try PrivateFile(absolute(registrationFile)).replace(
-            with: registered.metadata.exposed.serialized(indented: true)
-        )
+        try create(registrationFile, registered.metadata.exposed.serialized(indented: true))
         let configuration = configuration(registered, issuer: issuer, secretFile: secretFile)
-        try PrivateFile(absolute(output)).replace(with: configuration.serialized(indented: true))
+        let text = try configuration.serialized(indented: true)
+        try create(output, text)
+        // What was written here a moment ago needs no second look.
+        if URL(fileURLWithPath: output).lastPathComponent == ConfigurationChoice.localName {
+            _ = try ConfigurationTrust().trust(output, content: text)
+        }
         Terminal.talk("Registered. What the provider said is in \(registrationFile).")
         Terminal.talk("Sign in: authflow login --config \(output)")
         try Terminal.result(configuration)
@@ -99,6 +102,13 @@ struct RegisterCommand: AsyncParsableCommand {
             profile["client_authentication"] = .string(registered.authentication.method.rawValue)
         }
         return ["profiles": .object([self.profile: .object(profile)])]
+    }
+
+    /// Creates a file, and leaves one alone that has come meanwhile.
+    private func create(_ path: String, _ bytes: [UInt8]) throws {
+        guard try PrivateFile(absolute(path)).create(with: bytes) else {
+            throw AuthError(.storageFailed, "\(path) is there by now, and was not touched.")
+        }
     }
 
     private func absolute(_ path: String) -> String {

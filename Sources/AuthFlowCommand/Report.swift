@@ -10,18 +10,18 @@ enum Report {
         } else {
             Terminal.result("Signed in as \(credential.identity.displayName)")
             for (name, value) in lines(credential) {
-                Terminal.result("  \(name.padding(toLength: 9, withPad: " ", startingAt: 0))\(value)")
+                Terminal.result("  \(name.padding(toLength: 14, withPad: " ", startingAt: 0))\(value)")
             }
         }
     }
 
     private static func lines(_ credential: Credential) -> [(String, String)] {
-        let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "not known"
+        let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an end that is not known"
         return [
             ("subject", DisplayText.sanitized(credential.identity.subject)),
             ("issuer", DisplayText.sanitized(credential.identity.issuer)),
             ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "))),
-            ("until", end),
+            ("access token", "until \(end)"),
         ]
     }
 

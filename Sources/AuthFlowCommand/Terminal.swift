@@ -3,20 +3,46 @@ import AuthFlowJSON
 import Foundation
 
 /// The two streams: results on standard output, talk on standard error.
+///
+/// Whatever a provider may have written into a text cannot steer the terminal: control and format characters do not get through.
 enum Terminal {
     /// Prints a result.
     static func result(_ text: String) {
-        try? FileHandle.standardOutput.write(contentsOf: Data("\(text)\n".utf8))
+        try? FileHandle.standardOutput.write(contentsOf: Data("\(visible(text))\n".utf8))
     }
 
-    /// Prints a result as JSON.
+    /// Prints a result as JSON, in which such characters are escaped (RFC 8259 section 7).
     static func result(_ json: JSON) throws {
-        result(String(decoding: try json.serialized(indented: true), as: UTF8.self))
+        let text = String(decoding: try json.serialized(indented: true), as: UTF8.self)
+        try? FileHandle.standardOutput.write(contentsOf: Data("\(escaped(text))\n".utf8))
     }
 
-    /// Says something to the person.
+    /// Says something to the user.
     static func talk(_ text: String) {
-        try? FileHandle.standardError.write(contentsOf: Data("\(text)\n".utf8))
+        try? FileHandle.standardError.write(contentsOf: Data("\(visible(text))\n".utf8))
+    }
+
+    private static func visible(_ text: String) -> String {
+        var result = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            result.append(scalar != "\n" && DisplayText.isInvisible(scalar) ? " " : scalar)
+        }
+        return String(result)
+    }
+
+    private static func escaped(_ json: String) -> String {
+        var result = ""
+        for scalar in json.unicodeScalars {
+            guard scalar != "\n", DisplayText.isInvisible(scalar) else {
+                result.unicodeScalars.append(scalar)
+                continue
+            }
+            for unit in UTF16.encode(scalar).map({ Array($0) }) ?? [] {
+                let digits = String(unit, radix: 16)
+                result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            }
+        }
+        return result
     }
 }
 
@@ -38,8 +64,10 @@ struct Progress: Sendable {
             Terminal.talk("Not by \(what): \(DisplayText.sanitized(why))")
         case (.userAgentVisit, .note):
             if let url = event.url {
+                let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"
+                let opens = event.details["opens"] == "yes" ? " It opens by itself if there is a browser here:" : ""
                 // On a line of its own, so that it can be copied whole however long it is.
-                Terminal.talk("Sign in at this address. It opens by itself if there is a browser here:\n\n\(url)\n")
+                Terminal.talk("\(what) at this address.\(opens)\n\n\(url)\n")
                 if let port = event.details["port"].flatMap({ Int($0) }),
                     let command = surroundings.forwardingCommand(port: port)
                 {
@@ -51,6 +79,8 @@ struct Progress: Sendable {
             }
         case (.storing, .failed):
             Terminal.talk("Warning: the credential could not be stored. It is good, and only this program knows of it.")
+        case (.sharing, .failed):
+            Terminal.talk("Warning: the sign-in could not be shared with the other apps of the group.")
         case (let step, .succeeded):
             Terminal.talk("  ok  \(step)")
         default:

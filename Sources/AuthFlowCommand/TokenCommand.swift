@@ -11,7 +11,10 @@ struct TokenCommand: AsyncParsableCommand {
 
     @OptionGroup var options: ProfileOptions
 
-    @Option(help: "How long the token must last, in seconds.")
+    @Option(
+        help:
+            "How long the token should last, in seconds. Of tokens that live shortly no more is asked than three quarters of their life."
+    )
     var minTTL = 60
 
     @Flag(help: "Print the token, its type and its end as JSON.")

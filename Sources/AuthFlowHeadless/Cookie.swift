@@ -19,13 +19,25 @@ public struct Cookie: Sendable, Hashable {
     public let expiresAt: Date?
     /// The origin that set it.
     public let origin: String
+    /// Which requests of other sites it goes with.
+    public let sameSite: SameSite
+
+    /// `SameSite` (RFC 6265bis section 5.6.7).
+    public enum SameSite: String, Sendable, Hashable {
+        /// Not with requests that another site has begun.
+        case strict
+        /// With those that go to another page by GET, and no others. It is the default.
+        case lax
+        /// With all.
+        case none
+    }
 }
 
 extension Cookie {
     /// Reads a `Set-Cookie` field (RFC 6265 section 5.2), as received from an endpoint.
     /// - Returns: nil when the cookie is to be ignored: malformed, or for a domain that the endpoint cannot speak for.
     init?(_ field: String, from endpoint: Endpoint, now: Date) {
-        let parts = field.split(separator: ";", omittingEmptySubsequences: false)
+        let parts = field.unicodeScalars.split(separator: ";", omittingEmptySubsequences: false)
         guard let pair = parts.first, let equals = pair.firstIndex(of: "=") else { return nil }
         let name = Self.trimmed(pair[..<equals])
         guard !name.isEmpty,
@@ -37,6 +49,7 @@ extension Cookie {
         var expiry: Date?
         var maximumAge: Double?
         var isSecure = false
+        var sameSite = SameSite.lax
         for attribute in parts.dropFirst() {
             let halves = attribute.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
             let value = halves.count > 1 ? Self.trimmed(halves[1]) : ""
@@ -47,6 +60,7 @@ extension Cookie {
             case "expires": expiry = CookieDate.parse(value) ?? expiry
             case "max-age": maximumAge = Double(value).map { $0.rounded(.towardZero) } ?? maximumAge
             case "secure": isSecure = true
+            case "samesite": sameSite = SameSite(rawValue: value.lowercased()) ?? .lax
             default: break
             }
         }
@@ -60,6 +74,8 @@ extension Cookie {
         }
         // RFC 6265bis section 5.7: an insecure origin cannot set a secure cookie, and the prefixes of section 4.1.3 bind.
         if isSecure && endpoint.scheme != "https" { return nil }
+        // Section 5.7: without Secure, "None" is not for others.
+        if sameSite == .none, !isSecure { sameSite = .lax }
         if name.hasPrefix("__Secure-") && !isSecure { return nil }
         if name.hasPrefix("__Host-"), !isSecure || domain != nil || path != "/" { return nil }
 
@@ -70,6 +86,7 @@ extension Cookie {
         self.path = path ?? Self.defaultPath(of: endpoint)
         self.isSecure = isSecure
         self.origin = endpoint.origin
+        self.sameSite = sameSite
         // Section 5.3 step 3: Max-Age has precedence.
         self.expiresAt = maximumAge.map { $0 <= 0 ? .distantPast : now.addingTimeInterval($0) } ?? expiry
     }
@@ -91,8 +108,39 @@ extension Cookie {
         return String(endpoint.path[..<slash])
     }
 
-    private static func trimmed(_ text: some StringProtocol) -> String {
-        text.trimmingCharacters(in: CharacterSet(charactersIn: " \t"))
+    private static func trimmed(_ text: Substring.UnicodeScalarView) -> String {
+        String(text).trimmingCharacters(in: CharacterSet(charactersIn: " \t"))
+    }
+}
+
+/// What a request is begun by, as far as cookies care (RFC 6265bis section 5.2).
+struct RequestContext: Sendable {
+    /// The page that began it; nil for an address that was typed.
+    let initiator: Endpoint?
+    /// Whether it asks for a page by GET.
+    let isPlainVisit: Bool
+
+    /// Whether a cookie may go with a request to an endpoint.
+    func allows(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
+        guard let initiator, !Self.isSameSite(initiator, endpoint) else { return true }
+        switch cookie.sameSite {
+        case .strict: return false
+        case .lax: return isPlainVisit
+        case .none: return true
+        }
+    }
+
+    /// Whether two addresses are of one site: the same scheme, and the same domain below a public suffix. Without the list of
+    /// those, a suffix is taken to have one label, or two when both are short, as in `co.uk`.
+    static func isSameSite(_ left: Endpoint, _ right: Endpoint) -> Bool {
+        left.scheme == right.scheme && site(left.host) == site(right.host)
+    }
+
+    private static func site(_ host: String) -> String {
+        let labels = host.split(separator: ".")
+        guard !host.hasPrefix("["), labels.count > 2, labels.last?.allSatisfy(\.isNumber) == false else { return host }
+        let isShort = labels[labels.count - 1].count == 2 && labels[labels.count - 2].count <= 3
+        return labels.suffix(isShort ? 3 : 2).joined(separator: ".")
     }
 }
 

@@ -2,7 +2,7 @@ public import AuthFlow
 
 /// Fills in plain HTML forms: a user name, a password, and a consent.
 ///
-/// Credentials are typed only into pages of the origins it is given, whose forms go to one of those origins.
+/// Forms are sent only from pages of the origins it is given, and only to one of those origins. A sign-out types nothing.
 public struct HTMLFormDriver: Sendable {
     /// What to answer when the provider asks for consent.
     public enum Consent: String, Sendable, CaseIterable {
@@ -10,6 +10,14 @@ public struct HTMLFormDriver: Sendable {
         case allow
         /// Deny it.
         case deny
+
+        /// What a button says that answers so.
+        fileprivate var words: [String] {
+            switch self {
+            case .allow: ["allow", "accept", "approve", "agree", "authorize", "grant", "yes", "continue", "confirm"]
+            case .deny: ["deny", "cancel", "reject", "decline", "disallow", "refuse", "no"]
+            }
+        }
     }
 
     private let userName: String
@@ -34,10 +42,16 @@ public struct HTMLFormDriver: Sendable {
 extension HTMLFormDriver: LoginDriver {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
+        let html = try await HTMLPage.read(page)
         guard (200..<300).contains(page.reply.status) else {
-            throw refusal(page, "answered with status \(page.reply.status)")
+            // A page that is forbidden after a password was typed is how some providers say that it was wrong.
+            let isRefusal = page.hasTypedCredentials && [401, 403].contains(page.reply.status)
+            throw AuthError(
+                isRefusal ? .accessDenied : .userAgentFailed,
+                "\(page.endpoint.origin) answered with status \(page.reply.status). \(page.words(html))",
+                status: page.reply.status
+            )
         }
-        let html = HTMLPage(page.reply.body)
         guard let form = html.forms.first(where: { $0.passwordField != nil }) ?? html.forms.first(where: Self.isUsable)
         else {
             if html.hasScripts {
@@ -46,84 +60,47 @@ extension HTMLFormDriver: LoginDriver {
                     "needs JavaScript, which this user agent does not have. Use a user agent with a browser, such as \"loopback\""
                 )
             }
-            throw refusal(page, "has no form that could be filled in")
+            throw refusal(page, "has no form that could be filled in", html)
         }
-        let action = try HeadlessBrowser.resolve(
-            form.action.isEmpty ? page.endpoint.url : form.action,
-            against: page.endpoint
-        )
-        let target = try Endpoint(String(action.prefix { $0 != "#" }), name: "form action")
-
         if let passwordField = form.passwordField {
-            try requireTrust(page, target)
             guard !page.hasTypedCredentials else {
                 throw AuthError(.accessDenied, "\(page.endpoint.origin) did not accept the user name and password.")
             }
             var answers: [String: String] = [passwordField.name: password.exposed]
             if let field = form.userNameField { answers[field.name] = userName }
-            return try submit(form, answers, to: target, pressing: form.buttons.first, typesCredentials: true)
+            return try submit(form, on: page, answers, pressing: form.buttons.first, typesCredentials: true)
         }
         if let field = form.userNameField {
             // A page that asks for the name first, and for the password on the next.
-            try requireTrust(page, target)
-            return try submit(
-                form,
-                [field.name: userName],
-                to: target,
-                pressing: form.buttons.first,
-                typesCredentials: false
-            )
+            return try submit(form, on: page, [field.name: userName], pressing: form.buttons.first)
         }
-        guard let button = consentButton(of: form) else {
-            throw refusal(page, "asks something that is neither a sign-in nor a consent")
+        guard let button = try form.button(saying: consent.words, on: page) else {
+            throw refusal(page, "asks something that is neither a sign-in nor a consent", html)
         }
-        return try submit(form, [:], to: target, pressing: button, typesCredentials: false)
+        return try submit(form, on: page, pressing: button)
     }
 
     private static func isUsable(_ form: HTMLForm) -> Bool {
         form.userNameField != nil || !form.buttons.isEmpty
     }
 
-    /// The button that says what is to be answered, by its value, its name or its label.
-    private func consentButton(of form: HTMLForm) -> HTMLForm.Field? {
-        let words =
-            switch consent {
-            case .allow: ["allow", "accept", "approve", "agree", "authorize", "grant", "yes", "continue", "confirm"]
-            case .deny: ["deny", "cancel", "reject", "decline", "disallow", "refuse", "no"]
-            }
-        return form.buttons.first { button in
-            [button.value, button.name, button.label].contains { text in
-                let parts = text.lowercased().split { !$0.isLetter }
-                return parts.contains { words.contains(String($0)) }
-            }
-        }
-    }
-
-    private func requireTrust(_ page: HeadlessPage, _ target: Endpoint) throws {
+    /// Sends a form. Whatever is in it, it is of a listed site and goes to one: a page of another site could have the session
+    /// of the user at the provider used for something else.
+    private func submit(
+        _ form: HTMLForm,
+        on page: HeadlessPage,
+        _ answers: [String: String] = [:],
+        pressing button: HTMLForm.Field?,
+        typesCredentials: Bool = false
+    ) throws -> HeadlessNavigation {
+        let target = try form.target(on: page, pressing: button)
         for origin in [page.endpoint.origin, target.origin] where !origins.contains(origin) {
             throw AuthError(
                 .userAgentFailed,
-                "The page at \(page.endpoint.origin) asks for credentials to be sent to \(origin), which is not listed in \"origins\". Nothing was typed."
+                "The form at \(page.endpoint.origin) is to be sent to \(target.origin), and \(origin) is not listed in \"origins\". Nothing was typed or sent."
             )
         }
-    }
-
-    private func submit(
-        _ form: HTMLForm,
-        _ answers: [String: String],
-        to target: Endpoint,
-        pressing button: HTMLForm.Field?,
-        typesCredentials: Bool
-    ) throws -> HeadlessNavigation {
-        var parameters = FormParameters()
-        for field in form.fields where !field.name.isEmpty {
-            if let answer = answers[field.name], field.type != "hidden" {
-                parameters.append(field.name, answer)
-            } else if field.isSent {
-                parameters.append(field.name, field.value)
-            }
-        }
-        if let button, !button.name.isEmpty { parameters.append(button.name, button.value) }
+        let parameters = form.parameters(filling: answers, pressing: button)
         if form.method == "post" { return .post(parameters, to: target, typesCredentials: typesCredentials) }
         guard !typesCredentials else {
             // A password in an address ends up in histories and logs.
@@ -132,7 +109,8 @@ extension HTMLFormDriver: LoginDriver {
         return .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
     }
 
-    private func refusal(_ page: HeadlessPage, _ reason: String) -> AuthError {
-        AuthError(.userAgentFailed, "The page at \(page.endpoint) \(reason).")
+    private func refusal(_ page: HeadlessPage, _ reason: String, _ html: HTMLPage? = nil) -> AuthError {
+        let words = html.map { " \(page.words($0))" } ?? ""
+        return AuthError(.userAgentFailed, "The page at \(page.endpoint) \(reason).\(words)", status: page.reply.status)
     }
 }

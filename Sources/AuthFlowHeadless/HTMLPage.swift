@@ -1,3 +1,4 @@
+import AuthFlow
 import CLibXML2
 
 /// What is on a page, as far as signing in needs it, read by libxml2's HTML parser.
@@ -8,6 +9,28 @@ struct HTMLPage: Sendable {
     private(set) var title = ""
     private(set) var forms: [HTMLForm] = []
     private(set) var hasScripts = false
+    /// What a user would read first, as far as it goes.
+    private(set) var text = ""
+
+    /// The most of the text that is kept, in characters.
+    private static let maximumText = 300
+
+    /// Reads a page on a thread of its own, so that a deadline holds whatever is on it.
+    /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when there is more on it than on any page to sign in at;
+    ///   `CancellationError`.
+    static func read(_ page: HeadlessPage) async throws -> HTMLPage {
+        let bytes = page.reply.body
+        guard HTMLBounds.allow(bytes) else {
+            throw AuthError(
+                .userAgentFailed,
+                "The page at \(page.endpoint) was not read: it has more elements or attributes than any page to sign in at."
+            )
+        }
+        return try await BlockingCall.run {
+            HTMLPage(bytes)
+        } onCancel: {
+        }
+    }
 
     /// Reads a page. Anything can be read; what is not HTML has no forms.
     init(_ bytes: [UInt8]) {
@@ -35,10 +58,19 @@ struct HTMLPage: Sendable {
         var next = unsafe first
         while let node = unsafe next {
             unsafe next = node.pointee.next
+            if unsafe node.pointee.type == XML_TEXT_NODE, text.unicodeScalars.count < Self.maximumText {
+                let words = unsafe Self.text(node).split(whereSeparator: \.isWhitespace).joined(separator: " ")
+                if !words.isEmpty { text += (text.isEmpty ? "" : " ") + words }
+            }
             guard unsafe node.pointee.type == XML_ELEMENT_NODE else { continue }
             switch unsafe Self.name(node) {
-            case "title": title = unsafe Self.text(node)
-            case "script": hasScripts = true
+            case "title":
+                title = unsafe Self.text(node)
+                continue
+            case "script":
+                hasScripts = true
+                continue
+            case "style", "noscript": continue
             case "form":
                 var fields: [HTMLForm.Field] = []
                 unsafe Self.collectFields(node.pointee.children, into: &fields, depth: depth)
@@ -81,7 +113,8 @@ struct HTMLPage: Sendable {
             type: type,
             value: value ?? (isBox ? "on" : ""),
             isSent: isBox ? unsafe attribute(node, "checked") != nil : !isButton,
-            label: element == "button" ? unsafe text(node) : value ?? ""
+            label: element == "button" ? unsafe text(node) : value ?? "",
+            action: unsafe attribute(node, "formaction")
         )
     }
 

@@ -13,14 +13,19 @@ public actor HeadlessBrowser {
     private let sharedCookies: SharedCookies?
     private var jar: CookieJar
     private var hasTypedCredentials = false
+    private let purpose: RedirectOptions.Purpose
+    /// The page that the visit has come to.
+    private var page: Endpoint?
 
     init(
+        purpose: RedirectOptions.Purpose = .signIn,
         transport: any HTTPTransport,
         now: @escaping @Sendable () -> Date,
         reporter: FlowReporter,
         sharedCookies: SharedCookies? = nil,
         cookies: [Cookie] = []
     ) {
+        self.purpose = purpose
         self.sharedCookies = sharedCookies
         self.jar = CookieJar(cookies)
         self.transport = transport
@@ -31,9 +36,15 @@ public actor HeadlessBrowser {
     /// Sends one request with the cookies that belong to it, and keeps those that come back. Follows no redirect.
     /// - Throws: What ``AuthFlow/HTTPTransport/send(_:)`` throws.
     public func send(_ call: HTTPCall) async throws -> HTTPReply {
+        try await send(call, RequestContext(initiator: page, isPlainVisit: false))
+    }
+
+    private func send(_ call: HTTPCall, _ context: RequestContext) async throws -> HTTPReply {
         let endpoint = try Endpoint(call.url)
         var call = call
-        let cookies = jar.field(for: endpoint, now: now()) { sharedCookies?.mayGo($0, to: endpoint) ?? true }
+        let cookies = jar.field(for: endpoint, now: now()) {
+            context.allows($0, to: endpoint) && sharedCookies?.mayGo($0, to: endpoint) != false
+        }
         if let cookies { call.request.headerFields[.cookie] = cookies }
         let reply = try await transport.send(call)
         for field in reply.response.headerFields[fields: .setCookie] {
@@ -45,6 +56,20 @@ public actor HeadlessBrowser {
     /// Publishes what a driver does on its way.
     /// - Parameter details: By name. Never secret.
     public func report(_ details: [String: String]) { reporter.report(.pageVisit, details: details) }
+
+    /// Keeps a cookie that an API has named and not set.
+    /// - Parameters:
+    ///   - field: The cookie, as `Set-Cookie` would have it.
+    ///   - endpoint: The API.
+    public func keep(_ field: String, from endpoint: Endpoint) { jar.store(field, from: endpoint, now: now()) }
+
+    /// Whether any cookie would go with a request.
+    public func hasCookies(for endpoint: Endpoint) -> Bool { jar.field(for: endpoint, now: now()) != nil }
+
+    /// Whether a cookie of this name would go with a request.
+    public func hasCookie(named name: String, for endpoint: Endpoint) -> Bool {
+        jar.field(for: endpoint, now: now()) { $0.name == name } != nil
+    }
 
     /// The cookies of the visit so far.
     var cookies: [Cookie] { jar.cookies }
@@ -66,17 +91,29 @@ public actor HeadlessBrowser {
         }
         var endpoint = navigation.endpoint
         var form = navigation.form
+        // A page of a public server has no say about services of this machine or its network.
+        if let page { try Self.require(page.mayName(endpoint), endpoint, from: page) }
         for _ in 0...Self.maximumRedirects {
             try Task.checkCancellation()
-            let reply = try await send(call(endpoint, form))
+            let context = RequestContext(initiator: page, isPlainVisit: form == nil)
+            let reply = try await send(call(endpoint, form), context)
             reporter.report(.pageVisit, details: ["url": endpoint.description, "status": "\(reply.status)"])
             guard (300..<400).contains(reply.status), let location = reply.response.headerFields[.location] else {
-                return .page(HeadlessPage(endpoint: endpoint, reply: reply, hasTypedCredentials: hasTypedCredentials))
+                page = endpoint
+                return .page(
+                    HeadlessPage(
+                        endpoint: endpoint,
+                        reply: reply,
+                        hasTypedCredentials: hasTypedCredentials,
+                        purpose: purpose
+                    )
+                )
             }
             if Self.isAnswer(location, redirectURI) { return .redirect(location) }
             let next = try Self.resolve(location, against: endpoint)
             if Self.isAnswer(next, redirectURI) { return .redirect(next) }
             let target = try Endpoint(String(next.prefix { $0 != "#" }), name: "redirect")
+            try Self.require(endpoint.mayName(target), target, from: endpoint)
             // RFC 9110 section 15.4: 307 and 308 repeat the request as it was. What was typed into one site must not be
             // repeated to another.
             if reply.status == 307 || reply.status == 308 {
@@ -101,13 +138,25 @@ public actor HeadlessBrowser {
         var fields: HTTPFields = [.accept: "text/html, application/xhtml+xml, */*;q=0.5"]
         guard let form else { return HTTPCall(.get, endpoint, headerFields: fields) }
         fields[.contentType] = "application/x-www-form-urlencoded"
-        fields[HTTPField.Name("Origin") ?? .accept] = endpoint.origin
+        // The Fetch Standard, "append a request Origin header": that of the page whose form it is.
+        fields[HTTPField.Name("Origin") ?? .accept] = page?.origin ?? "null"
         return HTTPCall(.post, endpoint, headerFields: fields, body: Array(FormURLEncoding.encodeForm(form).utf8))
     }
 
-    /// Whether an address is the redirect URI with an answer.
+    private static func require(_ isAllowed: Bool, _ target: Endpoint, from source: Endpoint) throws(AuthError) {
+        guard isAllowed else {
+            throw AuthError(
+                .userAgentFailed,
+                "\(source) leads to \(target.origin), an address of this machine or a private network, which a public server may not name."
+            )
+        }
+    }
+
+    /// Whether an address is the redirect URI with parameters.
     private static func isAnswer(_ url: String, _ redirectURI: String) -> Bool {
-        url == redirectURI || url.hasPrefix("\(redirectURI)?") || url.hasPrefix("\(redirectURI)#")
+        // A URI is made of ASCII, and in it a separator is what it looks like.
+        guard url.utf8.allSatisfy({ $0 < 0x80 }) else { return false }
+        return url == redirectURI || url.hasPrefix("\(redirectURI)?") || url.hasPrefix("\(redirectURI)#")
             || redirectURI.contains("?") && url.hasPrefix("\(redirectURI)&")
     }
 

@@ -39,6 +39,17 @@ extension HeadlessDevicePresenter: DevicePresenter {
         while body: nonisolated(nonsending) () async throws -> Return
     ) async throws -> Return {
         observer(authorization)
+        // The pages have as long as the code lasts; then the engine waits for itself.
+        try await withDeadline(authorization.lifetime, clock: host.clock) {
+            AuthError(.timedOut, "The provider's pages took longer than the code lasts.")
+        } _: {
+            try await enter(authorization)
+        }
+        return try await body()
+    }
+
+    /// Does what a user would do with the code.
+    private func enter(_ authorization: DeviceAuthorization) async throws {
         let browser = HeadlessBrowser(transport: transport, now: host.now, reporter: FlowReporter(host: host))
         let link = authorization.verificationURIComplete ?? authorization.verificationURI
         var navigation = HeadlessNavigation.visit(link)
@@ -46,11 +57,11 @@ extension HeadlessDevicePresenter: DevicePresenter {
         for _ in 0..<Self.maximumPages {
             // There is no redirect to wait for, and no page can be at an empty address.
             guard case .page(let page) = try await browser.go(navigation, until: "") else { break }
-            let forms = HTMLPage(page.reply.body).forms
+            let forms = try await HTMLPage.read(page).forms
             // A page with nothing left to answer is the one that says so.
-            if page.reply.status == 200, forms.isEmpty, hasAnswered { return try await body() }
+            if page.reply.status == 200, forms.isEmpty, hasAnswered { return }
             hasAnswered = true
-            if let codeForm = try Self.codeForm(in: forms, page, authorization) {
+            if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin) {
                 navigation = codeForm
             } else {
                 navigation = try await driver.next(after: page, in: browser)
@@ -66,15 +77,15 @@ extension HeadlessDevicePresenter: DevicePresenter {
     private static func codeForm(
         in forms: [HTMLForm],
         _ page: HeadlessPage,
-        _ authorization: DeviceAuthorization
+        _ authorization: DeviceAuthorization,
+        at origin: String
     ) throws -> HeadlessNavigation? {
+        // The code is for the site that the provider named, and for no other.
+        guard page.endpoint.origin == origin else { return nil }
         for form in forms where form.passwordField == nil {
             guard let field = form.userNameField, field.name.lowercased().contains("code") else { continue }
-            let action = try HeadlessBrowser.resolve(
-                form.action.isEmpty ? page.endpoint.url : form.action,
-                against: page.endpoint
-            )
-            let target = try Endpoint(String(action.prefix { $0 != "#" }), name: "form action")
+            let target = try form.target(on: page)
+            guard target.origin == origin else { continue }
             var parameters = FormParameters()
             for field in form.fields where field.isSent { parameters.append(field.name, field.value) }
             parameters[field.name] = authorization.userCode

@@ -26,8 +26,11 @@ struct HeadlessTransport: HTTPTransport {
 
 /// A file of what a visit was like, for finding out why a page was not understood.
 final class Transcript: Sendable {
+    /// What such a file begins with: one that does not is not written to.
+    private static let mark = "# Transcript of a visit, written by AuthFlow\n"
+
     private let path: String
-    private let text = Mutex("")
+    private let text = Mutex(Transcript.mark)
 
     init(path: String) { self.path = path }
 
@@ -42,6 +45,6 @@ final class Transcript: Sendable {
             text += entry.hasSuffix("\n") ? entry : "\(entry)\n"
             return text
         }
-        try? PrivateFile(path).replace(with: Array(all.utf8))
+        try? PrivateFile(path).write(Array(all.utf8), markedBy: Array(Self.mark.utf8))
     }
 }

@@ -41,22 +41,39 @@ extension HeadlessUserAgent: UserAgent {
         let redirectURI = options.redirectURI.uri
         return try await body(
             RedirectSession(redirectURI: redirectURI) { url in
+                let start = try Endpoint(url, name: "authorization request")
                 let browser = HeadlessBrowser(
+                    purpose: options.purpose,
                     transport: transport,
                     now: host.now,
                     reporter: options.reporter,
                     sharedCookies: sharedCookies,
                     cookies: await known(options.reporter)
                 )
-                var navigation = HeadlessNavigation.visit(try Endpoint(url, name: "authorization request"))
+                if options.purpose == .signOut { await driver.beginSignOut(in: browser) }
+                var navigation = HeadlessNavigation.visit(start)
                 for _ in 0..<Self.maximumPages {
                     switch try await browser.go(navigation, until: redirectURI) {
                     case .redirect(let answer):
-                        // Without a state it is a sign-out: for every app of the group.
-                        await share(options.state == nil ? [] : await browser.cookies, options.reporter)
+                        // A sign-out is one for every app of the group.
+                        await share(options.purpose == .signOut ? [] : await browser.cookies, options.reporter)
                         return answer
                     case .page(let page):
-                        if options.responseMode == .formPost, let answer = Self.answer(on: page, to: redirectURI) {
+                        if options.purpose == .signOut {
+                            // Some servers answer with nothing where they have ended the session: this visit has asked the
+                            // endpoint itself, so it is known which sign-out that belongs to.
+                            if page.isEmptySuccess, page.endpoint.url == start.url {
+                                await share([], options.reporter)
+                                let separator = redirectURI.contains("?") ? "&" : "?"
+                                return redirectURI + separator
+                                    + FormURLEncoding.encodeQuery(["state": options.state.exposed])
+                            }
+                            navigation = try await driver.confirmSignOut(on: page, at: start.origin, in: browser)
+                            continue
+                        }
+                        if options.responseMode == .formPost,
+                            let answer = try await Self.answer(on: page, to: redirectURI)
+                        {
                             return answer
                         }
                         navigation = try await driver.next(after: page, in: browser)
@@ -94,10 +111,10 @@ extension HeadlessUserAgent: UserAgent {
 
     /// The answer on a page that would post it to the redirect URI (OAuth 2.0 Form Post Response Mode section 2), as the
     /// query of that address.
-    private static func answer(on page: HeadlessPage, to redirectURI: String) -> String? {
-        guard page.reply.mediaType == "text/html",
-            let form = HTMLPage(page.reply.body).forms.first(where: { $0.action == redirectURI && $0.method == "post" })
-        else { return nil }
+    private static func answer(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
+        guard page.reply.mediaType == "text/html" else { return nil }
+        let forms = try await HTMLPage.read(page).forms
+        guard let form = forms.first(where: { $0.action == redirectURI && $0.method == "post" }) else { return nil }
         var parameters = FormParameters()
         for field in form.fields where field.type == "hidden" { parameters.append(field.name, field.value) }
         let separator = redirectURI.contains("?") ? "&" : "?"

@@ -1,6 +1,7 @@
 public import AuthFlow
+import AuthFlowJSON
 
-/// A type that does what a person would do on a provider's pages, one page at a time.
+/// A type that does what a user would do on a provider's pages, one page at a time.
 ///
 /// The headless user agent owns cookies, redirects and origins, and knows nothing of what is on a page. It hands each
 /// page it comes to a driver, which says where to go next: the answers to a form, or a call of the provider's own API
@@ -13,6 +14,59 @@ public protocol LoginDriver: Sendable {
     /// - Returns: Where to go next.
     /// - Throws: ``AuthFlow/AuthError`` when there is no way on.
     func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation
+
+    /// Called before a sign-out goes to the end session endpoint, for providers that have a session of another kind, too. It does
+    /// nothing by default.
+    /// - Parameter browser: Sends requests with the cookies that are shared.
+    func beginSignOut(in browser: HeadlessBrowser) async
+
+    /// Decides what to do on a page of the provider's in a sign-out. Nothing is to be typed there.
+    /// - Parameters:
+    ///   - page: The page that the visit has come to.
+    ///   - origin: The origin of the end session endpoint.
+    ///   - browser: Sends further requests with the same cookies, for providers that sign out through an API.
+    /// - Returns: Where to go next.
+    /// - Throws: ``AuthFlow/AuthError`` when there is no way on.
+    func confirmSignOut(
+        on page: HeadlessPage,
+        at origin: String,
+        in browser: HeadlessBrowser
+    ) async throws -> HeadlessNavigation
+}
+
+extension LoginDriver {
+    /// Nothing.
+    public func beginSignOut(in browser: HeadlessBrowser) async {}
+
+    /// Presses the one button that confirms the sign-out ("log out", "sign out", "yes"), on a page of the provider's that asks for
+    /// nothing else.
+    public func confirmSignOut(
+        on page: HeadlessPage,
+        at origin: String,
+        in browser: HeadlessBrowser
+    ) async throws -> HeadlessNavigation {
+        let html = try await HTMLPage.read(page)
+        let words = [
+            "log out", "logout", "sign out", "signout", "log off", "logoff", "end session", "yes", "confirm",
+        ]
+        guard page.endpoint.origin == origin, (200..<300).contains(page.reply.status),
+            let form = html.forms.first(where: { !$0.asksForText && !$0.buttons.isEmpty }),
+            let button = try form.button(saying: words, on: page)
+        else {
+            throw AuthError(
+                .userAgentFailed,
+                "The provider did not return from its sign-out page, which asks for nothing that a sign-out confirms. \(page.words(html))"
+            )
+        }
+        let target = try form.target(on: page, pressing: button)
+        guard target.origin == origin else {
+            throw AuthError(.userAgentFailed, "The sign-out page goes on to \(target.origin). Nothing was sent there.")
+        }
+        let parameters = form.parameters(pressing: button)
+        return form.method == "post"
+            ? .post(parameters, to: target, typesCredentials: false)
+            : .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
+    }
 }
 
 /// A page that a headless visit has come to.
@@ -25,6 +79,22 @@ public struct HeadlessPage: Sendable {
 
     /// Whether credentials have been typed already during this visit. A page that asks again has refused them.
     public let hasTypedCredentials: Bool
+
+    /// What the visit is for.
+    public let purpose: RedirectOptions.Purpose
+
+    /// Whether it is no page at all but a success without words: 204, or an empty JSON object.
+    var isEmptySuccess: Bool {
+        reply.status == 204 || reply.status == 200 && (try? JSON(parsing: reply.body)) == .object([:])
+    }
+
+    /// What the page says to its reader, as one sentence.
+    func words(_ html: HTMLPage) -> String {
+        if let error = reply.providerError { return "The page at \(endpoint) says: \(error)." }
+        let text = [html.title, html.text].filter { !$0.isEmpty }.joined(separator: ": ")
+        let shown = DisplayText.sanitized(text, limit: 200)
+        return shown.isEmpty ? "The page at \(endpoint) is empty." : "The page at \(endpoint) says: \"\(shown)\"."
+    }
 }
 
 /// Where a headless visit goes next.

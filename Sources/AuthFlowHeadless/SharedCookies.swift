@@ -70,7 +70,7 @@ extension Cookie {
     fileprivate var stored: JSON {
         var json: [String: JSON] = [
             "name": .string(name), "value": .string(value.exposed), "domain": .string(domain), "path": .string(path),
-            "host_only": .bool(isHostOnly), "secure": .bool(isSecure),
+            "host_only": .bool(isHostOnly), "secure": .bool(isSecure), "same_site": .string(sameSite.rawValue),
         ]
         json["expires_at"] = expiresAt.map { .double($0.timeIntervalSince1970) }
         return .object(json)
@@ -87,6 +87,7 @@ extension Cookie {
         self.path = path
         self.isHostOnly = isHostOnly
         self.isSecure = isSecure
+        self.sameSite = json["same_site"]?.string.flatMap(SameSite.init) ?? .lax
         self.origin = origin
         self.expiresAt = json["expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
     }

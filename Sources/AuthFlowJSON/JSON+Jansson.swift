@@ -77,6 +77,8 @@ extension JSON {
             var iterator = unsafe json_object_iter(node)
             while unsafe iterator != nil {
                 let name = unsafe string(json_object_iter_key(iterator), json_object_iter_key_len(iterator))
+                // Two names that Unicode normalization makes one cannot be kept apart in a dictionary.
+                guard members[name] == nil else { throw JSONError(.duplicateKey) }
                 if let child = unsafe json_object_iter_value(iterator) {
                     members[name] = try unsafe makeValue(child, remainingDepth: remainingDepth - 1)
                 }

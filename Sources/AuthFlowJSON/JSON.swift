@@ -4,7 +4,7 @@
 /// configuration files and stored credentials. Parsing is strict, because two readers that disagree about a document
 /// are how signed data is forged: duplicate keys, invalid UTF-8, NUL characters, numbers that do not fit and text
 /// after the value are errors. See ``init(parsing:limits:)``.
-public enum JSON: Sendable, Hashable {
+public enum JSON: Sendable {
     /// The literal `null`.
     case null
     /// `true` or `false`.
@@ -24,9 +24,12 @@ public enum JSON: Sendable, Hashable {
 // MARK: - Reading
 
 extension JSON {
-    /// The member with this name, when this is an object that has one.
+    /// The member with this name, when this is an object that has one. Names are compared code point by code point.
     public subscript(name: String) -> JSON? {
-        if case .object(let members) = self { members[name] } else { nil }
+        guard case .object(let members) = self, let index = members.index(forKey: name),
+            members[index].key.isIdentical(to: name)
+        else { return nil }
+        return members[index].value
     }
 
     /// The string, when this is one.

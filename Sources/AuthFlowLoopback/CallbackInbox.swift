@@ -17,10 +17,11 @@ final class CallbackInbox: Sendable {
     private static let patience = Duration.seconds(30)
 
     private let redirectURI: String
-    private let authority: String
+    /// What may stand in `Host`: browsers leave out the port that belongs to the scheme.
+    private let authorities: [String]
     private let path: String
-    /// nil when whatever arrives is the answer.
-    private let expectedState: String?
+    private let purpose: RedirectOptions.Purpose
+    private let expectedState: Secret
     private let responseMode: ResponseMode
     private let clock: any Clock<Duration>
 
@@ -37,19 +38,22 @@ final class CallbackInbox: Sendable {
 
     init(
         redirectURI: String,
-        authority: String,
+        host: String,
+        port: Int,
         path: String,
-        state: String?,
+        purpose: RedirectOptions.Purpose,
+        state: Secret,
         responseMode: ResponseMode,
         clock: any Clock<Duration>
     ) {
         self.responseMode = responseMode
         self.redirectURI = redirectURI
-        self.authority = authority
+        self.authorities = ["\(host):\(port)"] + (port == 80 ? [host] : [])
         self.path = path
+        self.purpose = purpose
         self.expectedState = state
         self.clock = clock
-        self.start = StartPage(origin: "http://\(authority)")
+        self.start = StartPage(origin: "http://\(host):\(port)")
         (self.callbacks, self.callbackContinuation) = AsyncStream.makeStream()
     }
 
@@ -82,7 +86,7 @@ final class CallbackInbox: Sendable {
         let target = request.path ?? ""
         let requestPath = target.prefix { $0 != "?" }
         // A page that made its own host name point here (DNS rebinding) sends that name.
-        guard request.authority?.lowercased() == authority else {
+        guard authorities.contains(request.authority?.lowercased() ?? "") else {
             return ResultPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
                 .reply
         }
@@ -115,12 +119,14 @@ final class CallbackInbox: Sendable {
         default:
             return notLikeThis
         }
-        guard isExpected(answer) else {
+        // A page of any site can send the user here. What does not carry the state has no say, in a sign-out neither.
+        guard RedirectOptions.carries(expectedState, answer) else {
             return ResultPage(
                 status: .badRequest,
-                title: "Not this sign-in",
-                message:
-                    "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
+                title: purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
+                message: purpose == .signIn
+                    ? "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
+                    : "This address does not say which sign-out it belongs to, so it is not known whether you are signed out. Go back to the program; it will say how it ended."
             ).reply
         }
         let isFirst = state.withLock { state in
@@ -133,12 +139,6 @@ final class CallbackInbox: Sendable {
             callbackContinuation.finish()
         }
         return await resultPage().reply
-    }
-
-    /// Whether an answer is that of this sign-in; after a sign-out everything is.
-    private func isExpected(_ answer: Substring) -> Bool {
-        guard let expectedState else { return true }
-        return RedirectOptions.carries(expectedState, answer)
     }
 
     private var notLikeThis: HTTPReply {
@@ -160,21 +160,21 @@ final class CallbackInbox: Sendable {
             return ResultPage(
                 status: .ok,
                 mark: .done,
-                title: expectedState == nil ? "You are signed out" : "You are signed in",
+                title: purpose == .signIn ? "You are signed in" : "You are signed out",
                 message: "You can close this page and go back."
             )
         case .failed(let message)?:
             return ResultPage(
                 status: .ok,
                 mark: .failed,
-                title: expectedState == nil ? "You may not be signed out" : "You are not signed in",
+                title: purpose == .signIn ? "The sign-in did not succeed" : "You may not be signed out",
                 message: message
             )
         default:
             return ResultPage(
                 status: .ok,
                 title: "The answer was received",
-                message: "Go back to the program that asked you to sign in; it will say how it ended."
+                message: "Go back to the program that sent you here; it will say how it ended."
             )
         }
     }

@@ -34,15 +34,18 @@ enum FragmentPage {
         history.replaceState(null, "", location.pathname);
         const form = document.createElement("form");
         form.method = "post";
+        const fields = document.createDocumentFragment();
         for (const [name, value] of answer) {
           const field = document.createElement("input");
           field.type = "hidden";
           field.name = name;
           field.value = value;
-          form.append(field);
+          fields.append(field);
         }
-        document.documentElement.append(form);
-        form.submit();
+        // A field's name hides a method of the form of that name: nothing is called on the form itself from here on.
+        Node.prototype.appendChild.call(form, fields);
+        document.documentElement.appendChild(form);
+        HTMLFormElement.prototype.submit.call(form);
         </script>
         </html>
 

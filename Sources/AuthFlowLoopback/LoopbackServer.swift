@@ -72,13 +72,16 @@ package struct LoopbackServer {
 
 /// The connections of a server, of which there are never many.
 private final class Connections: Sendable {
-    /// How many may be waiting to send their request. Who opens more closes the oldest: a browser's request arrives with the
-    /// connection, so it is not that one.
-    private static let maximumWaiting = 64
+    /// How many may be waiting to send their request. While there are as many, no other connection is accepted; those that have
+    /// said nothing for a moment are closed to make room. A browser's request arrives with the connection.
+    private static let maximumWaiting = 256
+
+    /// How long a connection may say nothing while others wait to be accepted.
+    private static let silence = Duration.milliseconds(100)
 
     private struct State {
         /// Those whose request has not arrived yet, oldest first.
-        var waiting: [(number: UInt64, socket: Socket)] = []
+        var waiting: [(number: UInt64, socket: Socket, since: ContinuousClock.Instant)] = []
         var count: UInt64 = 0
         var answering = 0
         var isIdle: [AsyncStream<Void>.Continuation] = []
@@ -98,6 +101,7 @@ private final class Connections: Sendable {
         await withDiscardingTaskGroup { group in
             while !Task.isCancelled {
                 do {
+                    while let pause = makeRoom() { try await Task.sleep(for: pause) }
                     let socket = try await listener.accept()
                     group.addTask { await self.answer(socket) }
                 } catch SocketError.failed(_, let number, _) where number == ECONNABORTED || number == EINTR {
@@ -145,13 +149,33 @@ private final class Connections: Sendable {
     private func begin(_ socket: Socket) -> UInt64 {
         state.withLock { state in
             state.count += 1
-            state.waiting.append((state.count, socket))
-            // Closed for reading, so that whoever waits for it finds its end; the descriptor stays that connection's.
-            if state.waiting.count > Self.maximumWaiting {
-                shutdown(state.waiting.removeFirst().socket.file.rawValue, Int32(SHUT_RDWR))
-            }
+            state.waiting.append((state.count, socket, .now))
             return state.count
         }
+    }
+
+    /// Closes connections that have said nothing for a moment, when there is no room for another.
+    /// - Returns: How long to wait before looking again; nil when there is room.
+    private func makeRoom() -> Duration? {
+        state.withLock { state in
+            guard state.waiting.count >= Self.maximumWaiting else { return nil }
+            let now = ContinuousClock.now
+            state.waiting.removeAll { connection in
+                guard connection.since.duration(to: now) >= Self.silence, !Self.hasSpoken(connection.socket) else {
+                    return false
+                }
+                // Closed for reading, so that whoever waits for it finds its end; the descriptor stays that connection's.
+                shutdown(connection.socket.file.rawValue, Int32(SHUT_RDWR))
+                return true
+            }
+            return state.waiting.count < Self.maximumWaiting ? nil : .milliseconds(10)
+        }
+    }
+
+    /// Whether something has arrived that has not been read yet: a request is on its way.
+    private static func hasSpoken(_ socket: Socket) -> Bool {
+        var byte: UInt8 = 0
+        return unsafe recv(socket.file.rawValue, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) > 0
     }
 
     private func beginAnswer(_ number: UInt64) {

@@ -56,8 +56,10 @@ extension LoopbackUserAgent: UserAgent {
         return try await LoopbackServer.run(host: host, port: port) { port in
             let inbox = CallbackInbox(
                 redirectURI: redirectURI.uri(port: port),
-                authority: "\(host):\(port)",
+                host: host,
+                port: port,
                 path: path,
+                purpose: options.purpose,
                 state: options.state,
                 responseMode: options.responseMode,
                 clock: options.clock
@@ -71,7 +73,14 @@ extension LoopbackUserAgent: UserAgent {
                 throw AuthError(.userAgentFailed, "The loopback server did not start.")
             }
             let session = RedirectSession(redirectURI: redirectURI.uri(port: port)) { url in
-                options.reporter.report(.userAgentVisit, details: ["agent": "loopback", "port": "\(port)"], url: url)
+                options.reporter.report(
+                    .userAgentVisit,
+                    details: [
+                        "agent": "loopback", "port": "\(port)", "purpose": "\(options.purpose)",
+                        "opens": launcher == nil ? "no" : "yes",
+                    ],
+                    url: url
+                )
                 launcher?.open(inbox.start(at: url), reporter: options.reporter)
                 return try await inbox.callback()
             }

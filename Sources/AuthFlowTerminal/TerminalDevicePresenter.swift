@@ -3,21 +3,30 @@ import Foundation
 
 /// Shows the code for signing in on another screen in a terminal, with a QR code where one can be drawn.
 ///
-/// Everything goes to standard error: standard output belongs to results.
+/// Everything goes to standard error: standard output belongs to results. Where that is not a terminal, the user is waited for
+/// five minutes at the most.
 public struct TerminalDevicePresenter: Sendable {
+    /// How long a user is waited for who may see none of it, because standard error is not a terminal.
+    private static let longestUnseenWait = Duration.seconds(300)
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public let longestWait: Duration?
+
     private let showsQRCode: Bool
     private let write: @Sendable (_ text: String) -> Void
 
     /// Creates a presenter.
     /// - Parameters:
-    ///   - showsQRCode: Whether to draw a QR code; when standard error is a terminal unless given. It needs libqrencode, and is
+    ///   - showsQRCode: Whether to draw a QR code; default: when standard error is a terminal. It needs libqrencode, and is
     ///     left out without it.
-    ///   - write: Where the lines go; standard error unless given.
+    ///   - write: Where the lines go; default: standard error.
     public init(
         showsQRCode: Bool? = nil,
         write: @escaping @Sendable (_ text: String) -> Void = TerminalDevicePresenter.writeToStandardError
     ) {
-        self.showsQRCode = showsQRCode ?? (isatty(STDERR_FILENO) == 1)
+        let hasTerminal = isatty(STDERR_FILENO) == 1
+        self.longestWait = hasTerminal ? nil : Self.longestUnseenWait
+        self.showsQRCode = showsQRCode ?? hasTerminal
         self.write = write
     }
 

@@ -30,6 +30,16 @@ public enum TerminalPrompt {
         }
     }
 
+    /// Shows a text at the terminal, or on standard error when there is none.
+    /// - Parameter text: What to show. Control characters are taken out of it.
+    public static func show(_ text: String) async {
+        let line = "\(DisplayText.sanitized(text, limit: 2000))\n"
+        let terminal = unsafe open("/dev/tty", O_WRONLY | O_NOCTTY | O_CLOEXEC)
+        guard terminal >= 0 else { return write(line, to: STDERR_FILENO) }
+        defer { close(terminal) }
+        write(line, to: terminal)
+    }
+
     private static func read(_ question: String, _ isSecret: Bool, isCancelled: () -> Bool) throws -> String {
         let terminal = unsafe open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)
         guard terminal >= 0 else {

@@ -168,7 +168,6 @@ struct ForgeRockScene: Sendable {
     static let questions: [(callback: EmulatorTree.Callback, answer: String, expected: JSON)] = [
         (.init("TextInputCallback", [("prompt", "Pet"), ("defaultText", "cat")]), "dog", "dog"),
         (.init("ChoiceCallback", [("prompt", "Pet"), ("choices", ["cat", "dog"])], inputs: [0]), "Dog", 1),
-        (.init("ChoiceCallback", [("prompt", "Pet"), ("choices", ["cat", "dog"])], inputs: [0]), "0", 0),
         (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", ["Keep", "Drop"])], inputs: [0]), "drop", 1),
         (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", []), ("optionType", 0)], inputs: [0]), "no", 1),
         (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", []), ("optionType", 2)], inputs: [0]), "ok", 3),
@@ -357,7 +356,7 @@ struct ForgeRockScene: Sendable {
     @Test func answersWhatAPageAsks() async throws {
         let message = """
             {"authId": "x.y.z", "stage": "s", "callbacks": [
-              {"type": "NameCallback", "output": [{"name": "prompt", "value": "User"}], "input": [{"name": "IDToken1", "value": ""}], "_id": 0},
+              {"type": "NameCallback", "output": [{"name": "prompt", "value": "User Name"}], "input": [{"name": "IDToken1", "value": ""}], "_id": 0},
               {"type": "TextOutputCallback", "output": [{"name": "message", "value": "Hi"}]}
             ]}
             """
@@ -608,7 +607,8 @@ struct ForgeRockScene: Sendable {
                 transport: transport
             )
             _ = try? await client.signIn()
-            #expect(received.withLock { $0 } == [""])
+            // A public server cannot even send the visit to this machine.
+            #expect(received.withLock { $0 } == (neighbour.contains("127.0.0.1") ? [] : [""]))
             // What it has set was not shared.
             let after = await store.bytes(for: key)
             #expect(!String(decoding: after ?? [], as: UTF8.self).contains("tossed"))

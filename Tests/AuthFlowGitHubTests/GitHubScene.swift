@@ -35,14 +35,14 @@ struct GitHubScene: Sendable {
         scopes: [String] = ["user:email", "gist"],
         secret: String? = "github-demo-secret",
         flow: SignInFlow = .authorizationCode
-    ) throws -> ClientSettings {
+    ) throws -> ClientSettings.Values {
         try ClientSettings(
             clientID: "Iv23demo",
             authentication: secret.map { .clientSecretPost(Secret($0)) } ?? .none,
             redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
             scopes: scopes,
             flows: [flow]
-        )
+        ).values
     }
 
     func provider(signOut: GitHubProvider.SignOut = .token) throws -> GitHubProvider {
@@ -50,7 +50,7 @@ struct GitHubScene: Sendable {
     }
 
     func client(
-        settings: ClientSettings? = nil,
+        settings: ClientSettings.Values? = nil,
         provider: GitHubProvider? = nil,
         user: GitHubEmulator.User = .octocat,
         consent: HTMLFormDriver.Consent = .allow,
@@ -65,7 +65,7 @@ struct GitHubScene: Sendable {
             consent: consent
         )
         return AuthClient(
-            settings: try settings ?? self.settings(),
+            settings: try ClientSettings(try settings ?? self.settings()),
             provider: try provider ?? self.provider(),
             userAgent: HeadlessUserAgent(driver: driver, transport: transport),
             devicePresenter: HeadlessDevicePresenter(driver: driver, transport: transport),

@@ -30,13 +30,11 @@ import Testing
 
     @Test(arguments: Setting.allCases) func sendsWhatTheDocumentationAsksFor(_ setting: Setting) async throws {
         try await GitHubScene.with(setting) { scene in
-            let provider = GitHubProvider(
-                host: try GitHubHost(scene.emulator.origin),
-                login: "octocat",
-                allowsSignUp: false,
-                selectsAccount: true
-            )
-            _ = try await scene.client(provider: provider).signIn()
+            var settings = try scene.settings()
+            settings.parameters[.authorization] = [
+                "login": "octocat", "allow_signup": "false", "prompt": "select_account",
+            ]
+            _ = try await scene.client(settings: settings).signIn()
             let requests = scene.emulator.receivedRequests
             let authorization = try #require(requests.first { $0.path == "/login/oauth/authorize" }?.query)
             #expect(authorization["scope"] == "user:email gist")
@@ -143,7 +141,7 @@ import Testing
     }
 
     static let badReplies: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
-        ("a proxy's page", .tokenReply(.brokenGateway), .invalidReply),
+        ("a proxy's page", .tokenReply(.brokenGateway), .temporarilyUnavailable),
         ("nothing", .tokenReply(.empty), .invalidReply),
         ("a page with status 200", .tokenReply(.notJSON), .invalidReply),
         ("JSON said to be a form", .tokenReply(.mediaType("application/x-www-form-urlencoded")), .invalidReply),
@@ -163,7 +161,7 @@ import Testing
         ("user without id", .userInfo(.member("id", nil)), .invalidUserInfo),
         ("user whose id is a string", .userInfo(.member("id", "583231")), .invalidUserInfo),
         ("user that is a page", .userInfo(.notJSON), .invalidReply),
-        ("user behind a broken gateway", .userInfo(.brokenGateway), .invalidReply),
+        ("user behind a broken gateway", .userInfo(.brokenGateway), .temporarilyUnavailable),
     ]
 
     @Test(arguments: badReplies, Setting.allCases) func refuses(
@@ -451,7 +449,7 @@ import Testing
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
             let client = AuthClient(
-                settings: try scene.settings(flow: .device),
+                settings: try ClientSettings(try scene.settings(flow: .device)),
                 provider: try scene.provider(),
                 userAgent: HeadlessUserAgent(
                     driver: HTMLFormDriver(userName: "", password: Secret(""), origins: [])
@@ -534,8 +532,8 @@ import Testing
                     """
                     {"profiles": {"work": {
                       "provider": "github", "host": "\(scene.emulator.origin)", "client_id": "\(app.id)",
-                      "client_secret": {"env": "GITHUB_SECRET"}, "scopes": ["gist"], "allow_signup": false,
-                      "prompt": "select_account", "login": "octocat", "sign_out": "grant", "store": "memory",
+                      "client_secret": {"env": "GITHUB_SECRET"}, "scopes": ["gist"],
+                      "parameters": {"authorization": {"prompt": "select_account"}}, "sign_out": "grant", "store": "memory",
                       "user_agent": {
                         "name": "headless", "username": "octocat", "password": {"env": "PASSWORD"},
                         "origins": ["\(scene.emulator.origin)"]

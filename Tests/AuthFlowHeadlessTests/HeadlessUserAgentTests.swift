@@ -28,7 +28,7 @@ import Testing
         )
         let options = RedirectOptions(
             redirectURIs: [try RedirectURI(redirectURI)],
-            state: "state",
+            state: Secret("state"),
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )

@@ -15,7 +15,7 @@ import Testing
     ) async throws {
         let options = RedirectOptions(
             redirectURIs: [try RedirectURI(redirectURI)],
-            state: "the-right-state",
+            state: Secret("the-right-state"),
             responseMode: mode,
             reporter: FlowReporter(),
             clock: ContinuousClock()
@@ -127,7 +127,7 @@ import Testing
     private func survivesPosted(_ mode: ResponseMode) async throws {
         let options = RedirectOptions(
             redirectURIs: [.loopback],
-            state: "the-right-state",
+            state: Secret("the-right-state"),
             responseMode: mode,
             reporter: FlowReporter(),
             clock: ContinuousClock()

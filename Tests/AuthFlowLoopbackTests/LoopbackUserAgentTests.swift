@@ -14,7 +14,7 @@ import Testing
     private func options(_ redirectURI: String = "http://127.0.0.1/callback") throws -> RedirectOptions {
         RedirectOptions(
             redirectURIs: [try RedirectURI(redirectURI)],
-            state: "the-right-state",
+            state: Secret("the-right-state"),
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )
@@ -151,7 +151,7 @@ import Testing
         }
         #expect(error.code == .invalidIDToken)
         for await reply in pages {
-            #expect(text(reply).contains("You are not signed in"))
+            #expect(text(reply).contains("The sign-in did not succeed"))
             #expect(text(reply).contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;worse&quot;"))
             #expect(!text(reply).contains("<script>"))
             break
@@ -161,9 +161,11 @@ import Testing
     @Test func answersASecondTabKindlyAndUsesTheFirst() async throws {
         let inbox = CallbackInbox(
             redirectURI: "http://127.0.0.1:8400/callback",
-            authority: "127.0.0.1:8400",
+            host: "127.0.0.1",
+            port: 8400,
             path: "/callback",
-            state: "the-right-state",
+            purpose: .signIn,
+            state: Secret("the-right-state"),
             responseMode: .query,
             clock: ContinuousClock()
         )
@@ -226,7 +228,7 @@ import Testing
                 redirectURIs: try [
                     "com.example.app:/callback", "\(emulator.issuer)/callback", "http://127.0.0.1/other",
                 ].map { try RedirectURI($0) },
-                state: "the-right-state",
+                state: Secret("the-right-state"),
                 reporter: FlowReporter(),
                 clock: ContinuousClock()
             )

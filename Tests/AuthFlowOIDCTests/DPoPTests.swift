@@ -8,7 +8,9 @@ import Testing
 
 /// Tokens that are bound to a key (RFC 9449), at a provider that checks every proof.
 @Suite struct DPoPTests {
-    private static func settings(_ change: (inout ClientSettings) -> Void = { _ in }) throws -> ClientSettings {
+    private static func settings(_ change: (inout ClientSettings.Values) -> Void = { _ in }) throws
+        -> ClientSettings.Values
+    {
         var settings = try Scene.settings()
         settings.usesDPoP = true
         settings.scopes.append("offline_access")

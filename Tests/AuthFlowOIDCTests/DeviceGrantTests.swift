@@ -11,7 +11,9 @@ import Testing
 
 /// Signing in on another screen (RFC 8628). Time goes by only in the waits.
 @Suite struct DeviceGrantTests {
-    private static func settings(_ change: (inout ClientSettings) -> Void = { _ in }) throws -> ClientSettings {
+    private static func settings(_ change: (inout ClientSettings.Values) -> Void = { _ in }) throws
+        -> ClientSettings.Values
+    {
         var settings = try Scene.settings()
         settings.flows = [.device]
         change(&settings)
@@ -198,7 +200,7 @@ import Testing
         ("interval that is a word", .deviceAuthorization(.member("interval", "often")), .invalidReply),
         ("a page", .deviceAuthorization(.notJSON), .invalidReply),
         ("nothing", .deviceAuthorization(.empty), .invalidReply),
-        ("a page with status 502", .deviceAuthorization(.brokenGateway), .invalidReply),
+        ("a page with status 502", .deviceAuthorization(.brokenGateway), .temporarilyUnavailable),
         ("too much", .deviceAuthorization(.oversized), .invalidReply),
         ("another address", .deviceAuthorization(.redirected), .invalidReply),
         ("nobody there", .deviceAuthorization(.unavailable), .temporarilyUnavailable),
@@ -260,7 +262,7 @@ import Testing
             let emulator = scene.emulator
             let events = Mutex<[FlowEvent]>([])
             let client = AuthClient(
-                settings: try Self.settings { $0.flows = [.authorizationCode, .device] },
+                settings: try ClientSettings(Self.settings { $0.flows = [.authorizationCode, .device] }),
                 provider: OIDCProvider(issuer: emulator.issuer),
                 userAgent: AbsentUserAgent(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },

@@ -20,7 +20,7 @@ import Testing
         settings.redirectURIs = [try RedirectURI(redirectURI)]
         settings.responseMode = responseMode
         let client = AuthClient(
-            settings: settings,
+            settings: try ClientSettings(settings),
             provider: OIDCProvider(issuer: scene.emulator.issuer),
             userAgent: agent,
             transport: scene.transport,

@@ -52,7 +52,7 @@ import Testing
     ) async throws {
         // Rows 14, 49, 50 and I5.
         try await Scene.with(.sockets, clients: [client]) { scene in
-            let settings = try ClientSettings(clientID: client.id, authentication: authentication)
+            let settings = try ClientSettings(clientID: client.id, authentication: authentication).values
             let signIn = try await scene.client(settings: settings).signIn()
             #expect(signIn.credential.identity.subject == "248289761001")
         }
@@ -62,6 +62,7 @@ import Testing
         let client = OIDCEmulator.Client(id: "c", secret: "right", authenticationMethod: "client_secret_basic")
         try await Scene.with(.inProcess, clients: [client]) { scene in
             let settings = try ClientSettings(clientID: "c", authentication: .clientSecretBasic(Secret("wrong-secret")))
+                .values
             let error = await #expect(throws: AuthError.self) {
                 try await scene.client(settings: settings).signIn()
             }
@@ -77,12 +78,13 @@ import Testing
         ("empty access token", .tokenReply(.member("access_token", "")), .invalidReply, "POST /token"),
         ("no token_type", .tokenReply(.member("token_type", nil)), .invalidReply, "POST /token"),
         (
-            "tokens with status 500", .tokenReply(.reply { $0.response.status = .internalServerError }), .invalidReply,
+            "tokens with status 500", .tokenReply(.reply { $0.response.status = .internalServerError }),
+            .temporarilyUnavailable,
             "POST /token"
         ),
         (
             "metadata with status 500", .metadata(.reply { $0.response.status = .internalServerError }),
-            .discoveryFailed,
+            .temporarilyUnavailable,
             "GET /.well-known/openid-configuration"
         ),
         (
@@ -193,7 +195,7 @@ import Testing
 
     @Test func asksForAWholeRedirectURIWhenSigningInByHand() async throws {
         try await Scene.with(.inProcess) { scene in
-            let client = try scene.client(settings: try ClientSettings(clientID: "authflow-demo"))
+            let client = try scene.client(settings: ClientSettings.Values(clientID: "authflow-demo"))
             await #expect(throws: AuthError.self) { try await client.beginSignIn() }
         }
     }
@@ -225,7 +227,7 @@ import Testing
                         clientID: "authflow-demo",
                         redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
                         parameters: [.authorization: parameters]
-                    )
+                    ).values
                 )
             }
             let pending = try await client(["prompt": "login", "resource": "a"]).beginSignIn()
@@ -365,7 +367,7 @@ import Testing
             transport: transport
         )
         let error = await #expect(throws: AuthError.self) { try await client.metadata() }
-        #expect(error?.code == .invalidReply)
+        #expect(error?.code == .discoveryFailed)
     }
 
     @Test(arguments: ResponseMode.allCases) func signsInThroughTheLoopbackPort(_ mode: ResponseMode) async throws {

@@ -35,13 +35,13 @@ struct OktaScene: Sendable {
 
     var issuer: String { emulator.custom.issuer }
 
-    func settings(_ app: String) throws -> ClientSettings {
+    func settings(_ app: String) throws -> ClientSettings.Values {
         try ClientSettings(
             clientID: app,
             redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
             scopes: ["openid", "profile", "device_sso", "offline_access"],
             postLogoutRedirectURI: RedirectURI("http://127.0.0.1:8400/callback")
-        )
+        ).values
     }
 
     func provider(_ signOut: OktaProvider.SignOut = .allApps) -> OktaProvider {
@@ -51,7 +51,7 @@ struct OktaScene: Sendable {
     /// An app of the group. Without a user it can sign in only by what another app has shared.
     func app(
         _ name: String,
-        settings: ClientSettings? = nil,
+        settings: ClientSettings.Values? = nil,
         provider: OktaProvider? = nil,
         user: OIDCEmulator.User? = nil,
         store: any TokenStore = MemoryTokenStore(),
@@ -65,7 +65,7 @@ struct OktaScene: Sendable {
         )
         return AuthClient(
             name: name,
-            settings: try settings ?? self.settings(name),
+            settings: try ClientSettings(try settings ?? self.settings(name)),
             provider: provider ?? self.provider(),
             userAgent: HeadlessUserAgent(driver: driver, transport: transport),
             store: store,
@@ -464,7 +464,7 @@ struct OktaScene: Sendable {
         (.init("invalid_scope", "One or more scopes are not configured."), .providerRejected, "not configured"),
         (.init("access_denied", "Denied scopes: x", status: 403), .providerRejected, "Denied scopes"),
         (.init("unauthorized_client", "Configured grant types: [x]."), .providerRejected, "Configured grant types"),
-        (.init("server_error", "Something broke.", status: 500), .providerRejected, "Something broke"),
+        (.init("server_error", "Something broke.", status: 500), .temporarilyUnavailable, "Something broke"),
         (.init("temporarily_unavailable", "Come back."), .providerRejected, "Come back"),
         // A limit in the shape, and with the code, of an ended session: it must not end one.
         (
@@ -483,7 +483,7 @@ struct OktaScene: Sendable {
             .providerRejected, "first cause; second cause"
         ),
         (
-            .init("E0000009", "Internal Server Error", status: 500, shape: .okta), .providerRejected,
+            .init("E0000009", "Internal Server Error", status: 500, shape: .okta), .temporarilyUnavailable,
             "Internal Server Error"
         ),
         (.init("E0000010", "Service is in read only mode", status: 503, shape: .okta), .temporarilyUnavailable, ""),
@@ -513,8 +513,8 @@ struct OktaScene: Sendable {
         ("access_denied", "User is not assigned to the client application.", AuthError.Code.accessDenied),
         ("access_denied", "Policy evaluation failed for this request", .accessDenied),
         ("invalid_scope", "No scopes were requested.", .providerRejected),
-        ("login_required", "The client specified not to prompt, but the user is not logged in.", .providerRejected),
-        ("consent_required", "The following scopes require user consent: [x]", .providerRejected),
+        ("login_required", "The client specified not to prompt, but the user is not logged in.", .loginRequired),
+        ("consent_required", "The following scopes require user consent: [x]", .accessDenied),
         ("invalid_request", "PKCE code challenge is required by the application.", .providerRejected),
         ("unsupported_response_mode", "x", .providerRejected),
     ]) func reportsWhatTheBrowserBrings(_ error: String, _ words: String, _ code: AuthError.Code) async throws {
@@ -586,7 +586,7 @@ struct OktaScene: Sendable {
             // Defect 2: slow_down must slow the very next poll.
             custom.devicePollReplies = [.slowDown(interval: nil)]
             let client = AuthClient(
-                settings: settings,
+                settings: try ClientSettings(settings),
                 provider: scene.provider(),
                 userAgent: HeadlessUserAgent(driver: HTMLFormDriver(userName: "", password: Secret(""), origins: [])),
                 devicePresenter: DecidingPresenter { custom.decide($0.userCode, as: .alice) },

@@ -17,19 +17,6 @@ struct GlewlwydLoginDriver: LoginDriver {
         else {
             throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-in page.")
         }
-        if query?["prompt"] == "end_session", let session = query?["sid"], let plugin = query?["plugin"] {
-            // What the page does when the person, whose browser is still signed in, confirms the sign-out. This browser has
-            // forgotten the sign-in.
-            try await send(
-                .post,
-                "/api/auth/",
-                ["username": .string(userName), "password": .string(password.exposed)],
-                browser
-            )
-            try await send(.delete, "/api/\(plugin)/session/\(session)", nil, browser)
-            try await send(.delete, "/api/auth/", nil, browser)
-            return .visit(try Endpoint(callback, name: "callback_url"))
-        }
         guard let scope = query?["scope"] else {
             throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-in page.")
         }
@@ -44,6 +31,28 @@ struct GlewlwydLoginDriver: LoginDriver {
         )
         try await send(.put, "/api/auth/grant/\(clientID)", ["scope": .string(scope)], browser)
         return .visit(try Endpoint("\(callback)&g_continue", name: "callback_url"))
+    }
+
+    func confirmSignOut(
+        on page: HeadlessPage,
+        at origin: String,
+        in browser: HeadlessBrowser
+    ) async throws -> HeadlessNavigation {
+        let query = FormURLEncoding.decode(page.endpoint.query ?? "")
+        guard page.endpoint.origin == self.origin, query?["prompt"] == "end_session", let session = query?["sid"],
+            let plugin = query?["plugin"], let callback = query?["callback_url"]
+        else { throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-out page.") }
+        // What the page does when the user, whose browser is still signed in, confirms the sign-out. This browser has forgotten
+        // the sign-in, and Glewlwyd ends a session for those alone who have one.
+        try await send(
+            .post,
+            "/api/auth/",
+            ["username": .string(userName), "password": .string(password.exposed)],
+            browser
+        )
+        try await send(.delete, "/api/\(plugin)/session/\(session)", nil, browser)
+        try await send(.delete, "/api/auth/", nil, browser)
+        return .visit(try Endpoint(callback, name: "callback_url"))
     }
 
     private func send(

@@ -12,56 +12,67 @@ public struct SignOut: Sendable {
         case failed(AuthError)
     }
 
-    /// Whose credential was forgotten; nil when nobody was signed in.
+    /// The user whose credential was forgotten; nil when none was signed in.
     public let identity: Identity?
 
-    /// Whether the tokens were withdrawn at the provider (RFC 7009). When they were not they go on until they end.
+    /// Whether the tokens were revoked at the provider (RFC 7009). Those that were not work until they expire.
     public let revocation: Outcome
 
-    /// Whether the person's session at the provider was ended (RP-Initiated Logout). When it was not, the next sign-in may
-    /// ask for nothing.
+    /// Whether the user's session at the provider was ended (RP-Initiated Logout). When it was not, the next sign-in may ask
+    /// for nothing.
     public let endSession: Outcome
 }
 
 extension AuthClient {
-    /// Signs out: withdraws the tokens at the provider, forgets them on this machine, and if asked ends the person's session
-    /// at the provider through the user agent.
+    /// The longest that the return from the provider's sign-out page is waited for.
+    private static let longestReturn = Duration.seconds(30)
+
+    /// Signs out: forgets the tokens on this machine, revokes them at the provider, and if asked ends the user's session at the
+    /// provider through the user agent.
     ///
-    /// The credential is forgotten whatever the provider says.
+    /// The credential is forgotten whatever the provider says. What is revoked is what was good last: a refresh under way, here or
+    /// in another process, is waited for, and its tokens are not handed out.
     /// - Parameters:
-    ///   - revokingTokens: Whether to withdraw the tokens.
-    ///   - endingSession: Whether to show the provider's sign-out page.
+    ///   - revokingTokens: Whether to revoke the tokens.
+    ///   - endingSession: Whether to show the provider's sign-out page. Its return is waited for half a minute at the most.
     /// - Throws: ``AuthError`` with `storage_failed` when the credential could not be forgotten; `CancellationError`.
     public func signOut(revokingTokens: Bool = true, endingSession: Bool = false) async throws -> SignOut {
         let reporter = reporter()
-        guard let credential = try await credential() else {
-            _ = try await keeper.remove()
-            return SignOut(identity: nil, revocation: .nothingToDo, endSession: .nothingToDo)
-        }
-        // First, because afterwards the tokens are gone. A crash in between leaves tokens that no longer work, which the
-        // next use finds out.
-        let revocation = try await outcome(of: .revocation, isAsked: revokingTokens, reporter) {
-            try await requireIssuer(of: credential)
-            try await engine.provider.revoke(credential.tokens, in: engine.context)
-        }
-        _ = try await keeper.remove()
-        let endSession = try await outcome(of: .endSession, isAsked: endingSession, reporter) {
-            try await requireIssuer(of: credential)
-            let flow = EndSessionFlow(engine: engine, reporter: reporter)
-            let timeout = engine.settings.timeout
-            let fault = try await withDeadline(timeout, clock: engine.host.clock) {
-                AuthError(.timedOut, "The provider's sign-out page did not come back within \(Int(timeout.seconds)) s.")
-            } _: {
-                try await flow.run(credential, with: self.userAgent)
+        let (removed, revocation) = try await engine.unfinished.finish { [self] () -> (Credential?, SignOut.Outcome) in
+            guard let credential = try await keeper.remove()?.credential else { return (nil, .nothingToDo) }
+            // Afterwards, because only what came out of the store is known to be the last. A crash in between leaves tokens that
+            // work until they expire, and that are nowhere any more.
+            let revocation = try await outcome(of: .revocation, isAsked: revokingTokens, reporter) {
+                try await engine.requireBinding(of: credential, with: \.revocationEndpoint)
+                try await engine.provider.revoke(credential.tokens, in: engine.context)
             }
-            if let fault {
-                throw AuthError(
-                    .invalidCallback,
-                    "It is not certain that the session at the provider was ended: \(fault)."
-                )
-            }
+            return (credential, revocation)
         }
-        return SignOut(identity: credential.identity, revocation: revocation, endSession: endSession)
+        guard let removed else { return SignOut(identity: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
+        let ended = try await outcome(of: .endSession, isAsked: endingSession, reporter) {
+            try await endSession(of: removed, reporter)
+        }
+        return SignOut(identity: removed.identity, revocation: revocation, endSession: ended)
+    }
+
+    private func endSession(of credential: Credential, _ reporter: FlowReporter) async throws {
+        try await engine.requireBinding(of: credential, with: \.endSessionEndpoint)
+        let flow = EndSessionFlow(engine: engine, reporter: reporter)
+        let timeout = min(engine.settings.timeout, Self.longestReturn)
+        let fault = try await withDeadline(timeout, clock: engine.host.clock) {
+            AuthError(
+                .timedOut,
+                "The provider's sign-out page did not come back within \(Int(timeout.seconds)) s, so it is not known whether the session there has ended."
+            )
+        } _: {
+            try await flow.run(credential, with: self.userAgent)
+        }
+        if let fault {
+            throw AuthError(
+                .invalidCallback,
+                "It is not known whether the session at the provider has ended: \(fault)."
+            )
+        }
     }
 
     /// Forgets every credential of this client on this machine, also those that cannot be read any more. The provider is not
@@ -71,17 +82,6 @@ extension AuthClient {
     @discardableResult
     public func signOutLocally() async throws -> Bool {
         try await keeper.clear()
-    }
-
-    /// A token never goes to another provider than the one that issued it, whatever became of the configuration.
-    private func requireIssuer(of credential: Credential) async throws {
-        let issuer = try await engine.metadata().issuer
-        guard issuer == credential.identity.issuer else {
-            throw AuthError(
-                .unsupported,
-                "The person was signed in at \(credential.identity.issuer), and the configuration now says \(issuer)."
-            )
-        }
     }
 
     private func outcome(

@@ -103,7 +103,7 @@ public final class AuthClient: Sendable {
         )
     }
 
-    /// What to do when somebody else signs in than the one who is signed in already.
+    /// What to do when somebody else signs in than the user who is signed in already.
     public enum AccountPolicy: Sendable, Hashable {
         /// Refuse. The one who was signed in stays.
         case sameAccount
@@ -117,7 +117,7 @@ public final class AuthClient: Sendable {
 
     /// Signs a person in: shows the provider's page, or a code for another screen, waits, checks everything, and keeps the
     /// credential. The ways in ``ClientSettings/flows`` are tried in order until one can begin.
-    /// - Parameter policy: What to do when it is somebody else than the one who is signed in already.
+    /// - Parameter policy: What to do when it is somebody else than the user who is signed in already.
     /// - Returns: The credential, and what went wrong if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
     ///   `CancellationError` when the task is cancelled.
@@ -148,18 +148,30 @@ public final class AuthClient: Sendable {
 
     /// Signs in with what another app has shared, when there is something and it works.
     private func signInByExchange(_ reporter: FlowReporter) async throws -> SignIn? {
-        let outcome: SignInOutcome
-        do {
-            guard let exchange = try await engine.provider.exchangeForSignIn(in: engine.context) else { return nil }
-            outcome = try await engine.signedIn(by: exchange, reporter: reporter)
-        } catch let error as AuthError {
+        @Sendable func passOver(_ error: AuthError) {
             reporter.report(
                 .flowChoice,
                 details: ["passed_over": FlowEvent.Step.tokenExchange.rawValue, "reason": error.description]
             )
+        }
+        let exchange: TokenExchange
+        do {
+            guard let found = try await engine.provider.exchangeForSignIn(in: engine.context) else { return nil }
+            exchange = found
+        } catch let error as AuthError {
+            passOver(error)
             return nil
         }
-        return try await keep(outcome, .sameAccount, reporter: reporter)
+        return try await engine.unfinished.finish {
+            let outcome: SignInOutcome
+            do {
+                outcome = try await self.engine.signedIn(by: exchange, reporter: reporter)
+            } catch let error as AuthError {
+                passOver(error)
+                return nil
+            }
+            return try await self.keep(outcome, .sameAccount, reporter: reporter)
+        }
     }
 
     /// Whether another way to sign in may work where one could not begin.
@@ -195,10 +207,12 @@ public final class AuthClient: Sendable {
                 throw AuthError(.unsupported, "This program cannot show a code for signing in on another screen.")
             }
             let flow = DeviceFlow(engine: engine, reporter: reporter)
-            let (metadata, authorization) = try await flow.begin()
+            let (metadata, authorization) = try await flow.begin(longestWait: devicePresenter.longestWait)
             begun()
             return try await devicePresenter.present(authorization) {
-                try await keep(try await flow.finish(authorization, at: metadata), policy, reporter: reporter)
+                try await flow.finish(authorization, at: metadata) { outcome in
+                    try await self.keep(outcome, policy, reporter: reporter)
+                }
             }
         }
     }
@@ -206,6 +220,9 @@ public final class AuthClient: Sendable {
     /// Finds out whether the store can be read, written to and locked, as every sign-in does before a person is asked.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func checkStore() async throws { try await keeper.probe() }
+
+    /// The settings of the client.
+    public var settings: ClientSettings { engine.settings }
 
     /// The redirect URIs that the provider knows this client by, best first.
     public var redirectURIs: [RedirectURI] { engine.settings.redirectURIs }
@@ -244,7 +261,7 @@ public final class AuthClient: Sendable {
     /// - Parameters:
     ///   - pending: What ``beginSignIn()`` returned. It can be finished once.
     ///   - redirectURL: The URL that the person was sent back to, whole.
-    ///   - policy: What to do when it is somebody else than the one who is signed in already.
+    ///   - policy: What to do when it is somebody else than the user who is signed in already.
     /// - Throws: ``AuthError``. When the URL is not the answer, `pending` is still good and the answer may yet come.
     public func finishSignIn(
         _ pending: PendingAuthorization,
@@ -252,7 +269,18 @@ public final class AuthClient: Sendable {
         policy: AccountPolicy = .sameAccount
     ) async throws -> SignIn {
         let flow = AuthorizationCodeFlow(engine: engine, reporter: reporter())
-        return try await keep(try await flow.finish(pending, with: redirectURL), policy, reporter: flow.reporter)
+        return try await engine.unfinished.finish {
+            try await self.keep(try await flow.finish(pending, with: redirectURL), policy, reporter: flow.reporter)
+        }
+    }
+
+    /// Waits until nothing is under way that must not be lost: exchanges of codes and refresh tokens, whose results are then
+    /// stored, and revocations. They come to their end whichever tasks are cancelled, but not when the process leaves: call it
+    /// before that.
+    /// - Parameter patience: How long to wait; default: three seconds.
+    /// - Returns: Whether everything is finished.
+    public func drain(within patience: Duration = .seconds(3)) async -> Bool {
+        await engine.unfinished.drain(within: patience, clock: engine.host.clock)
     }
 
     private func keep(
@@ -260,26 +288,33 @@ public final class AuthClient: Sendable {
         _ policy: AccountPolicy,
         reporter: FlowReporter
     ) async throws -> SignIn {
-        let storageError: AuthError?
+        var signIn = SignIn(credential: outcome.credential, authorizationParameters: outcome.authorizationParameters)
         do {
-            try await reporter.step(.storing) {
-                try await keeper.keep(outcome.credential, policy)
-                try await engine.provider.share(outcome.credential, in: engine.context)
-            }
-            storageError = nil
+            try await keeper.keep(outcome.credential, policy, reporter)
         } catch let error as AuthError where error.code == .accountMismatch {
             throw error
         } catch {
+            if error is CancellationError { throw error }
             await keeper.keepInMemory(outcome.credential)
-            storageError =
+            signIn.storageError =
                 error as? AuthError
                 ?? AuthError(.storageFailed, "The credential could not be stored.", underlyingError: error)
         }
-        return SignIn(
-            credential: outcome.credential,
-            authorizationParameters: outcome.authorizationParameters,
-            storageError: storageError
-        )
+        do {
+            try await engine.provider.share(outcome.credential, in: engine.context)
+        } catch {
+            if error is CancellationError { throw error }
+            let failure =
+                error as? AuthError
+                ?? AuthError(
+                    .storageFailed,
+                    "The sign-in could not be shared with the other apps of its group.",
+                    underlyingError: error
+                )
+            reporter.report(.sharing, .failed(failure.code))
+            signIn.sharingError = failure
+        }
+        return signIn
     }
 
     // MARK: Being signed in
@@ -287,8 +322,7 @@ public final class AuthClient: Sendable {
     /// The stored credential, whether or not its access token is still good; nil when nobody is signed in.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential() async throws -> Credential? {
-        guard case .signedIn(let credential)? = try await keeper.book().entry(account) else { return nil }
-        return credential
+        try await keeper.book().entry(account)?.credential
     }
 
     /// The stored credential, whether or not its access token is still good. Nobody is asked.
@@ -313,39 +347,35 @@ public final class AuthClient: Sendable {
     /// - Throws: ``AuthError`` with `login_required` when it is not.
     public func selectAccount(_ subject: String) async throws {
         try await keeper.change { book in
-            guard book.entry(subject) != nil else {
+            guard let entry = book.entry(subject) else {
                 throw AuthError(
                     .loginRequired,
                     "The account \"\(DisplayText.sanitized(subject, limit: 80))\" is not signed in."
                 )
             }
-            book.select(subject)
+            book.select(entry.identity.account)
         }
-        keeper.forget()
+        keeper.beginEpoch()
     }
 
     /// Tokens that are good for a while yet: those at hand, or refreshed ones.
     ///
     /// Call it before each use and keep nothing. While the tokens are fresh this costs next to nothing; when they are not,
-    /// all tasks and processes wait for one refresh. What is at hand in this process is trusted until it has ended, also
-    /// when another process has signed out meanwhile.
-    /// - Throws: ``AuthError`` with `login_required` when nobody is signed in or the session has ended, or what refreshing
-    ///   throws; `CancellationError` when the task is cancelled, which ends nobody else's refresh.
+    /// all tasks and processes wait for one refresh. At most every ten seconds the store is read to see whether another process
+    /// has signed out, or in as another user, meanwhile; in between, what is at hand in this process is trusted.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or what refreshing
+    ///   throws; `CancellationError` when the task is cancelled, which ends no other task's refresh.
     public func freshTokens() async throws -> TokenSet {
         if let fresh = keeper.fresh() { return fresh.credential.tokens }
         return try await keeper.credential().tokens
     }
 
     /// A credential whose access token lasts for a while.
-    /// - Parameter duration: How long it should last. Less comes back when the provider gives no more.
+    /// - Parameter duration: How long it should last. Of tokens that live shortly no more is asked than three quarters of their
+    ///   life, or they would be refreshed at every call.
     /// - Throws: As ``freshTokens()``.
     public func freshCredential(lasting duration: Duration) async throws -> Credential {
-        let credential = try await keeper.credential()
-        let end = credential.tokens.expiresAt ?? .distantFuture
-        guard end.timeIntervalSince(engine.host.now()) < duration.seconds, credential.tokens.refreshToken != nil else {
-            return credential
-        }
-        return try await keeper.credential(rejected: credential.tokens.accessToken)
+        try await keeper.credential(margin: duration)
     }
 
     /// Runs `body` with fresh tokens, and once more with newer ones when it throws an ``AuthError`` with
@@ -357,7 +387,14 @@ public final class AuthClient: Sendable {
         let tokens = try await freshTokens()
         do {
             return try await body(tokens)
-        } catch let error as AuthError where error.code == .accessTokenRejected && tokens.refreshToken != nil {
+        } catch let error as AuthError where error.code == .accessTokenRejected {
+            // Without a refresh token the only newer ones are those of another sign-in, here or in another process.
+            if tokens.refreshToken == nil {
+                guard try await keeper.book().entry(account)?.credential?.tokens.accessToken != tokens.accessToken
+                else {
+                    throw error
+                }
+            }
             return try await body(try await keeper.credential(rejected: tokens.accessToken).tokens)
         }
     }
@@ -366,25 +403,26 @@ public final class AuthClient: Sendable {
     /// - Throws: As ``freshTokens()``.
     @discardableResult
     public func refresh() async throws -> Credential {
-        guard let credential = try await credential() else { return try await keeper.credential() }
-        return try await keeper.credential(rejected: credential.tokens.accessToken)
+        try await keeper.credential(rejected: try await keeper.lastCredential().tokens.accessToken)
     }
 
-    /// Replaces the tokens by others, in a way that only the provider's adapter knows, and keeps those: nobody else refreshes
-    /// or uses the store meanwhile.
+    /// Replaces the tokens by others, in a way that only the provider's adapter knows, and keeps those: no other task or process
+    /// refreshes or uses the store meanwhile. It comes to its end when the task is cancelled.
     /// - Parameter body: Given the stored tokens, returns the ones to keep.
-    /// - Throws: ``AuthError`` with `login_required` when nobody is signed in; what `body` throws.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in; what `body` throws.
     @discardableResult
     public func replaceTokens(
-        _ body: nonisolated(nonsending) (TokenSet, ProviderContext) async throws -> TokenSet
+        _ body: @escaping @Sendable (TokenSet, ProviderContext) async throws -> TokenSet
     ) async throws -> Credential {
-        try await keeper.replace { try await body($0, engine.context) }
+        try await engine.unfinished.finish { [keeper, engine] in
+            try await keeper.replace { try await body($0, engine.context) }
+        }
     }
 
     /// What the provider says about the person who is signed in: its userinfo endpoint, or what its adapter asks instead.
     /// - Throws: ``AuthError`` with `login_required` when nobody is, and what fetching it throws.
     public func userInfo() async throws -> JSON {
-        try await engine.requireIssuer(of: try await keeper.credential())
+        try await engine.requireBinding(of: try await keeper.credential(), with: \.userInfoEndpoint)
         return try await perform { try await engine.provider.userInfo(for: $0, in: engine.context) }
     }
 
@@ -425,5 +463,9 @@ public struct SignIn: Sendable {
     public let authorizationParameters: FormParameters
 
     /// Why it could not be stored, when it could not. The sign-in is good; only this process knows of it.
-    public let storageError: AuthError?
+    public internal(set) var storageError: AuthError?
+
+    /// Why it could not be shared with the other apps of a group, when that was asked for and failed. The sign-in is good and
+    /// stored; the other apps do not know of it.
+    public internal(set) var sharingError: AuthError?
 }

@@ -44,8 +44,10 @@ public struct ClientAuthentication: Sendable, Hashable {
         switch (method, secret) {
         case (.clientSecretBasic, let secret?):
             // RFC 6749 section 2.3.1: both are "encoded using the application/x-www-form-urlencoded encoding algorithm"
-            // first. Skipping that works until one of them holds a colon, a percent sign or a plus.
-            let pair = "\(FormURLEncoding.encode(clientID)):\(FormURLEncoding.encode(secret.exposed))"
+            // first. Skipping that works until one of them holds a colon, a percent sign or a plus. A space is sent as %20, which
+            // also those understand who undo percent-encoding alone.
+            let pair = [clientID, secret.exposed]
+                .map { FormURLEncoding.encode($0).replacing("+", with: "%20") }.joined(separator: ":")
             request.headerFields[.authorization] = "Basic \(Data(pair.utf8).base64EncodedString())"
         case (.clientSecretPost, let secret?):
             request.protectedParameters["client_id"] = clientID

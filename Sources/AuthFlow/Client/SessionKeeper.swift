@@ -1,12 +1,22 @@
+import AuthFlowJSON
 import Foundation
 import Synchronization
 
 /// Keeps the tokens of one client fresh: across tasks, processes, crashes and rotations.
 ///
-/// One refresh runs at a time: the tasks of this process wait for the same one, and processes take turns at the store. Who
-/// has the turn reads the store again, takes over what somebody else has refreshed meanwhile, and otherwise refreshes and
-/// writes the new tokens down before anybody gets to see them.
+/// One refresh runs at a time: the tasks of this process wait for the same one, and processes take turns at the store. The
+/// holder of the turn reads the store again, takes over what another has refreshed meanwhile, and otherwise refreshes and
+/// writes the new tokens down before anything is handed out.
+///
+/// Whatever changes who is signed in (a sign-in, a sign-out, another account) begins a new epoch. Work that was begun in an
+/// earlier one is finished and written, and nothing of it is handed out: its callers look at the store again.
 final class SessionKeeper: Sendable {
+    /// How long tokens at hand are handed out before the store is looked at again: another process may have signed out, in seconds.
+    static let checkInterval: TimeInterval = 10
+
+    /// How often a provider may refuse a refresh without saying why before the user is asked to sign in again.
+    static let toleratedRefusals: Int64 = 2
+
     let engine: Engine
     let store: any TokenStore
     let key: TokenKey
@@ -16,6 +26,9 @@ final class SessionKeeper: Sendable {
 
     private struct State {
         var cached: Cached?
+        /// When the store was last seen to have what is cached.
+        var checkedAt = -Double.infinity
+        var epoch = 0
         var running: SharedTask<Credential>?
         var backoff: Backoff?
         var unsaved: Unsaved?
@@ -32,6 +45,8 @@ final class SessionKeeper: Sendable {
             self.notBefore = credential.notBefore.timeIntervalSinceReferenceDate
             self.freshUntil = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
         }
+
+        fileprivate func isFresh(at now: Double) -> Bool { now < freshUntil && now >= notBefore }
     }
 
     /// A credential that could not be written: the stored one is older than it.
@@ -39,6 +54,9 @@ final class SessionKeeper: Sendable {
         let credential: Credential
         let replaces: Secret?
     }
+
+    /// Thrown when another user was signed in, or none, before work had come to its end.
+    private struct Outdated: Error {}
 
     /// - Parameter account: The subject of the account to keep; nil for the current one.
     init(
@@ -57,11 +75,30 @@ final class SessionKeeper: Sendable {
 
     // MARK: The store
 
-    /// What is stored.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// What is stored. What is at hand and stands there no longer is dropped.
+    /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`.
     func book() async throws -> AccountBook {
-        guard let bytes = try await store.bytes(for: key) else { return AccountBook() }
-        return try AccountBook(serialized: bytes)
+        let (epoch, seen) = state.withLock { ($0.epoch, $0.cached) }
+        let book = try await store.bytes(for: key).map { bytes in try AccountBook(serialized: bytes) } ?? AccountBook()
+        let stored = book.entry(account)?.credential
+        state.withLock { state in
+            guard state.epoch == epoch, let cached = state.cached, cached === seen, state.unsaved == nil else { return }
+            if stored?.tokens.accessToken == cached.credential.tokens.accessToken {
+                state.checkedAt = engine.host.now().timeIntervalSinceReferenceDate
+            } else {
+                state.cached = nil
+            }
+        }
+        return book
+    }
+
+    /// The credential that was good last: what is stored, or what could not be stored.
+    /// - Throws: ``AuthError`` with `login_required` and the reason.
+    func lastCredential() async throws -> Credential {
+        let book = try await book()
+        let unsaved = state.withLock { $0.unsaved }
+        if let unsaved, unsaved.replaces == book.refreshToken(account) { return unsaved.credential }
+        return try signedIn(in: book)
     }
 
     /// Changes what is stored, alone with it.
@@ -79,66 +116,84 @@ final class SessionKeeper: Sendable {
         try await store.set(book.entries.isEmpty ? nil : try book.serialized(), for: key)
     }
 
-    /// Finds out whether the store can be used at all, before a person is asked to sign in for nothing.
+    /// Finds out whether the store can be used at all and has room, before a user is asked to sign in for nothing.
     func probe() async throws {
-        try await store.withExclusiveAccess(to: key) { _ = try await book() }
+        try await store.withExclusiveAccess(to: key) { try await book().requireRoom() }
     }
 
     /// Keeps what a sign-in has brought.
     /// - Throws: ``AuthError`` with `account_mismatch` when it is another account than the policy allows.
-    func keep(_ credential: Credential, _ policy: AuthClient.AccountPolicy) async throws {
-        try await change { book in
-            let known = account ?? book.entry(nil)?.identity.subject
-            let isOther = known.map { $0 != credential.identity.subject } ?? false
-            if isOther, policy == .sameAccount {
+    func keep(_ credential: Credential, _ policy: AuthClient.AccountPolicy, _ reporter: FlowReporter) async throws {
+        try await store.withExclusiveAccess(to: key) {
+            var book = try await book()
+            let other = otherAccount(than: credential.identity.account, in: book)
+            if other != nil, policy == .sameAccount {
                 throw AuthError(
                     .accountMismatch,
-                    "\(credential.identity.displayName) has signed in, and somebody else is signed in already. Sign out first, or ask to add or replace the account."
+                    "\(credential.identity.displayName) has signed in, and another user is signed in already. Sign out first, or ask to add or replace the account."
                 )
             }
-            if isOther, policy == .replaceAccount, let known { book.remove(known) }
+            if let other, policy == .replaceAccount { book.remove(other) }
             book.set(.signedIn(credential), isCurrent: true)
+            try await reporter.step(.storing) { [book] in try await write(book) }
         }
-        state.withLock {
-            $0.backoff = nil
-            $0.unsaved = nil
-        }
+        beginEpoch()
         _ = adopt(credential)
+    }
+
+    /// The account that is meant here, when it is another one.
+    private func otherAccount(than signedIn: AccountID, in book: AccountBook) -> AccountID? {
+        let known = book.entry(account)?.identity.account
+        if let account, known == nil {
+            return account.isIdentical(to: signedIn.subject)
+                ? nil : AccountID(issuer: signedIn.issuer, subject: account)
+        }
+        return known == signedIn ? nil : known
     }
 
     /// Keeps what a sign-in has brought, and could not be stored, for as long as this process runs.
     func keepInMemory(_ credential: Credential) async {
-        let stored = try? await book().entry(account)
-        var replaces: Secret?
-        if case .signedIn(let old)? = stored { replaces = old.tokens.refreshToken }
-        state.withLock { [replaces] in $0.unsaved = Unsaved(credential: credential, replaces: replaces) }
+        let replaces = (try? await book())?.refreshToken(account)
+        beginEpoch()
+        state.withLock { $0.unsaved = Unsaved(credential: credential, replaces: replaces) }
         _ = adopt(credential)
     }
 
-    /// Takes an account out, and returns what it had.
-    func remove() async throws -> Credential? {
-        forget()
-        return try await change { book in
-            guard let entry = book.entry(account) else { return nil }
-            book.remove(entry.identity.subject)
-            if case .signedIn(let credential) = entry { return credential }
-            return nil
+    /// Takes an account out, alone with the store: what comes out is what was good last, whoever has refreshed it meanwhile.
+    /// - Returns: What the account had; the credential is nil when its session had ended.
+    func remove() async throws -> AccountBook.Entry? {
+        beginEpoch()
+        let removed = try await store.withExclusiveAccess(to: key) { () -> AccountBook.Entry? in
+            var book = try await book()
+            let unsaved = state.withLock { $0.unsaved }
+            guard let entry = book.entry(account) else { return unsaved.map { .signedIn($0.credential) } }
+            book.remove(entry.identity.account)
+            try await write(book)
+            guard let unsaved, unsaved.replaces == entry.credential?.tokens.refreshToken else { return entry }
+            return .signedIn(unsaved.credential)
         }
+        beginEpoch()
+        return removed
     }
 
     /// Removes everything, whether or not it can be read.
     func clear() async throws -> Bool {
-        forget()
-        return try await store.withExclusiveAccess(to: key) {
-            let existed = try await store.bytes(for: key) != nil
+        beginEpoch()
+        let existed = try await store.withExclusiveAccess(to: key) {
+            // What cannot be read is there all the same.
+            let existed: Bool
+            do { existed = try await store.bytes(for: key) != nil } catch { existed = true }
             try await store.set(nil, for: key)
             return existed
         }
+        beginEpoch()
+        return existed
     }
 
-    /// Forgets what is at hand, so that the next call looks at the store.
-    func forget() {
+    /// Forgets what is at hand and what is under way, so that the next call looks at the store.
+    func beginEpoch() {
         state.withLock {
+            $0.epoch += 1
             $0.cached = nil
             $0.backoff = nil
             $0.unsaved = nil
@@ -147,50 +202,94 @@ final class SessionKeeper: Sendable {
 
     // MARK: Fresh tokens
 
-    /// The tokens at hand, when they are fresh. No waiting, no input or output, no memory.
+    /// The tokens at hand, when they are fresh and the store was looked at a moment ago. No waiting, no input or output, no
+    /// memory.
     func fresh() -> Cached? {
         let now = engine.host.now().timeIntervalSinceReferenceDate
-        guard let cached = state.withLock({ $0.cached }), now < cached.freshUntil, now >= cached.notBefore else {
-            return nil
+        return state.withLock { state in
+            guard let cached = state.cached, cached.isFresh(at: now), Self.isChecked(state, now) else { return nil }
+            return cached
         }
-        return cached
+    }
+
+    private static func isChecked(_ state: State, _ now: Double) -> Bool {
+        state.unsaved != nil || now < state.checkedAt + checkInterval && now >= state.checkedAt
     }
 
     /// A credential whose access token is fresh, refreshed when need be.
-    /// - Parameter rejected: An access token that an API has refused, fresh as it may look.
-    /// - Throws: ``AuthError`` with `login_required` when nobody is signed in or the session has ended; what refreshing
-    ///   throws, when the old token has ended too; `CancellationError`, which cancels nobody else's refresh.
-    func credential(rejected: Secret? = nil) async throws -> Credential {
-        if let fresh = fresh()?.credential, fresh.tokens.accessToken != rejected { return fresh }
-        // A refresh under way may end with the very token that was refused, and then another one is begun, once.
-        var credential = try await sharedRefresh(rejected).value()
-        if let rejected, credential.tokens.accessToken == rejected {
-            credential = try await sharedRefresh(rejected).value()
+    /// - Parameters:
+    ///   - margin: How long before its end the access token counts as expired; default: what the settings say. More than a
+    ///     quarter of a token's life is not asked for.
+    ///   - rejected: An access token that an API has refused, fresh as it may look.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; what refreshing
+    ///   throws, when the old token has expired too; `CancellationError`, which cancels no other caller's refresh.
+    func credential(margin: Duration? = nil, rejected: Secret? = nil) async throws -> Credential {
+        let margin = max(margin ?? .zero, engine.settings.freshnessMargin)
+        if rejected == nil, let known = await known(margin) { return known }
+        // A refresh that was under way already may end with the very token that was refused, last less long than is wanted here,
+        // or belong to a user who has signed out meanwhile. Then another one is begun, once.
+        for attempt in 0..<4 {
+            let (task, isOwn) = sharedRefresh(margin, rejected)
+            do {
+                let credential = try await task.value()
+                let isWanted = credential.tokens.accessToken != rejected && isFresh(credential, margin)
+                if isWanted || isOwn || attempt > 0 { return credential }
+            } catch is Outdated {
+                continue
+            }
         }
-        return credential
+        return try signedIn(in: try await book())
     }
 
-    private func sharedRefresh(_ rejected: Secret?) -> SharedTask<Credential> {
+    /// The tokens at hand, when they are fresh and the store still has them.
+    private func known(_ margin: Duration) async -> Credential? {
+        let now = engine.host.now().timeIntervalSinceReferenceDate
+        let (cached, isDue) = state.withLock { state -> (Cached?, Bool) in
+            guard let cached = state.cached, cached.isFresh(at: now), isFresh(cached.credential, margin) else {
+                return (nil, false)
+            }
+            let isDue = !Self.isChecked(state, now)
+            // The others are served meanwhile: one look is enough.
+            if isDue { state.checkedAt = now }
+            return (cached, isDue)
+        }
+        guard let cached, isDue else { return cached?.credential }
+        // A store that cannot be read says nothing about the tokens.
+        guard (try? await book()) != nil else { return cached.credential }
+        return state.withLock { $0.cached === cached ? cached.credential : nil }
+    }
+
+    private func isFresh(_ credential: Credential, _ margin: Duration) -> Bool {
+        let now = engine.host.now()
+        return now < credential.freshUntil(margin: margin) && now >= credential.notBefore
+    }
+
+    /// - Returns: The refresh to wait for, and whether it was begun by this call.
+    private func sharedRefresh(_ margin: Duration, _ rejected: Secret?) -> (SharedTask<Credential>, isOwn: Bool) {
         state.withLock { state in
-            if let running = state.running { return running }
-            let task = SharedTask { [self] in
+            if let running = state.running { return (running, false) }
+            let epoch = state.epoch
+            let task = engine.unfinished.begin { [self] in
                 defer { self.state.withLock { $0.running = nil } }
-                return try await store.withExclusiveAccess(to: key) { try await refreshedAlone(rejected) }
+                let credential = try await store.withExclusiveAccess(to: key) {
+                    try await refreshedAlone(margin, rejected, epoch)
+                }
+                // Whoever was signed in when this began may not be any more.
+                guard self.state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
+                return credential
             }
             state.running = task
-            return task
+            return (task, true)
         }
     }
 
-    /// Runs while nobody else has access to the store.
-    private func refreshedAlone(_ rejected: Secret?) async throws -> Credential {
+    /// Runs while no other holder has access to the store.
+    private func refreshedAlone(_ margin: Duration, _ rejected: Secret?, _ epoch: Int) async throws -> Credential {
+        guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
         var book = try await book()
         let credential = try await latest(in: &book)
-        let now = engine.host.now()
-        let isFresh =
-            now < credential.freshUntil(margin: engine.settings.freshnessMargin) && now >= credential.notBefore
-        if isFresh, credential.tokens.accessToken != rejected { return adopt(credential) }
-        return try await refreshed(credential, in: &book, rejected: rejected)
+        if isFresh(credential, margin), credential.tokens.accessToken != rejected { return adopt(credential, epoch) }
+        return try await refreshed(credential, in: &book, rejected: rejected, epoch)
     }
 
     /// The account's credential: what is stored, or what could not be stored last time.
@@ -204,64 +303,124 @@ final class SessionKeeper: Sendable {
 
     /// Replaces the tokens, alone with the store.
     func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
-        try await store.withExclusiveAccess(to: key) {
+        let replaced = try await store.withExclusiveAccess(to: key) {
             var book = try await book()
             var credential = try await latest(in: &book)
-            try await engine.requireIssuer(of: credential)
+            try await engine.requireBinding(of: credential)
             let replaced = credential.tokens.refreshToken
             credential.tokens = try await body(credential.tokens)
             credential.obtainedAt = engine.host.wholeSecond
             await save(credential, in: &book, replacing: replaced)
-            return adopt(credential)
+            return credential
         }
+        return adopt(replaced)
     }
 
     private func refreshed(
         _ credential: Credential,
         in book: inout AccountBook,
-        rejected: Secret?
+        rejected: Secret?,
+        _ epoch: Int
     ) async throws -> Credential {
-        // A token that has not ended is better than none.
+        // A token that has not expired is better than none.
         func fallback(_ error: any Error) throws -> Credential {
-            let isUsable = credential.tokens.expiresAt.map { engine.host.now() < $0 } ?? true
-            guard isUsable, credential.tokens.accessToken != rejected, !(error is CancellationError) else {
-                throw error
-            }
+            guard !credential.isExpired(at: engine.host.now()), credential.tokens.accessToken != rejected,
+                !(error is CancellationError)
+            else { throw error }
             return credential
         }
         guard credential.tokens.refreshToken != nil else {
             let error = AuthError(
                 .loginRequired,
                 """
-                The access token of \(credential.identity.displayName) has ended, and the provider gave no refresh token. Sign \
+                The access token of \(credential.identity.displayName) has expired, and the provider gave no refresh token. Sign \
                 in again; many providers give one for the scope "offline_access".
                 """
             )
-            return adopt(try fallback(error))
+            return adopt(try fallback(error), epoch)
         }
         if let wait = state.withLock({ $0.backoff })?.error(at: engine.host.now()) { return try fallback(wait) }
         do {
-            let refreshed = try await reporter().step(.refresh) { try await engine.refreshed(credential) }
-            state.withLock { $0.backoff = nil }
-            await save(refreshed, in: &book, replacing: credential.tokens.refreshToken)
-            return adopt(refreshed)
-        } catch let error as AuthError where error.code == .loginRequired {
-            throw error
-        } catch let error as AuthError where engine.standardName(of: error.providerError) == "invalid_grant" {
-            // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". Access to the store is exclusive and
-            // it was read a moment ago, so this is the token that is stored, and nobody's newer one is lost.
-            throw await ended(credential, error, in: &book)
-        } catch let error as AuthError {
-            state.withLock { state in
-                state.backoff = Backoff(
-                    after: state.backoff,
-                    error: error,
-                    now: engine.host.now(),
-                    random: engine.host.randomBytes(1).first ?? 0
+            switch try await reporter().step(.refresh, { try await engine.refreshed(credential) }) {
+            case .refreshed(let refreshed):
+                state.withLock { $0.backoff = nil }
+                await save(refreshed, in: &book, replacing: credential.tokens.refreshToken)
+                return adopt(refreshed, epoch)
+            case .refused(let kept, let error):
+                await save(kept, in: &book, replacing: credential.tokens.refreshToken)
+                backOff(error)
+                throw RefusedTokens(
+                    error: AuthError(
+                        error.code,
+                        "The refreshed tokens were not used, and the session is kept. \(error.message)",
+                        providerError: error.providerError,
+                        status: error.status,
+                        retryAfter: error.retryAfter,
+                        underlyingError: error
+                    )
                 )
             }
+        } catch let refused as RefusedTokens {
+            throw refused.error
+        } catch let error as AuthError where error.code == .loginRequired {
+            throw error
+        } catch let error as AuthError
+            where error.code == .providerRejected && engine.standardName(of: error.providerError) == "invalid_grant"
+        {
+            // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". Access to the store is exclusive and
+            // it was read a moment ago, so this is the token that is stored, and no newer one is lost.
+            throw await ended(credential, error, in: &book)
+        } catch let error as AuthError {
+            backOff(error)
+            if let refusal = await repeatedRefusal(of: credential, error, in: &book) { throw refusal }
             return try fallback(error)
         }
+    }
+
+    /// Tokens that the provider sent and that a check has refused: nothing is handed out in their place.
+    private struct RefusedTokens: Error {
+        let error: AuthError
+    }
+
+    private func backOff(_ error: AuthError) {
+        state.withLock { state in
+            state.backoff = Backoff(
+                after: state.backoff,
+                error: error,
+                now: engine.host.now(),
+                random: engine.host.randomBytes(1).first ?? 0
+            )
+        }
+    }
+
+    /// Counts refusals that do not say `invalid_grant`: some providers end a session with an empty 400. When the access token has
+    /// expired and it happens again, only signing in helps; the credential is kept, because it is not known to be bad.
+    private func repeatedRefusal(
+        of credential: Credential,
+        _ error: AuthError,
+        in book: inout AccountBook
+    ) async -> AuthError? {
+        // RFC 6749 section 5.2: these are faults of the client or the request, which signing in again does not mend.
+        let faults = [
+            "invalid_client", "invalid_request", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
+            "invalid_dpop_proof", "use_dpop_nonce",
+        ]
+        let isFault =
+            error.code == .providerRejected && faults.contains(engine.standardName(of: error.providerError) ?? "")
+        guard error.status == 400 || error.status == 401, !isFault, credential.isExpired(at: engine.host.now()) else {
+            return nil
+        }
+        var counted = credential
+        counted.refusedRefreshes = min(credential.refusedRefreshes + 1, Self.toleratedRefusals)
+        if counted != credential { await save(counted, in: &book, replacing: credential.tokens.refreshToken) }
+        guard counted.refusedRefreshes >= Self.toleratedRefusals else { return nil }
+        return AuthError(
+            .loginRequired,
+            "The access token of \(credential.identity.displayName) has expired, and the provider refuses to refresh it (status \(error.status ?? 0)) without saying why. Sign in again.",
+            providerError: error.providerError,
+            status: error.status,
+            underlyingError: error
+        )
     }
 
     /// The account's credential.
@@ -272,12 +431,22 @@ final class SessionKeeper: Sendable {
         case .ended(let session)?: throw session.error
         case nil:
             let who = account.map { "The account \"\(DisplayText.sanitized($0, limit: 80))\" is not signed in" }
-            throw AuthError(.loginRequired, "\(who ?? "Nobody is signed in").")
+            throw AuthError(
+                .loginRequired,
+                "\(who ?? "No user is signed in with the profile \"\(DisplayText.sanitized(key.name, limit: 60))\""). Sign in first."
+            )
         }
     }
 
-    private func adopt(_ credential: Credential) -> Credential {
-        state.withLock { $0.cached = Cached(credential, margin: engine.settings.freshnessMargin) }
+    /// Hands tokens out from memory from now on, unless something newer has begun.
+    /// - Parameter epoch: When the work began that they come of; nil for now.
+    private func adopt(_ credential: Credential, _ epoch: Int? = nil) -> Credential {
+        let now = engine.host.now().timeIntervalSinceReferenceDate
+        state.withLock { state in
+            guard epoch == nil || epoch == state.epoch else { return }
+            state.cached = Cached(credential, margin: engine.settings.freshnessMargin)
+            state.checkedAt = now
+        }
         return credential
     }
 
@@ -301,7 +470,11 @@ final class SessionKeeper: Sendable {
             endedAt: engine.host.wholeSecond
         )
         book.set(.ended(session), isCurrent: false)
-        forget()
+        state.withLock {
+            $0.cached = nil
+            $0.backoff = nil
+            $0.unsaved = nil
+        }
         let reporter = reporter()
         reporter.report(.sessionEnd, details: ["reason": session.reason])
         // If this cannot be written, the next process will ask the provider once more and be told the same.
@@ -311,7 +484,7 @@ final class SessionKeeper: Sendable {
 }
 
 extension EndedSession {
-    /// What to tell who asks for its tokens.
+    /// What a caller that asks for its tokens is told.
     var error: AuthError { error(providerError: nil) }
 
     fileprivate func error(providerError: ProviderError?) -> AuthError {

@@ -39,7 +39,7 @@ extension AuthClient {
             environment: host.environment
         )
         var settings = try ClientSettings(configuration: configuration, provider: provider)
-        if let flows { settings.flows = flows }
+        if let flows { settings = try settings.changing { $0.flows = flows } }
         if settings.flows == [.device], devicePresenter == nil {
             throw configuration.error("this program cannot show a code for signing in on another screen", at: "flow")
         }
@@ -140,29 +140,28 @@ extension ClientSettings {
             .compactMap(SignInFlow.init(rawValue:))
         let algorithms = configuration.texts("id_token_signing_algorithms")?.map(SignatureAlgorithm.init(rawValue:))
         try configuration.located("id_token_signing_algorithms") { () throws(AuthError) in
-            try Self.check(algorithms, authentication)
+            try ClientSettings.Values.check(algorithms, authentication)
         }
-        self = try configuration.located("scopes") { () throws(AuthError) in
-            try ClientSettings(
-                clientID: configuration.text("client_id") ?? "",
-                authentication: authentication,
-                redirectURIs: redirectURIs.isEmpty ? [.loopback] : redirectURIs,
-                scopes: configuration.texts("scopes") ?? ["openid"],
-                parameters: Dictionary(
-                    uniqueKeysWithValues: ProviderRequest.Purpose.configurable.map {
-                        ($0, parameters.parameters($0.rawValue))
-                    }
-                ),
-                flows: flows.isEmpty ? [.authorizationCode] : flows,
-                timeout: .seconds(configuration.number("timeout") ?? 300),
-                responseMode: configuration.text("response_mode").flatMap(ResponseMode.init(rawValue:)) ?? .query,
-                idTokenSigningAlgorithms: algorithms,
-                clockLeeway: .seconds(configuration.number("clock_leeway") ?? 60),
-                freshnessMargin: .seconds(configuration.number("freshness_margin") ?? 60),
-                postLogoutRedirectURI: postLogoutRedirectURI,
-                usesDPoP: configuration.flag("dpop") ?? false,
-                apiOrigins: apiOrigins
-            )
-        }
+        var values = ClientSettings.Values(clientID: configuration.text("client_id") ?? "")
+        values.authentication = authentication
+        if !redirectURIs.isEmpty { values.redirectURIs = redirectURIs }
+        values.scopes = configuration.texts("scopes") ?? provider.defaultScopes
+        values.parameters = Dictionary(
+            uniqueKeysWithValues: ProviderRequest.Purpose.configurable.map {
+                ($0, parameters.parameters($0.rawValue))
+            }
+        )
+        if !flows.isEmpty { values.flows = flows }
+        values.timeout = .seconds(configuration.number("timeout") ?? 300)
+        values.responseMode = configuration.text("response_mode").flatMap(ResponseMode.init(rawValue:)) ?? .query
+        values.idTokenSigningAlgorithms = algorithms
+        values.clockLeeway = .seconds(configuration.number("clock_leeway") ?? 60)
+        values.freshnessMargin = .seconds(configuration.number("freshness_margin") ?? 60)
+        values.postLogoutRedirectURI = postLogoutRedirectURI
+        values.sendsClientIDAtSignOut = configuration.flag("client_id_at_sign_out") ?? true
+        values.usesDPoP = configuration.flag("dpop") ?? false
+        values.apiOrigins = apiOrigins
+        self = try configuration.located("scopes") { [values] () throws(AuthError) in try ClientSettings(values) }
+        try provider.check(self, configuration)
     }
 }

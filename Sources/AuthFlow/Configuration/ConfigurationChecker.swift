@@ -34,6 +34,9 @@ struct ConfigurationChecker {
                 return expected("an array with at least one element", json, at: path)
             }
             for (index, value) in elements.enumerated() { check(value, element, at: path.element(index)) }
+        case .texts:
+            guard let elements = json.array else { return expected("an array of strings", json, at: path) }
+            for (index, value) in elements.enumerated() { check(value, .text, at: path.element(index)) }
         case .map(let value):
             guard let members = json.object else { return expected("an object", json, at: path) }
             for (name, member) in members.sorted(by: { $0.key < $1.key }) {
@@ -44,8 +47,9 @@ struct ConfigurationChecker {
         case .named(let variants):
             checkNamed(json, variants, at: path)
         case .either(let first, let second):
-            // The first is the plain form; the second is an array.
-            check(json, json.array == nil ? first : second, at: path)
+            // The second is an array or, for a secret, an object; the first is the plain form.
+            let isSecond = if case .secret = second { json.object != nil } else { json.array != nil }
+            check(json, isSecond ? second : first, at: path)
         }
     }
 

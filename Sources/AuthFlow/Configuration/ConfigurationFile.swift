@@ -13,18 +13,27 @@ public struct ConfigurationFile: Sendable {
     private let source: ConfigurationSource
     private let defaultProfile: String?
 
-    /// Reads a file.
-    /// - Throws: ``AuthError`` when there is no such file; ``ConfigurationError`` when its text is not acceptable.
+    /// The largest file that is read, in bytes.
+    private static let maximumSize = 1024 * 1024
+
+    /// Reads a file. It decides where secrets go, so it must belong to this user or root, and nobody else may be able to write to it
+    /// or to its folder.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when there is no such file, or others could have written it;
+    ///   ``ConfigurationError`` when its text is not acceptable.
     public init(path: String) throws {
-        guard let data = FileManager.default.contents(atPath: path) else {
-            throw AuthError(
-                .invalidConfiguration,
-                "There is no configuration file at \(path), or it cannot be read. Give another with --config."
-            )
-        }
+        try self.init(text: try Self.contents(ofFile: path), name: path, directory: Self.directory(of: path))
+    }
+
+    /// The bytes of a configuration file, once it is known that nobody but this user or root could have written them.
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    package static func contents(ofFile path: String) throws(AuthError) -> [UInt8] {
+        try TrustedFile(path).contents(maximumSize: maximumSize)
+    }
+
+    /// The folder that relative paths in a configuration file start from.
+    package static func directory(of path: String) -> String {
         let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
-        let directory = absolute.prefix(upTo: absolute.lastIndex(of: "/") ?? absolute.startIndex)
-        try self.init(text: Array(data), name: path, directory: String(directory))
+        return String(absolute.prefix(upTo: absolute.lastIndex(of: "/") ?? absolute.startIndex))
     }
 
     /// Reads a text.
@@ -68,7 +77,7 @@ public struct ConfigurationFile: Sendable {
         let only = profileNames.count == 1 ? profileNames.first : nil
         guard let name = name ?? defaultProfile ?? only else {
             throw source.error(
-                "there are several profiles; choose one with --profile or \"default_profile\": \(profileNames.joined(separator: ", "))",
+                "there are several profiles; name one, or set \"default_profile\": \(profileNames.joined(separator: ", "))",
                 at: JSONPath().member("profiles")
             )
         }

@@ -70,8 +70,8 @@ public struct ConfigurationObject: Sendable {
             return Secret(value)
         }
         if let file = json[key]?["file"]?.string.map(absolute) {
-            guard let bytes = FileManager.default.contents(atPath: file), bytes.count <= 64 * 1024 else {
-                throw error("the file \(file) cannot be read", at: key)
+            guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 64 * 1024) else {
+                throw error("the file \(file) cannot be read, or has more than 64 KiB", at: key)
             }
             // Editors and `echo` end a file with a line break that is not part of the secret.
             let text = String(decoding: bytes, as: UTF8.self)
@@ -114,4 +114,11 @@ public struct ConfigurationObject: Sendable {
         if path.hasPrefix("~/") { return (environment["HOME"] ?? NSHomeDirectory()) + path.dropFirst() }
         return path.hasPrefix("/") ? path : "\(source.directory)/\(path)"
     }
+}
+
+extension ConfigurationObject: CustomStringConvertible, CustomReflectable {
+    /// Where it stands.
+    public var description: String { "\(source.file): \(path)" }
+    /// A mirror without children: the environment that secrets are taken from is behind it.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

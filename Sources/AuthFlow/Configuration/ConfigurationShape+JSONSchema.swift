@@ -44,6 +44,7 @@ extension ConfigurationShape {
                 "properties": ["env": ["type": "string"], "file": ["type": "string"]],
             ]
         case .list(let element): ["type": "array", "minItems": 1, "items": element.jsonSchema]
+        case .texts: ["type": "array", "items": ConfigurationShape.text.jsonSchema]
         case .map(let value): ["type": "object", "additionalProperties": value.jsonSchema]
         case .object(let keys):
             [

@@ -19,6 +19,8 @@ public indirect enum ConfigurationShape: Sendable {
     case secret
     /// An array, each element of this shape, with at least one.
     case list(ConfigurationShape)
+    /// An array of strings, which may be empty.
+    case texts
     /// An object with any names, each value of this shape.
     case map(ConfigurationShape)
     /// An object with these keys and no others.

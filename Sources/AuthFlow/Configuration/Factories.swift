@@ -16,8 +16,14 @@ public struct ProviderFactory: Sendable {
     /// The keys it adds to a profile.
     public let keys: [ConfigurationKey]
 
-    /// How a client with a secret proves who it is, unless the profile says otherwise.
+    /// How a client with a secret proves who it is by default.
     public let secretMethod: ClientAuthentication.Method
+
+    /// The scopes that are asked for by default.
+    public let defaultScopes: [String]
+
+    /// Checks what this provider demands of a profile's settings.
+    let check: @Sendable (_ settings: ClientSettings, _ profile: ConfigurationObject) throws -> Void
 
     let make: @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
 
@@ -25,17 +31,27 @@ public struct ProviderFactory: Sendable {
     /// - Parameters:
     ///   - name: The name to choose it by.
     ///   - keys: The keys it adds to a profile.
-    ///   - secretMethod: How a client with a secret proves who it is, unless the profile says otherwise.
+    ///   - secretMethod: How a client with a secret proves who it is; default: `client_secret_basic`.
+    ///   - defaultScopes: The scopes that are asked for when the profile names none; default: `openid`.
+    ///   - check: Checks what this provider demands of a profile's settings. It throws
+    ///     ``ConfigurationObject/error(_:at:)`` of the profile that it is given.
     ///   - make: Makes the adapter.
     public init(
         _ name: String,
         keys: [ConfigurationKey],
         secretMethod: ClientAuthentication.Method = .clientSecretBasic,
+        defaultScopes: [String] = ["openid"],
+        check: @escaping @Sendable (_ settings: ClientSettings, _ profile: ConfigurationObject) throws -> Void = {
+            _,
+            _ in
+        },
         make: @escaping @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
     ) {
         self.name = name
         self.keys = keys
         self.secretMethod = secretMethod
+        self.defaultScopes = defaultScopes
+        self.check = check
         self.make = make
     }
 }

@@ -86,7 +86,11 @@ public struct Profile: Sendable {
                 .either(.choice(flows), .list(.choice(flows))),
                 "How to sign in: in a user agent (authorization_code, unless given) or on another screen (device); or a list, of which the first that can begin is taken."
             ),
-            ConfigurationKey("scopes", .list(.text), "What is asked for; [\"openid\"] unless given."),
+            ConfigurationKey(
+                "scopes",
+                .texts,
+                "What is asked for; [] for nothing. Default: what the provider's adapter asks for, mostly [\"openid\"]."
+            ),
             ConfigurationKey(
                 "redirect_uri",
                 .either(.text, .list(.text)),
@@ -136,6 +140,11 @@ public struct Profile: Sendable {
                 "post_logout_redirect_uri",
                 .text,
                 "Where the provider sends the person back to after a sign-out, as registered."
+            ),
+            ConfigurationKey(
+                "client_id_at_sign_out",
+                .flag,
+                "Whether a sign-out at the provider names the client beside the ID Token, which some providers need to honour the return address; default: true."
             ),
             ConfigurationKey(
                 "dpop",

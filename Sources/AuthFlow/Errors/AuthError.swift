@@ -12,6 +12,9 @@ public struct AuthError: Error, Sendable {
     /// What the provider itself said, when it said something.
     public let providerError: ProviderError?
 
+    /// The HTTP status of the response that caused it; nil when none did.
+    public let status: Int?
+
     /// How long the server asks to be left alone (`Retry-After`), when it does.
     public let retryAfter: Duration?
 
@@ -23,18 +26,21 @@ public struct AuthError: Error, Sendable {
     ///   - code: What went wrong.
     ///   - message: A sentence for a person, without any secret.
     ///   - providerError: What the provider said, as data.
+    ///   - status: The HTTP status of the response that caused it; default: that of `providerError`.
     ///   - retryAfter: How long the server asks to be left alone.
     ///   - underlyingError: The error that caused this one.
     public init(
         _ code: Code,
         _ message: String,
         providerError: ProviderError? = nil,
+        status: Int? = nil,
         retryAfter: Duration? = nil,
         underlyingError: (any Error)? = nil
     ) {
         self.code = code
         self.message = message
         self.providerError = providerError
+        self.status = status ?? providerError?.status
         self.retryAfter = retryAfter
         self.underlyingError = underlyingError
     }
@@ -88,6 +94,9 @@ extension AuthError {
         public static let loginRequired = Self(rawValue: "login_required")
         /// Credentials could not be read, written or locked.
         public static let storageFailed = Self(rawValue: "storage_failed")
+        /// What is stored can be read and is no credential that can be used: it is damaged, too large, of another version, or
+        /// its key is not there. Signing out locally removes it.
+        public static let credentialUnusable = Self(rawValue: "credential_unusable")
     }
 }
 

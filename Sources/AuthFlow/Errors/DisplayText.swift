@@ -7,29 +7,36 @@ public enum DisplayText {
     public static func sanitized(_ text: String, limit: Int = 300) -> String {
         var result = ""
         for scalar in text.unicodeScalars.prefix(limit) {
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned:
-                result.unicodeScalars.append(" ")
-            default:
-                result.unicodeScalars.append(scalar)
-            }
+            result.unicodeScalars.append(isInvisible(scalar) ? " " : scalar)
         }
         return text.unicodeScalars.count > limit ? result + "…" : result
     }
 
+    /// Whether a character is not shown itself but changes how others are: what steers a terminal, turns the direction of
+    /// writing, or has no agreed appearance.
+    public static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
+        switch scalar.properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: true
+        default: false
+        }
+    }
+
     /// Escapes what HTML gives a meaning to, for use in text and in quoted attributes.
+    ///
+    /// It goes by code points, as readers of HTML do: in Swift a quotation mark with a combining mark behind it is another
+    /// character than a quotation mark.
     public static func escapedForHTML(_ text: String) -> String {
-        var result = ""
-        for character in text {
-            switch character {
-            case "&": result += "&amp;"
-            case "<": result += "&lt;"
-            case ">": result += "&gt;"
-            case "\"": result += "&quot;"
-            case "'": result += "&#39;"
-            default: result.append(character)
+        var result = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "&": result.append(contentsOf: "&amp;".unicodeScalars)
+            case "<": result.append(contentsOf: "&lt;".unicodeScalars)
+            case ">": result.append(contentsOf: "&gt;".unicodeScalars)
+            case "\"": result.append(contentsOf: "&quot;".unicodeScalars)
+            case "'": result.append(contentsOf: "&#39;".unicodeScalars)
+            default: result.append(scalar)
             }
         }
-        return result
+        return String(result)
     }
 }

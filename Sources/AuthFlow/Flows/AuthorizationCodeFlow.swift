@@ -22,14 +22,14 @@ struct AuthorizationCodeFlow: Sendable {
     ///   - store: Keeps the credential. Called while the user agent still waits, so that it can tell the person the truth.
     func signIn<Return: Sendable>(
         with userAgent: any UserAgent,
-        store: @Sendable (SignInOutcome) async throws -> Return
+        store: @escaping @Sendable (SignInOutcome) async throws -> Return
     ) async throws -> Return {
         let metadata = try await discover()
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the answer from other visits.
         let state = engine.host.randomToken()
         let options = RedirectOptions(
             redirectURIs: engine.settings.redirectURIs,
-            state: state,
+            state: Secret(state),
             responseMode: engine.settings.responseMode,
             reporter: reporter,
             clock: engine.host.clock
@@ -40,7 +40,8 @@ struct AuthorizationCodeFlow: Sendable {
             let callback = try await reporter.step(.userAgentVisit) {
                 try await engine.visits.visit(pending.url, in: session, options)
             }
-            return try await store(try await finish(pending, with: callback))
+            // A code that was sent is used up, and the tokens that come for it are kept, whoever waits for them.
+            return try await engine.unfinished.finish { try await store(try await finish(pending, with: callback)) }
         }
     }
 
@@ -74,8 +75,6 @@ struct AuthorizationCodeFlow: Sendable {
             of: received,
             engine.expectation(for: pending, received, code: response.code),
             metadata: pending.metadata,
-            // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
-            requiresIDToken: pending.nonce != nil,
             authorizationParameters: response.parameters,
             reporter: reporter
         )

@@ -17,6 +17,8 @@ public final class PendingAuthorization: Sendable {
     let metadata: ProviderMetadata
     let responseMode: ResponseMode
     let demand: AuthenticationDemand
+    /// The scopes that were asked for, as they were sent.
+    let scopes: [String]
     let dpopKey: DPoPKey?
     private let isAnswered = Mutex(false)
 
@@ -29,6 +31,7 @@ public final class PendingAuthorization: Sendable {
         metadata: ProviderMetadata,
         responseMode: ResponseMode = .query,
         demand: AuthenticationDemand = AuthenticationDemand(),
+        scopes: [String] = [],
         dpopKey: DPoPKey? = nil
     ) {
         self.url = url
@@ -39,6 +42,7 @@ public final class PendingAuthorization: Sendable {
         self.metadata = metadata
         self.responseMode = responseMode
         self.demand = demand
+        self.scopes = scopes
         self.dpopKey = dpopKey
     }
 
@@ -71,6 +75,13 @@ extension Engine {
     ) async throws -> PendingAuthorization {
         let endpoint = try metadata.required(\.authorizationEndpoint, "authorization endpoint")
         _ = try metadata.required(\.tokenEndpoint, "token endpoint")
+        // RFC 9126 section 5: the provider "accepts authorization request data only via PAR". It would show an empty page.
+        guard !metadata.requiresPushedRequests else {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) takes pushed authorization requests only (RFC 9126), which AuthFlow does not send yet."
+            )
+        }
         // A provider that knows PKCE, but only its method "plain", would leave the code unprotected.
         if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
             throw AuthError(
@@ -79,9 +90,7 @@ extension Engine {
             )
         }
 
-        let isOpenID = settings.scopes.contains("openid")
         let pkce = PKCE(codeVerifier: Secret(host.randomToken()))
-        let nonce = isOpenID ? host.randomToken() : nil
 
         var request = ProviderRequest(
             purpose: .authorization,
@@ -98,7 +107,6 @@ extension Engine {
             ]
         )
         if !settings.scopes.isEmpty { request.parameters["scope"] = settings.scopes.joined(separator: " ") }
-        if let nonce { request.protectedParameters["nonce"] = nonce }
         // OAuth 2.0 Multiple Response Type Encoding Practices section 2.1: query is the default for a code.
         if settings.responseMode != .query {
             request.protectedParameters["response_mode"] = settings.responseMode.rawValue
@@ -108,6 +116,10 @@ extension Engine {
         if let dpopKey { request.protectedParameters["dpop_jkt"] = dpopKey.thumbprint }
         try await provider.prepare(&request, in: context)
 
+        // What protects the request is decided by what is sent, whoever asked for it: an ID Token needs a nonce.
+        let scopes = request.scopes ?? []
+        let nonce = scopes.contains("openid") ? host.randomToken() : nil
+        request.protectedParameters["nonce"] = nonce
         let parameters = try request.allParameters()
         return PendingAuthorization(
             url: endpoint.url(adding: parameters),
@@ -118,6 +130,7 @@ extension Engine {
             metadata: metadata,
             responseMode: settings.responseMode,
             demand: try AuthenticationDemand(parameters),
+            scopes: scopes,
             dpopKey: dpopKey
         )
     }

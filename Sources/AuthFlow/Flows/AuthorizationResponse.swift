@@ -1,4 +1,6 @@
-/// The answer to an authorization request, after every check (RFC 6749 section 4.1.2, RFC 9207).
+import AuthFlowJSON
+
+/// The authorization response, after every check (RFC 6749 section 4.1.2, RFC 9207).
 struct AuthorizationResponse: Sendable {
     /// The authorization code.
     let code: Secret
@@ -19,7 +21,7 @@ struct AuthorizationResponse: Sendable {
         let parameters = try Self.parameters(of: callback, to: pending)
 
         // RFC 6749 section 3.1: "Request and response parameters MUST NOT be included more than once."
-        if let repeated = parameters.names.first(where: { parameters.values(for: $0).count > 1 }) {
+        if let repeated = parameters.repeatedName {
             throw AuthError(
                 .invalidCallback,
                 "The redirect carries the parameter \"\(DisplayText.sanitized(repeated, limit: 40))\" more than once (RFC 6749 section 3.1)."
@@ -39,28 +41,35 @@ struct AuthorizationResponse: Sendable {
         // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison", reject the
         // response when they differ, and when it is missing although the provider announced it; on errors too.
         let issuer = parameters["iss"]
-        if issuer == nil, pending.metadata.namesIssuerInResponses {
-            throw AuthError(
-                .issuerMismatch,
-                "The redirect does not name its issuer (iss), as this provider always must (RFC 9207)."
+        let error = parameters["error"].map {
+            ProviderError(
+                error: $0,
+                errorDescription: parameters["error_description"],
+                errorURI: parameters["error_uri"]
             )
         }
-        if let issuer, issuer != pending.metadata.issuer {
+        if issuer == nil, pending.metadata.namesIssuerInResponses {
+            guard let error else {
+                throw AuthError(
+                    .issuerMismatch,
+                    "The redirect does not name its issuer (iss), as this provider always must (RFC 9207)."
+                )
+            }
+            // Which provider says so is not known, and nothing depends on it: the sign-in has failed either way.
+            throw AuthError(
+                error.error == "access_denied" ? .accessDenied : .issuerMismatch,
+                "The sign-in was stopped by an error that does not name its issuer (iss), as this provider always must (RFC 9207), so it is not confirmed.",
+                providerError: error
+            )
+        }
+        if let issuer, !issuer.isIdentical(to: pending.metadata.issuer) {
             throw AuthError(
                 .issuerMismatch,
                 "The redirect comes from \"\(DisplayText.sanitized(issuer))\", not from \"\(pending.metadata.issuer)\" (RFC 9207). The sign-in was stopped."
             )
         }
 
-        if let error = parameters["error"] {
-            throw Self.refusal(
-                ProviderError(
-                    error: error,
-                    errorDescription: parameters["error_description"],
-                    errorURI: parameters["error_uri"]
-                )
-            )
-        }
+        if let error { throw Self.refusal(error) }
         guard let code = parameters["code"], !code.isEmpty else {
             throw AuthError(
                 .invalidCallback,
@@ -79,33 +88,21 @@ struct AuthorizationResponse: Sendable {
     private static func parameters(of callback: String, to pending: PendingAuthorization) throws(AuthError)
         -> FormParameters
     {
-        let redirectURI = pending.redirectURI
-        let parts = callback.split(separator: "#", maxSplits: 1, omittingEmptySubsequences: false)
-        let address = parts.first ?? ""
-        let fragment = parts.count < 2 ? "" : parts[1]
-        let answer: Substring
-        switch pending.responseMode {
-        case .query, .formPost:
-            // RFC 9700 section 4.1.3: exact string matching. What follows the redirect URI can only be its query.
-            let separator: Character = redirectURI.contains("?") ? "&" : "?"
-            guard address.hasPrefix(redirectURI), address.dropFirst(redirectURI.count).first == separator else {
-                throw elsewhere(callback, redirectURI)
-            }
-            guard fragment.isEmpty else {
-                throw AuthError(
-                    .invalidCallback,
-                    "The redirect carries a fragment (#...), which was not asked for (response_mode)."
-                )
-            }
-            answer = address.dropFirst(redirectURI.count + 1)
-        case .fragment:
-            guard address == redirectURI else { throw elsewhere(callback, redirectURI) }
-            answer = fragment
+        guard let encoded = RedirectOptions.response(in: callback, at: pending.redirectURI, pending.responseMode) else {
+            throw elsewhere(callback, pending.redirectURI)
         }
-        guard let parameters = FormURLEncoding.decode(answer) else {
+        let isFragment = pending.responseMode == .fragment
+        let query = isFragment ? encoded : encoded.prefix { $0 != "#" }
+        guard encoded.dropFirst(query.count + 1).isEmpty else {
             throw AuthError(
                 .invalidCallback,
-                "The answer in the redirect is not form-encoded UTF-8 (RFC 6749 Appendix B)."
+                "The redirect carries a fragment (#...), which was not asked for (response_mode)."
+            )
+        }
+        guard let parameters = FormURLEncoding.decode(query) else {
+            throw AuthError(
+                .invalidCallback,
+                "The parameters in the redirect are not form-encoded UTF-8 (RFC 6749 Appendix B)."
             )
         }
         return parameters
@@ -120,8 +117,16 @@ struct AuthorizationResponse: Sendable {
 
     private static func refusal(_ error: ProviderError) -> AuthError {
         switch error.error {
-        case "access_denied":
-            AuthError(.accessDenied, "The sign-in was denied. Nobody is signed in.", providerError: error)
+        // OIDC Core section 3.1.2.6: consent_required is what a refused consent comes to at some providers.
+        case "access_denied", "consent_required":
+            AuthError(.accessDenied, "The sign-in was denied.", providerError: error)
+        // The same section: the provider "requires End-User" interaction, which the request did not allow.
+        case "login_required", "interaction_required", "account_selection_required":
+            AuthError(
+                .loginRequired,
+                "The provider wants the user to sign in on its own page first.",
+                providerError: error
+            )
         case "invalid_scope":
             AuthError(
                 .providerRejected,
@@ -131,11 +136,11 @@ struct AuthorizationResponse: Sendable {
         case "unauthorized_client", "invalid_client":
             AuthError(
                 .providerRejected,
-                "The provider does not let this client sign people in. Check \"client_id\" and its registration.",
+                "The provider does not let this client sign users in. Check \"client_id\" and its registration.",
                 providerError: error
             )
         default:
-            AuthError(.providerRejected, "The provider did not let the person in.", providerError: error)
+            AuthError(.providerRejected, "The provider did not let the user in.", providerError: error)
         }
     }
 }

@@ -93,25 +93,32 @@ public struct ClientRegistration: Sendable {
     /// - Throws: ``AuthError`` with `unsupported` when the provider registers nobody, `provider_rejected` when not this
     ///   client, `invalid_reply` when the reply does not follow RFC 7591 or registers something else than was asked for.
     public func register(_ request: Request, initialAccessToken: Secret? = nil) async throws -> Registered {
-        let metadata = try await context.metadata()
-        let endpoint = try metadata.required(\.registrationEndpoint, "registration endpoint")
+        let path = \ProviderMetadata.registrationEndpoint
+        let endpoint = try (try await context.engine.metadata(with: path)).required(path, "registration endpoint")
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
         if let initialAccessToken { fields[.authorization] = "Bearer \(initialAccessToken.exposed)" }
         let reply = try await context.send(
             HTTPCall(.post, endpoint, headerFields: fields, body: try request.json.serialized())
         )
+        try reply.requireAvailable(from: endpoint.host, now: context.host.now())
+        // RFC 7591 section 3.2.1: "201 Created"; several providers answer 200. Section 3.2.2 has errors come with 400; what a
+        // provider's own validation says comes in many forms.
+        guard reply.status == 201 || reply.status == 200 else {
+            throw AuthError(
+                .providerRejected,
+                "\(endpoint.host) did not register the client (status \(reply.status)).",
+                providerError: reply.providerError,
+                status: reply.status
+            )
+        }
         let json = try reply.json(from: "\(endpoint)")
         if let error = ProviderError(json, status: reply.status) {
             throw AuthError(.providerRejected, "\(endpoint.host) did not register the client.", providerError: error)
         }
-        // RFC 7591 section 3.2.1: "201 Created"; several providers answer 200.
-        guard reply.status == 201 || reply.status == 200 else {
-            throw AuthError(.invalidReply, "\(endpoint) answered with status \(reply.status) and no OAuth error.")
-        }
-        return try Self.registered(json, asked: request)
+        return try Self.registered(json, asked: request, at: endpoint)
     }
 
-    private static func registered(_ json: JSON, asked request: Request) throws -> Registered {
+    private static func registered(_ json: JSON, asked request: Request, at endpoint: Endpoint) throws -> Registered {
         guard let clientID = json["client_id"]?.string, !clientID.isEmpty else {
             throw AuthError(.invalidReply, "The registration reply has no \"client_id\" (RFC 7591 section 3.2.1).")
         }
@@ -123,7 +130,9 @@ public struct ClientRegistration: Sendable {
             }
         }
         let secret = json["client_secret"]?.string.map(Secret.init)
-        let method = json["token_endpoint_auth_method"]?.string ?? request.authenticationMethod.rawValue
+        // Section 2: "If unspecified or omitted, the default is "client_secret_basic"".
+        let usual = secret == nil ? request.authenticationMethod : .clientSecretBasic
+        let method = json["token_endpoint_auth_method"]?.string ?? usual.rawValue
         let authentication: ClientAuthentication
         switch (ClientAuthentication.Method(rawValue: method), secret) {
         case (.none, _): authentication = .none
@@ -142,7 +151,14 @@ public struct ClientRegistration: Sendable {
             clientSecret: authentication.secret,
             clientSecretExpiresAt: secret == nil || expiry == 0 ? nil : Date(timeIntervalSince1970: expiry),
             registrationEndpoint: try json["registration_client_uri"]?.string.map {
-                try Endpoint($0, name: "registration_client_uri")
+                let address = try Endpoint($0, name: "registration_client_uri")
+                guard endpoint.mayName(address) else {
+                    throw AuthError(
+                        .invalidReply,
+                        "The registration is to be managed at \(address.origin), an address of this machine or a private network, which a public provider may not name."
+                    )
+                }
+                return address
             },
             registrationAccessToken: json["registration_access_token"]?.string.map(Secret.init),
             metadata: RedactedJSON(json)

@@ -17,7 +17,7 @@ extension Engine {
             ]
         )
         let key = pending.dpopKey
-        return try received(try await send(request, scopes: settings.scopes, key: key), key: key)
+        return try received(try await send(request, scopes: pending.scopes, key: key), key: key)
     }
 
     /// What the ID Token that came for a code must say.

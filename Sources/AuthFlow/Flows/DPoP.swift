@@ -85,8 +85,10 @@ extension HTTPReply {
     fileprivate var wantsDPoPNonce: Bool {
         switch status {
         case 400, 401:
-            let challenges = response.headerFields[values: .wwwAuthenticate].map { $0.lowercased() }
-            if challenges.contains(where: { $0.contains("dpop") && $0.contains("use_dpop_nonce") }) { return true }
+            let isAsked = AuthenticationChallenge.challenges(in: self).contains {
+                $0.scheme == "dpop" && $0.parameters["error"] == "use_dpop_nonce"
+            }
+            if isAsked { return true }
             return (try? JSON(parsing: body))?["error"]?.string == "use_dpop_nonce"
         default: return false
         }

@@ -17,9 +17,12 @@ public struct DeviceAuthorization: Sendable {
     public let verificationURIComplete: Endpoint?
 
     /// `expires_in`: how long the code can be used.
-    public let lifetime: Duration
+    public internal(set) var lifetime: Duration
 
     let deviceCode: Secret
+
+    /// The scopes that were asked for, as they were sent.
+    var scopes: [String] = []
 
     /// `interval`: the least time between two polls.
     let interval: Duration
@@ -97,7 +100,8 @@ extension Engine {
                 isDisabled
                     ? "\(reply.endpoint.host) does not let this client sign people in on another screen. Enable the device flow where the client is registered."
                     : "\(reply.endpoint.host) refused the \(reply.purpose) request.",
-                providerError: error
+                providerError: error,
+                status: reply.status
             )
         }
         guard reply.status == 200 else {
@@ -105,9 +109,22 @@ extension Engine {
             let isAbsent = [401, 403, 404, 405, 422].contains(reply.status)
             throw AuthError(
                 isAbsent ? .unsupported : .invalidReply,
-                "\(reply.endpoint.host) answered the \(reply.purpose) request with status \(reply.status) and no OAuth error."
+                "\(reply.endpoint.host) answered the \(reply.purpose) request with status \(reply.status) and no OAuth error.",
+                providerError: reply.http.providerError,
+                status: reply.status
             )
         }
-        return try DeviceAuthorization(try provider.parameters(of: reply))
+        var authorization = try DeviceAuthorization(try provider.parameters(of: reply))
+        // The user would be sent there, and a user agent that acts for one would go there with a password.
+        for address in [authorization.verificationURI, authorization.verificationURIComplete].compactMap({ $0 }) {
+            guard request.endpoint.mayName(address) else {
+                throw AuthError(
+                    .invalidReply,
+                    "The device authorization reply sends the user to \(address.origin), an address of this machine or a private network, which a public provider may not name."
+                )
+            }
+        }
+        authorization.scopes = reply.scopes
+        return authorization
     }
 }

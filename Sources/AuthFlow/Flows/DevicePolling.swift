@@ -1,14 +1,14 @@
 import AuthFlowJSON
 import HTTPTypes
 
-/// Asks for the tokens of a device authorization until the person has decided (RFC 8628 sections 3.4 and 3.5).
+/// Asks for the tokens of a device authorization until the user has decided (RFC 8628 sections 3.4 and 3.5).
 struct DevicePolling: Sendable {
     let engine: Engine
     let reporter: FlowReporter
 
     /// What a reply means.
-    private enum Verdict {
-        case tokens(ReceivedTokens)
+    private enum Verdict<Return: Sendable>: Sendable {
+        case tokens(Result<Return, any Error>)
         case pending
         case slowDown(asked: Duration)
         /// Nothing was heard, or nothing that means anything; with how long the server asks to be left alone.
@@ -18,10 +18,27 @@ struct DevicePolling: Sendable {
     /// The longest wait that comes of silence alone.
     private static let longestWaitAfterSilence = Duration.seconds(60)
 
-    /// Polls.
-    /// - Throws: ``AuthError`` with `access_denied` when the person said no, `timed_out` when the code has expired, or what
-    ///   else the provider says; `CancellationError`.
-    func tokens(for authorization: DeviceAuthorization, at metadata: ProviderMetadata) async throws -> ReceivedTokens {
+    /// Polls, and completes the sign-in with the tokens that come. A poll that is under way when the task is cancelled comes to its
+    /// end: the tokens that it may bring are handed out once.
+    /// - Parameter complete: Checks and keeps the tokens.
+    /// - Throws: ``AuthError`` with `access_denied` when the user said no, `timed_out` when the code has expired, or what
+    ///   else the provider says; what `complete` throws; `CancellationError`.
+    func wait<Return: Sendable>(
+        for authorization: DeviceAuthorization,
+        at metadata: ProviderMetadata,
+        complete: @escaping @Sendable (ReceivedTokens) async throws -> Return
+    ) async throws -> Return {
+        let completion = try await reporter.step(.devicePolling) {
+            try await poll(for: authorization, at: metadata, complete)
+        }
+        return try completion.get()
+    }
+
+    private func poll<Return: Sendable>(
+        for authorization: DeviceAuthorization,
+        at metadata: ProviderMetadata,
+        _ complete: @escaping @Sendable (ReceivedTokens) async throws -> Return
+    ) async throws -> Result<Return, any Error> {
         let key = try engine.newDPoPKey(at: metadata)
         // This clock counts on while a machine sleeps, and nobody sets it.
         let elapsed = engine.host.clock.stopwatch()
@@ -51,8 +68,11 @@ struct DevicePolling: Sendable {
                 throw expiry(lastSilence)
             }
             try await engine.host.clock.sleep(for: wait)
-            switch try await verdict(on: request, key) {
-            case .tokens(let received): return received
+            let verdict = try await engine.unfinished.finish {
+                try await self.verdict(on: request, authorization.scopes, key, complete)
+            }
+            switch verdict {
+            case .tokens(let completion): return completion
             case .pending:
                 (silences, lastSilence, asked) = (0, nil, .zero)
             case .slowDown(let new):
@@ -75,15 +95,25 @@ struct DevicePolling: Sendable {
 
     private var settings: ClientSettings { engine.settings }
 
-    private func verdict(on request: ProviderRequest, _ key: DPoPKey?) async throws -> Verdict {
+    private func verdict<Return: Sendable>(
+        on request: ProviderRequest,
+        _ scopes: [String],
+        _ key: DPoPKey?,
+        _ complete: @Sendable (ReceivedTokens) async throws -> Return
+    ) async throws -> Verdict<Return> {
         let reply: ProviderReply
         do {
-            reply = try await engine.send(request, scopes: settings.scopes, key: key)
+            reply = try await engine.send(request, scopes: scopes, key: key)
         } catch let error as AuthError where Self.isPassing(error) {
             return .silence(error, asked: error.retryAfter ?? .zero)
         }
         do {
-            return .tokens(try engine.received(reply, key: key))
+            let received = try engine.received(reply, key: key)
+            do {
+                return .tokens(.success(try await complete(received)))
+            } catch {
+                return .tokens(.failure(error))
+            }
         } catch let error as AuthError {
             let parameters = try? engine.provider.parameters(of: reply)
             switch engine.standardName(of: error.providerError) {
@@ -97,8 +127,6 @@ struct DevicePolling: Sendable {
                     providerError: error.providerError
                 )
             case "expired_token": throw expiry(nil, providerError: error.providerError)
-            case nil where reply.status >= 500 || Self.isPassing(error):
-                return .silence(error, asked: error.retryAfter ?? .zero)
             // "For all other error codes, the client MUST stop polling and react accordingly".
             default: throw error
             }

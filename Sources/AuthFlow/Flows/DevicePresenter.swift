@@ -17,10 +17,19 @@
 /// }
 /// ```
 public protocol DevicePresenter: Sendable {
+    /// How long the user can be waited for at the most; nil for as long as the code lasts, which is the default. A presenter
+    /// that does not know whether a user sees the code gives a bound.
+    var longestWait: Duration? { get }
+
     /// Shows a code, runs `body`, and takes the code away again whatever happens.
     /// - Throws: ``AuthError`` with `user_agent_failed` when the code cannot be shown; whatever `body` throws.
     func present<Return: Sendable>(
         _ authorization: DeviceAuthorization,
         while body: nonisolated(nonsending) () async throws -> Return
     ) async throws -> Return
+}
+
+extension DevicePresenter {
+    /// As long as the code lasts.
+    public var longestWait: Duration? { nil }
 }

@@ -1,3 +1,4 @@
+import AuthFlowJSON
 import HTTPTypes
 
 /// A sign-out at the provider, through the user agent (OpenID Connect RP-Initiated Logout 1.0).
@@ -9,7 +10,7 @@ struct EndSessionFlow: Sendable {
     /// - Returns: nil when the provider has sent them back with the right state; otherwise what was wrong with it.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such endpoint or no way back is configured.
     func run(_ credential: Credential, with userAgent: any UserAgent) async throws -> String? {
-        let metadata = try await engine.metadata()
+        let metadata = try await engine.metadata(with: \.endSessionEndpoint)
         if metadata.endSessionEndpoint == nil, let advice = metadata.signOutAdvice {
             throw AuthError(.unsupported, advice)
         }
@@ -22,8 +23,9 @@ struct EndSessionFlow: Sendable {
         }
         let state = engine.host.randomToken()
         let options = RedirectOptions(
+            purpose: .signOut,
             redirectURIs: [redirectURI],
-            state: nil,
+            state: Secret(state),
             reporter: reporter,
             clock: engine.host.clock
         )
@@ -40,15 +42,15 @@ struct EndSessionFlow: Sendable {
         var request = ProviderRequest(
             purpose: .endSession,
             endpoint: endpoint,
-            parameters: [:],
+            parameters: engine.settings.parameters[.endSession] ?? [:],
             headerFields: [:],
             protectedParameters: ["post_logout_redirect_uri": redirectURI, "state": state]
         )
-        // Section 2: id_token_hint is RECOMMENDED; without it the client has to be named.
+        // Section 2: id_token_hint is RECOMMENDED; without it the client has to be named. "When both client_id and id_token_hint
+        // are present, the OP MUST verify that the Client Identifier matches the one used when issuing the ID Token."
         request.tokens = credential.tokens
-        if let idToken = credential.tokens.idToken {
-            request.protectedParameters["id_token_hint"] = idToken.exposed
-        } else {
+        request.protectedParameters["id_token_hint"] = credential.tokens.idToken?.exposed
+        if credential.tokens.idToken == nil || engine.settings.sendsClientIDAtSignOut {
             request.protectedParameters["client_id"] = engine.settings.clientID
         }
         try await engine.provider.prepare(&request, in: engine.context)
@@ -56,10 +58,11 @@ struct EndSessionFlow: Sendable {
     }
 
     /// Section 3: the provider passes "this value back to the RP using the state parameter". Rows 61 and 62: when it does
-    /// not, the person may have been sent here by somebody else, and it is not known whether they are signed out.
+    /// not, another page may have sent the user here, and it is not known whether they are signed out.
     private static func fault(of callback: String, redirectURI: String, state: String) -> String? {
-        let parameters = FormURLEncoding.decode(callback.drop { $0 != "?" }.dropFirst()) ?? [:]
-        guard callback.prefix(while: { $0 != "?" }) == redirectURI else { return "the return went to another address" }
+        let address = callback.unicodeScalars.prefix { $0 != "?" }
+        let parameters = FormURLEncoding.decode(String(callback.unicodeScalars.dropFirst(address.count + 1))) ?? [:]
+        guard String(address).isIdentical(to: redirectURI) else { return "the return went to another address" }
         guard let returned = parameters["state"] else { return "the return has no state" }
         return Secret(returned) == Secret(state) ? nil : "the return has another state"
     }

@@ -11,7 +11,9 @@ final class Engine: Sendable {
     let shared: SharedCredentialStore?
     let dpopNonces = DPoPNonces()
     let visits = WaitingVisits()
-    private let knownMetadata = Mutex<ProviderMetadata?>(nil)
+    /// What has to come to its end when the tasks that wait for it are cancelled.
+    let unfinished: UnfinishedWork
+    private let known = Mutex<(metadata: ProviderMetadata?, isSupplemented: Bool)>((nil, false))
 
     init(
         provider: any ProviderAdapter,
@@ -26,6 +28,7 @@ final class Engine: Sendable {
         self.host = host
         self.shared = shared
         self.keys = KeySource(now: host.now)
+        self.unfinished = UnfinishedWork()
     }
 
     /// What adapters are lent.
@@ -38,22 +41,33 @@ final class Engine: Sendable {
 
     /// The provider's metadata, found once in the life of the client.
     func metadata() async throws -> ProviderMetadata {
-        if let known = knownMetadata.withLock({ $0 }) { return known }
+        if let known = known.withLock({ $0.metadata }) { return known }
         let found = try await provider.metadata(in: context)
-        knownMetadata.withLock { $0 = found }
+        remember(found)
         return found
+    }
+
+    func remember(_ metadata: ProviderMetadata) { known.withLock { $0.metadata = metadata } }
+
+    /// Whether the second metadata document may be looked for: once in the life of the client.
+    func beginSupplement() -> Bool {
+        known.withLock { known in
+            defer { known.isSupplemented = true }
+            return !known.isSupplemented
+        }
     }
 
     /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
     /// - Parameters:
     ///   - request: The request.
-    ///   - scopes: Those that are granted when the reply names none.
+    ///   - scopes: Those that are granted when neither the request nor the reply names any.
     ///   - key: The key that the tokens it asks for are, or are to be, bound to.
     func send(_ request: ProviderRequest, scopes: [String], key: DPoPKey? = nil) async throws -> ProviderReply {
         var request = request
         request.headerFields[.accept] = "application/json"
         settings.authentication.authenticate(&request, clientID: settings.clientID)
         try await provider.prepare(&request, in: context)
+        let scopes = request.scopes ?? scopes
         // The adapter may read how the client proves who it is, and not change it.
         settings.authentication.authenticate(&request, clientID: settings.clientID)
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"

@@ -47,6 +47,8 @@ public struct FlowEvent: Sendable {
         public static let revocation = Self(rawValue: "revocation")
         /// Signing the person out at the provider.
         public static let endSession = Self(rawValue: "end session")
+        /// Sharing a sign-in with the other apps of a group.
+        public static let sharing = Self(rawValue: "sharing")
         /// Writing the credential to the store.
         public static let storing = Self(rawValue: "storing")
     }

@@ -25,13 +25,13 @@ extension Engine {
         let jws = try JWS(idToken)
         var validation = IDTokenValidation(expectation: expectation, now: host.now())
         if let reporter { validation.passed = { reporter.passed(.idTokenValidation, $0, $1) } }
-        let validated = try validation.validateClaims(of: jws)
+        let unverified = try validation.validateClaims(of: jws)
         // "6. ... The Client MUST validate the signature of all other ID Tokens according to JWS". Ours: of all of them,
         // those from the token endpoint too.
-        try await context.checkSignature(of: jws, metadata: metadata) {
-            AuthError(.invalidIDToken, "The ID Token was refused: \($0). Nobody is signed in.")
+        let proof = try await context.checkSignature(of: jws, metadata: metadata) {
+            AuthError(.invalidIDToken, "The ID Token was refused: \($0).")
         }
         reporter?.passed(.idTokenValidation, "signature", "OpenID Connect Core section 3.1.3.7, 6")
-        return validated
+        return IDToken(unverified, proof)
     }
 }

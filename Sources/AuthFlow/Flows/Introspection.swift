@@ -12,11 +12,12 @@ extension AuthClient {
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such service, `provider_rejected` when it does not
     ///   answer this client.
     public func introspect(_ token: Secret? = nil, typeHint: String = "access_token") async throws -> JSON {
-        let endpoint = try (try await engine.metadata()).required(\.introspectionEndpoint, "introspection endpoint")
+        let path = \ProviderMetadata.introspectionEndpoint
+        let endpoint = try (try await engine.metadata(with: path)).required(path, "introspection endpoint")
         var token = token
         if token == nil {
             let credential = try await keeper.credential()
-            try await engine.requireIssuer(of: credential)
+            try await engine.requireBinding(of: credential, with: path)
             token = credential.tokens.accessToken
         }
         let reply = try await engine.send(
@@ -35,7 +36,8 @@ extension AuthClient {
             throw AuthError(
                 .providerRejected,
                 "\(endpoint.host) did not answer the question about the token (status \(reply.status)).",
-                providerError: ProviderError(json, status: reply.status)
+                providerError: reply.http.providerError,
+                status: reply.status
             )
         }
         return json

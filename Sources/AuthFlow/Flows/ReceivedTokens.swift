@@ -4,6 +4,9 @@ import Foundation
 struct ReceivedTokens: Sendable {
     let tokens: TokenSet
 
+    /// The scopes that were asked for, as they were sent.
+    let requestedScopes: [String]
+
     /// The key that they were asked to be bound to.
     let key: DPoPKey?
 
@@ -15,10 +18,36 @@ extension Engine {
     /// Reads the reply of a token endpoint.
     /// - Parameter key: The key that the tokens were asked to be bound to.
     func received(_ reply: ProviderReply, key: DPoPKey?) throws -> ReceivedTokens {
-        ReceivedTokens(
-            tokens: try provider.tokens(from: reply, in: context),
+        let tokens: TokenSet
+        do {
+            tokens = try provider.tokens(from: reply, in: context)
+        } catch let error as AuthError {
+            throw advised(error)
+        }
+        try tokens.requireTransportableCharacters()
+        return ReceivedTokens(
+            tokens: tokens,
+            requestedScopes: reply.scopes,
             key: key,
             clockOffset: reply.http.date.map { host.now().timeIntervalSince($0) }
+        )
+    }
+
+    /// Adds what may help when a provider does not know the client: several do not undo the encoding that RFC 6749 section 2.3.1
+    /// asks for in the header.
+    private func advised(_ error: AuthError) -> AuthError {
+        guard standardName(of: error.providerError) == "invalid_client",
+            settings.authentication.method == .clientSecretBasic,
+            let secret = settings.authentication.secret?.exposed,
+            FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(settings.clientID) != settings.clientID
+        else { return error }
+        return AuthError(
+            error.code,
+            "\(error.message) The client's secret or identifier has characters that some providers misread in the header: client_secret_post may help.",
+            providerError: error.providerError,
+            status: error.status,
+            retryAfter: error.retryAfter,
+            underlyingError: error
         )
     }
 

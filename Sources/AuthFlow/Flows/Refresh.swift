@@ -1,32 +1,48 @@
+import AuthFlowJSON
+import Foundation
 import HTTPTypes
 
+/// What came of a refresh.
+enum RefreshOutcome: Sendable {
+    /// New tokens, every check passed.
+    case refreshed(Credential)
+    /// The provider has replaced the refresh token, and what came with the new one was refused: the credential to keep, with
+    /// the new refresh token and no other new thing, and why nothing may be handed out.
+    case refused(Credential, AuthError)
+}
+
 extension Engine {
-    /// The provider's metadata, when it is the provider that a credential came from: a token never goes to another one,
+    /// The provider's metadata, when the endpoints in it are those that a credential came from: a token never goes to others,
     /// whatever became of the configuration.
-    /// - Throws: ``AuthError`` with `login_required` when it is not.
+    /// - Parameter path: An endpoint that is needed.
+    /// - Throws: ``AuthError`` with `login_required` when they are not.
     @discardableResult
-    func requireIssuer(of credential: Credential) async throws -> ProviderMetadata {
-        let metadata = try await metadata()
-        guard metadata.issuer == credential.identity.issuer else {
-            throw AuthError(
-                .loginRequired,
-                "The person is signed in at \(credential.identity.issuer), and the configuration now says \(metadata.issuer). Sign in again."
-            )
+    func requireBinding(
+        of credential: Credential,
+        with path: KeyPath<ProviderMetadata, Endpoint?>? = nil
+    ) async throws -> ProviderMetadata {
+        var metadata = try await metadata()
+        if let path { metadata = try await self.metadata(with: path) }
+        let obstacle =
+            credential.binding.map { $0.obstacle(to: ProviderBinding(metadata)) }
+            ?? "it is not known which endpoints the credential belongs to"
+        if let obstacle {
+            throw AuthError(.loginRequired, "No token was sent: \(obstacle). Sign in again.")
         }
         return metadata
     }
 
-    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones.
-    /// - Returns: The credential with the new tokens. A refresh token or an ID Token that did not come anew is kept.
+    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones. A refresh
+    /// token or an ID Token that did not come anew is kept.
     /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it is not the provider's.
-    func refreshed(_ credential: Credential) async throws -> Credential {
+    func refreshed(_ credential: Credential) async throws -> RefreshOutcome {
         guard let refreshToken = credential.tokens.refreshToken else {
             throw AuthError(
                 .loginRequired,
                 "The provider gave no refresh token to \(credential.identity.displayName). Sign in again."
             )
         }
-        let metadata = try await requireIssuer(of: credential)
+        let metadata = try await requireBinding(of: credential)
         let request = ProviderRequest(
             purpose: .refresh,
             endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
@@ -36,11 +52,29 @@ extension Engine {
         )
         // RFC 9449 section 5: a refresh token of a public client is bound to the key, and the new tokens stay with it.
         let key = credential.tokens.dpopKey
-        let received = try received(try await send(request, scopes: credential.tokens.scopes, key: key), key: key)
+        let reply = try await send(request, scopes: credential.tokens.scopes, key: key)
+        do {
+            return .refreshed(try await checked(try received(reply, key: key), replacing: credential, metadata))
+        } catch let error as AuthError {
+            guard let replacement = replacement(in: reply), replacement != refreshToken else { throw error }
+            var kept = credential
+            kept.tokens.refreshToken = replacement
+            // The old access token is not to be handed out either, once the provider has said something that cannot be true.
+            kept.tokens.expiresAt = min(kept.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
+            return .refused(kept, error)
+        }
+    }
+
+    /// Checks refreshed tokens, and puts them in the place of the old ones.
+    private func checked(
+        _ received: ReceivedTokens,
+        replacing credential: Credential,
+        _ metadata: ProviderMetadata
+    ) async throws -> Credential {
         var tokens = try usable(received)
         // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
         // discard the old refresh token". Otherwise the old one goes on.
-        tokens.refreshToken = tokens.refreshToken ?? refreshToken
+        tokens.refreshToken = tokens.refreshToken ?? credential.tokens.refreshToken
         tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
 
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
@@ -53,9 +87,21 @@ extension Engine {
             tokens.idToken = credential.tokens.idToken
             tokens.verifiedIDToken = credential.tokens.verifiedIDToken
         }
-        var credential = credential
-        credential.tokens = tokens
-        credential.obtainedAt = host.wholeSecond
-        return credential
+        var refreshed = credential
+        refreshed.tokens = tokens
+        refreshed.obtainedAt = host.wholeSecond
+        refreshed.refusedRefreshes = 0
+        try refreshed.requireStorableSize()
+        return refreshed
+    }
+
+    /// The refresh token in a response of the token endpoint that is refused for another reason: the provider has replaced the old
+    /// one by it, so without it the session would be lost.
+    private func replacement(in reply: ProviderReply) -> Secret? {
+        guard reply.status == 200, let parameters = try? provider.parameters(of: reply),
+            let token = parameters["refresh_token"]?.string, !token.isEmpty,
+            token.utf8.count <= TokenSet.maximumTokenSize, token.utf8.allSatisfy({ (0x20...0x7E).contains($0) })
+        else { return nil }
+        return Secret(token)
     }
 }

@@ -13,12 +13,19 @@ extension ProviderContext {
         if reply.status == 401 {
             throw AuthError(
                 .accessTokenRejected,
-                "\(Redaction.url(call.url)) does not accept the access token any more. Sign in again."
+                "\(Redaction.url(call.url)) does not accept the access token any more. Sign in again.",
+                providerError: reply.providerError,
+                status: 401
             )
         }
         try reply.requireAvailable(from: call.request.authority ?? "The provider", now: host.now())
         guard reply.status == 200 else {
-            throw AuthError(.invalidReply, "\(Redaction.url(call.url)) answered with status \(reply.status).")
+            throw AuthError(
+                .invalidReply,
+                "\(Redaction.url(call.url)) answered with status \(reply.status).",
+                providerError: reply.providerError,
+                status: reply.status
+            )
         }
         return reply
     }

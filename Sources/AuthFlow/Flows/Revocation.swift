@@ -5,7 +5,9 @@ extension Engine {
     /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, or what the first refusal was; the other tokens
     ///   have been tried all the same.
     func revoke(_ tokens: [RevocableToken]) async throws {
-        let endpoint = try (try await metadata()).required(\.revocationEndpoint, "revocation endpoint")
+        guard !tokens.isEmpty else { return }
+        let endpoint = try (try await metadata(with: \.revocationEndpoint))
+            .required(\.revocationEndpoint, "revocation endpoint")
         var failure: (any Error)?
         for token in tokens {
             do {
@@ -34,8 +36,9 @@ extension Engine {
             let error = (try? provider.parameters(of: reply)).flatMap { ProviderError($0, status: reply.status) }
             throw AuthError(
                 .providerRejected,
-                "\(endpoint.host) did not withdraw the \(token.typeHint) (status \(reply.status)).",
-                providerError: error
+                "\(endpoint.host) did not revoke the \(token.typeHint) (status \(reply.status)).",
+                providerError: error ?? reply.http.providerError,
+                status: reply.status
             )
         }
     }

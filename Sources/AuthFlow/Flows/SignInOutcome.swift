@@ -1,3 +1,5 @@
+import AuthFlowJSON
+
 /// What a flow that signs a person in brings, every check passed.
 struct SignInOutcome: Sendable {
     let credential: Credential
@@ -13,19 +15,18 @@ extension Engine {
     ///   - received: What the token endpoint sent.
     ///   - expectation: What its ID Token must say.
     ///   - metadata: The provider's.
-    ///   - requiresIDToken: Whether an ID Token was asked for.
     ///   - authorizationParameters: The parameters of the redirect.
     ///   - reporter: Where the steps are reported.
     func outcome(
         of received: ReceivedTokens,
         _ expectation: IDTokenValidation.Expectation,
         metadata: ProviderMetadata,
-        requiresIDToken: Bool,
         authorizationParameters: FormParameters = [:],
         reporter: FlowReporter
     ) async throws -> SignInOutcome {
         var tokens = try usable(received)
-        if tokens.idToken != nil || requiresIDToken {
+        // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
+        if tokens.idToken != nil || received.requestedScopes.contains("openid") {
             tokens.verifiedIDToken = try await reporter.step(.idTokenValidation) {
                 try await verified(tokens.idToken, expectation, metadata: metadata, reporter: reporter)
             }
@@ -33,7 +34,16 @@ extension Engine {
         let identity = try await reporter.step(.identity) {
             try await provider.identity(for: tokens, in: context)
         }
-        let credential = Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond)
+        // A user of another issuer cannot be vouched for by this one.
+        guard identity.issuer.isIdentical(to: metadata.issuer) else {
+            throw AuthError(
+                .issuerMismatch,
+                "The adapter \"\(provider.id.rawValue)\" names a user of another issuer than \(metadata.issuer)."
+            )
+        }
+        var credential = Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond)
+        credential.binding = ProviderBinding(metadata)
+        try credential.requireStorableSize()
         try await provider.check(credential, in: context)
         return SignInOutcome(
             credential: credential,

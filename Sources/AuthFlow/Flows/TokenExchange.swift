@@ -82,7 +82,6 @@ extension Engine {
             of: received,
             expectation(for: exchange, received, metadata),
             metadata: metadata,
-            requiresIDToken: settings.scopes.contains("openid"),
             reporter: reporter
         )
     }

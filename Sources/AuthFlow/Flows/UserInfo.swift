@@ -28,10 +28,10 @@ extension ProviderContext {
             : try reply.json(from: "\(endpoint)")
         // OIDC Core section 5.3.2: "The sub Claim in the UserInfo Response MUST be verified to exactly match the sub
         // Claim in the ID Token; if they do not match, the UserInfo Response values MUST NOT be used."
-        guard claims["sub"]?.string == idToken.subject else {
+        guard claims["sub"] == .string(idToken.subject) else {
             throw AuthError(
                 .invalidUserInfo,
-                "Userinfo is about somebody else than the ID Token (sub differs). It was not used, and nobody is signed in by it."
+                "Userinfo is about another user than the ID Token (sub differs), so it was not used."
             )
         }
         return claims
@@ -55,17 +55,23 @@ extension ProviderContext {
             settings.idTokenSigningAlgorithms
             ?? SignatureAlgorithm.asymmetric.filter { announced?.contains($0.rawValue) ?? true }
         guard acceptable.contains(jws.header.algorithm) else { throw refused("its algorithm was not agreed") }
-        // OIDC Core section 5.3.2: "If signed, the UserInfo Response MUST contain the Claims iss (issuer) and aud
-        // (audience) as members. The iss value MUST be the OP's Issuer Identifier URL. The aud value MUST be or include
-        // the RP's Client ID value."
-        guard jws.payload["iss"]?.string == metadata.issuer else { throw refused("it names another issuer (iss)") }
-        let audience = jws.payload["aud"]?.string.map { [$0] } ?? jws.payload["aud"]?.strings ?? []
-        guard audience.contains(settings.clientID) else { throw refused("it is meant for another client (aud)") }
+        // OIDC Core section 5.3.2: "If signed, the UserInfo Response SHOULD contain the Claims iss (issuer) and aud
+        // (audience) as members. The iss value SHOULD be the OP's Issuer Identifier URL. The aud value SHOULD be or include
+        // the RP's Client ID value." What is there must be right; the signature and sub are checked in any case.
+        guard jws.payload["iss"] == nil || jws.payload["iss"] == .string(metadata.issuer) else {
+            throw refused("it names another issuer (iss)")
+        }
+        if let audience = jws.payload["aud"] {
+            let names = audience.string.map { [$0] } ?? audience.strings ?? []
+            guard names.containsIdentical(settings.clientID) else {
+                throw refused("it is meant for another client (aud)")
+            }
+        }
         let now = host.now().timeIntervalSince1970
         guard jws.payload["exp"] == nil || now - settings.clockLeeway.seconds < jws.payload["exp"]?.number ?? 0 else {
             throw refused("it has expired (exp)")
         }
-        try await checkSignature(of: jws, metadata: metadata, refusal: refused)
+        _ = try await checkSignature(of: jws, metadata: metadata, refusal: refused)
         return jws.payload
     }
 }

@@ -50,6 +50,9 @@ public struct Endpoint: Sendable, Hashable {
         guard scheme == "https" || scheme == "http" && Self.isLoopback(host: host) else {
             throw refuse("only https is safe; plain http works for 127.0.0.1, [::1] and localhost alone")
         }
+        guard !NetworkReach.isObscureAddress(host) else {
+            throw refuse("its host is a number that is read in several ways; write an IPv4 address as 192.0.2.1")
+        }
         if let port = components.port {
             guard (1...65535).contains(port) else { throw refuse("the port is not between 1 and 65535") }
         }
@@ -86,7 +89,11 @@ public struct Endpoint: Sendable, Hashable {
     public var authority: String { host + (port.map { ":\($0)" } ?? "") }
 }
 
-extension Endpoint: CustomStringConvertible {
+extension Endpoint: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The URL with the values of its query left out.
     public var description: String { Redaction.url(url) }
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var debugDescription: String { description }
+    /// A mirror without children: a query may hold secrets.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

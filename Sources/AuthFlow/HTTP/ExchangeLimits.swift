@@ -18,7 +18,8 @@ enum ExchangeLimits {
         guard !(300..<400).contains(reply.status) else {
             throw AuthError(
                 .invalidReply,
-                "\(call) answered with a redirect (\(reply.status)), which is never followed here."
+                "\(call) answered with a redirect (\(reply.status)), which is never followed here.",
+                status: reply.status
             )
         }
         return reply

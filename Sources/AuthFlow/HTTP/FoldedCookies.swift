@@ -6,11 +6,13 @@ enum FoldedCookies {
     /// date begins with a number and a space.
     static func split(_ field: String) -> [String] {
         var cookies: [String] = []
-        for part in field.split(separator: ",", omittingEmptySubsequences: false) {
-            let name = part.trimmingSpaces().prefix { $0 != "=" && $0 != ";" }
+        for scalars in field.unicodeScalars.split(separator: ",", omittingEmptySubsequences: false) {
+            let part = String(scalars)
+            let rest = part.trimmingSpaces().unicodeScalars
+            let name = rest.prefix { $0 != "=" && $0 != ";" }
             let startsCookie =
-                part.contains("=") && !name.isEmpty && name.utf8.allSatisfy(isTokenCharacter)
-                && part.trimmingSpaces().dropFirst(name.count).hasPrefix("=")
+                !name.isEmpty && String(name).utf8.allSatisfy(isTokenCharacter)
+                && rest.dropFirst(name.count).first == "="
             if startsCookie || cookies.isEmpty {
                 cookies.append(part.trimmingSpaces())
             } else {
@@ -21,7 +23,7 @@ enum FoldedCookies {
     }
 
     /// RFC 9110 section 5.6.2, `tchar`.
-    private static func isTokenCharacter(_ byte: UInt8) -> Bool {
+    static func isTokenCharacter(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
             UInt8(ascii: "0")...UInt8(ascii: "9"):

@@ -33,9 +33,10 @@ public enum FormURLEncoding {
     /// - Returns: The parameters, or nil when an escape is broken or the bytes are not UTF-8.
     public static func decode(_ text: some StringProtocol) -> FormParameters? {
         var parameters = FormParameters()
-        for field in text.split(separator: "&") {
-            let halves = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            guard let name = decodeValue(halves[0]), let value = decodeValue(halves.count > 1 ? halves[1] : "") else {
+        // WHATWG URL section 5.1 splits bytes. Swift's characters would hide a separator that a combining mark follows.
+        for field in Array(text.utf8).split(separator: UInt8(ascii: "&")) {
+            let halves = field.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+            guard let name = decodeValue(halves[0]), let value = decodeValue(halves.count > 1 ? halves[1] : []) else {
                 return nil
             }
             parameters.append(name, value)
@@ -43,9 +44,9 @@ public enum FormURLEncoding {
         return parameters
     }
 
-    private static func decodeValue(_ text: some StringProtocol) -> String? {
+    private static func decodeValue(_ encoded: ArraySlice<UInt8>) -> String? {
         var bytes: [UInt8] = []
-        var rest = text.utf8.makeIterator()
+        var rest = encoded.makeIterator()
         while let byte = rest.next() {
             switch byte {
             case UInt8(ascii: "+"):

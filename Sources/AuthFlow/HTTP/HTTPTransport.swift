@@ -91,7 +91,7 @@ public struct HTTPReply: Sendable {
     /// The media type of the body in lower case, without parameters; empty when the reply names none.
     public var mediaType: String {
         let value = response.headerFields[.contentType] ?? ""
-        return value.prefix { $0 != ";" }.trimmingSpaces().lowercased()
+        return String(value.unicodeScalars.prefix { $0 != ";" }).trimmingSpaces().lowercased()
     }
 
     /// When the server sent it, by its own clock (RFC 9110 section 6.6.1); nil when it does not say.
@@ -125,6 +125,10 @@ extension HTTPReply: CustomStringConvertible, CustomReflectable {
 
 extension StringProtocol {
     func trimmingSpaces() -> String {
-        String(drop { $0 == " " || $0 == "\t" }.reversed().drop { $0 == " " || $0 == "\t" }.reversed())
+        let isSpace: (Unicode.Scalar) -> Bool = { $0 == " " || $0 == "\t" }
+        var scalars = String(self).unicodeScalars[...]
+        scalars = scalars.drop(while: isSpace)
+        while let last = scalars.last, isSpace(last) { scalars.removeLast() }
+        return String(scalars)
     }
 }

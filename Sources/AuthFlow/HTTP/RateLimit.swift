@@ -4,6 +4,8 @@ import HTTPTypes
 extension HTTPReply {
     /// Passes when the server has answered, and throws when it only says that it cannot now, or is asked too often.
     ///
+    /// Any status from 500 on is the server's own error, unless the body names one of OAuth's.
+    ///
     /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may say when to come back in `Retry-After`. Many
     /// providers count calls in `X-RateLimit-Remaining` and say in `X-RateLimit-Reset`, in seconds since 1970, when the count
     /// begins again, or write `X-Rate-Limit-`; some then answer with 403.
@@ -14,14 +16,29 @@ extension HTTPReply {
     public func requireAvailable(from source: String, now: Date) throws(AuthError) {
         let isUsedUp = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
-        guard status == 429 || status == 503 || status == 403 && (isUsedUp || retryAfter != nil) else { return }
+        let isLimited = status == 429 || status == 403 && (isUsedUp || retryAfter != nil)
+        let words = providerError
+        let isFailing = status == 503 || status >= 500 && !Self.saysMore(words)
+        guard isLimited || isFailing else { return }
         let reset = isUsedUp ? rateLimit("Reset").flatMap { UInt32($0) } : nil
         let untilReset = reset.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }
+        let wait = retryAfter ?? untilReset
+        let advice = wait.map { "Try again in \(Int($0.seconds.rounded(.up))) s." } ?? "Try again later."
         throw AuthError(
             .temporarilyUnavailable,
-            "\(source) cannot answer now, or limits how often it is asked (status \(status)).",
-            retryAfter: retryAfter ?? untilReset
+            isLimited
+                ? "\(source) limits how often it is asked (status \(status)). \(advice)"
+                : "\(source) has a server error (status \(status)). \(advice)",
+            providerError: words,
+            status: status,
+            retryAfter: wait
         )
+    }
+
+    /// Whether an error of OAuth's came with the status, which then counts: some servers send all of theirs with 500.
+    private static func saysMore(_ error: ProviderError?) -> Bool {
+        guard let error else { return false }
+        return !["server_error", "temporarily_unavailable"].contains(error.error) && !error.error.hasPrefix("status ")
     }
 
     private func rateLimit(_ part: String) -> String? {

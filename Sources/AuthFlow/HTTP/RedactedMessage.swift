@@ -54,7 +54,7 @@ public struct RedactedMessage: Sendable, Hashable {
             parameters += Self.parameters(of: query)
         }
         for cookie in reply.response.headerFields[values: .setCookie] {
-            let name = DisplayText.sanitized(String(cookie.prefix { $0 != "=" }), limit: 60)
+            let name = DisplayText.sanitized(String(cookie.unicodeScalars.prefix { $0 != "=" }), limit: 60)
             parameters.append(Parameter(name: "Set-Cookie \(name)", value: Self.length(cookie)))
         }
         if let members = try? JSON(parsing: reply.body).object { parameters += Self.members(members) }
@@ -74,8 +74,8 @@ public struct RedactedMessage: Sendable, Hashable {
     }
 
     private static func split(_ url: String) -> (address: String, query: String) {
-        let address = url.prefix { $0 != "?" && $0 != "#" }
-        return (String(address), String(url.dropFirst(address.count + 1)))
+        let address = url.unicodeScalars.prefix { $0 != "?" && $0 != "#" }
+        return (String(address), String(url.unicodeScalars.dropFirst(address.count + 1)))
     }
 
     private static func parameters(of form: String) -> [Parameter] {
@@ -83,9 +83,7 @@ public struct RedactedMessage: Sendable, Hashable {
         guard let parameters = FormURLEncoding.decode(Substring(form)) else {
             return [Parameter(name: "(not a form)", value: length(form))]
         }
-        return parameters.names.flatMap { name in
-            parameters.values(for: name).map { Parameter(name: shown(name), value: value(of: name, $0)) }
-        }
+        return parameters.pairs.map { Parameter(name: shown($0.name), value: value(of: $0.name, $0.value)) }
     }
 
     private static func members(_ members: [String: JSON]) -> [Parameter] {

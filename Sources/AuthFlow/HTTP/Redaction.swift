@@ -4,6 +4,8 @@ public enum Redaction {
     ///
     /// Names of parameters stay: they say what happened. Values go, all of them: a list of dangerous names is never whole.
     public static func url(_ url: some StringProtocol) -> String {
+        // By code points: to Swift's characters an equals sign with a combining mark behind it is no equals sign.
+        let url = String(url).unicodeScalars[...]
         let beforeFragment = url.prefix { $0 != "#" }
         let base = beforeFragment.prefix { $0 != "?" }
         // An equals sign in a path is that of a query without its question mark.
@@ -14,17 +16,17 @@ public enum Redaction {
         return DisplayText.sanitized(result, limit: 2000)
     }
 
-    private static func withoutUser(_ base: some StringProtocol) -> String {
-        guard let authority = base.firstRange(of: "://") else { return String(base) }
+    private static func withoutUser(_ base: Substring.UnicodeScalarView) -> String {
+        guard let authority = base.firstRange(of: "://".unicodeScalars) else { return String(base) }
         let rest = base[authority.upperBound...]
         let host = rest.prefix { $0 != "/" }
         guard let at = host.lastIndex(of: "@") else { return String(base) }
-        return base[..<authority.upperBound] + "<redacted>" + rest[at...]
+        return String(base[..<authority.upperBound]) + "<redacted>" + String(rest[at...])
     }
 
-    private static func values(of part: some StringProtocol) -> String {
+    private static func values(of part: Substring.UnicodeScalarView) -> String {
         part.dropFirst().split(separator: "&", omittingEmptySubsequences: false).map { field in
-            field.contains("=") ? field.prefix { $0 != "=" } + "=…" : field.isEmpty ? "" : "…"
+            field.contains("=") ? String(field.prefix { $0 != "=" }) + "=…" : field.isEmpty ? "" : "…"
         }.joined(separator: "&")
     }
 }

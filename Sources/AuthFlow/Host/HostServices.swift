@@ -44,3 +44,10 @@ public struct HostServices: Sendable {
     /// A string of 43 characters that holds 256 random bits, for `state`, `nonce` and `code_verifier`.
     func randomToken() -> String { Base64URL.encode(randomBytes(32)) }
 }
+
+extension HostServices: CustomStringConvertible, CustomReflectable {
+    /// The names of the environment's variables: their values may be secrets.
+    public var description: String { "host services with \(environment.keys.sorted().joined(separator: ", "))" }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -48,7 +48,7 @@ struct IDTokenValidation: Sendable {
 
     /// Checks everything but the signature, which needs keys from the network; cheap checks come first so that a token
     /// that is wrong anyway costs no request.
-    func validateClaims(of jws: JWS) throws(AuthError) -> IDToken {
+    func validateClaims(of jws: JWS) throws(AuthError) -> UnverifiedIDToken {
         let claims = jws.payload
         let time = now.timeIntervalSince1970
         let leeway = expectation.leeway
@@ -64,6 +64,18 @@ struct IDTokenValidation: Sendable {
             throw invalid("its header has a \"kid\" that is not a string")
         }
 
+        // RFC 8725 section 3.11: explicit typing keeps one kind of JWT from being taken for another. RFC 7519 section 5.1: "JWT" is
+        // recommended, with any case; a logout token or an access token has another.
+        if let type = jws.header.json["typ"] {
+            guard type.string?.lowercased() == "jwt" else {
+                throw invalid("its header says that it is no ID Token (typ)")
+            }
+        }
+        // OIDC Back-Channel Logout 1.0 section 2.4: "events" is what tells a logout token from an ID Token.
+        guard jws.payload["events"] == nil else {
+            throw invalid("it is a security event, such as a logout token (events)")
+        }
+
         // "7. The alg value SHOULD be the default of RS256 or the algorithm sent by the Client in the
         // id_token_signed_response_alg parameter during Registration."
         guard expectation.algorithms.contains(jws.header.algorithm) else {
@@ -75,7 +87,7 @@ struct IDTokenValidation: Sendable {
 
         // "2. The Issuer Identifier for the OpenID Provider ... MUST exactly match the value of the iss (issuer) Claim."
         guard let issuer = claims["iss"]?.string else { throw missing("iss") }
-        guard issuer == expectation.issuer else {
+        guard issuer.isIdentical(to: expectation.issuer) else {
             throw invalid("its issuer is \"\(DisplayText.sanitized(issuer))\", not \"\(expectation.issuer)\"")
         }
         passed?("iss", "OpenID Connect Core section 3.1.3.7, 2")
@@ -84,21 +96,24 @@ struct IDTokenValidation: Sendable {
         guard let subject = claims["sub"]?.string else { throw missing("sub") }
         guard !subject.isEmpty else { throw missing("sub") }
         guard subject.utf8.count <= 255 else { throw invalid("its sub is longer than 255 characters") }
+        guard subject.utf8.allSatisfy({ $0 < 0x80 }) else { throw invalid("its sub has a character outside ASCII") }
         passed?("sub", "OpenID Connect Core section 2")
 
         // "3. The Client MUST validate that the aud (audience) Claim contains its client_id value ... The ID Token MUST
         // be rejected if the ID Token does not list the Client as a valid audience, or if it contains additional
         // audiences not trusted by the Client." No other audience is trusted.
         guard let audience = claims["aud"]?.string.map({ [$0] }) ?? claims["aud"]?.strings else { throw missing("aud") }
-        guard audience.contains(expectation.clientID) else { throw invalid("it is meant for another client (aud)") }
-        guard audience.allSatisfy({ $0 == expectation.clientID }) else {
+        guard audience.containsIdentical(expectation.clientID) else {
+            throw invalid("it is meant for another client (aud)")
+        }
+        guard audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
             throw invalid("it is also meant for clients that this one does not know (aud)")
         }
         passed?("aud", "OpenID Connect Core section 3.1.3.7, 3")
 
         // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
         // Value."
-        guard claims["azp"] == nil || claims["azp"]?.string == expectation.clientID else {
+        guard claims["azp"] == nil || claims["azp"] == .string(expectation.clientID) else {
             throw invalid("it was issued to another client (azp)")
         }
         passed?("azp", "OpenID Connect Core section 3.1.3.7, 5")
@@ -139,7 +154,7 @@ struct IDTokenValidation: Sendable {
         case .exchange(let expected):
             // No nonce was sent, and one of the sign-in that the exchanged token comes from may be repeated: what ties the
             // answer to the request is the connection it came on, and whom it is about.
-            guard expected == nil || subject == expected else { throw invalid("it is about somebody else (sub)") }
+            guard expected.map(subject.isIdentical) != false else { throw invalid("it is about another user (sub)") }
         case .refresh(let original):
             try compare(claims, issued: issued, audience: audience, with: original)
         }
@@ -147,8 +162,8 @@ struct IDTokenValidation: Sendable {
         // "12. If the acr Claim was requested, the Client SHOULD check that the asserted Claim Value is appropriate."
         // Section 5.5.1.1: when it "is requested as an Essential Claim", any other value is a failed authentication.
         if let wanted = expectation.essentialACRValues {
-            guard let given = claims["acr"]?.string, wanted.isEmpty || wanted.contains(given) else {
-                throw invalid("the person did not sign in as strongly as was asked for (acr)")
+            guard let given = claims["acr"]?.string, wanted.isEmpty || wanted.containsIdentical(given) else {
+                throw invalid("the user did not sign in as strongly as was asked for (acr)")
             }
             passed?("acr", "OpenID Connect Core section 3.1.3.7, 12")
         }
@@ -160,7 +175,7 @@ struct IDTokenValidation: Sendable {
         if let maximum = expectation.maximumAuthenticationAge {
             guard let authenticated = claims["auth_time"]?.number else { throw missing("auth_time") }
             guard authenticated >= time - leeway - maximum else {
-                throw invalid("the person signed in longer ago than was asked for (auth_time, max_age)")
+                throw invalid("the user signed in longer ago than was asked for (auth_time, max_age)")
             }
             passed?("auth_time", "OpenID Connect Core section 3.1.3.7, 13")
         }
@@ -182,7 +197,7 @@ struct IDTokenValidation: Sendable {
         }
         if claims["c_hash"] != nil { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
 
-        return IDToken(
+        return UnverifiedIDToken(
             header: jws.header,
             claims: claims,
             issuer: issuer,
@@ -199,9 +214,9 @@ struct IDTokenValidation: Sendable {
         throws(AuthError)
     {
         // "its iss Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
-        guard claims["iss"]?.string == original.issuer else { throw invalid("it comes from another issuer (iss)") }
+        guard claims["iss"] == .string(original.issuer) else { throw invalid("it comes from another issuer (iss)") }
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
-        guard claims["sub"]?.string == original.subject else { throw invalid("it is about somebody else (sub)") }
+        guard claims["sub"] == .string(original.subject) else { throw invalid("it is about another user (sub)") }
         // "its iat Claim MUST represent the time that the new ID Token is issued"
         guard issued >= original.issuedAt.timeIntervalSince1970 else {
             throw invalid("it is older than the one it replaces (iat)")
@@ -229,11 +244,11 @@ struct IDTokenValidation: Sendable {
     /// access_token value, where the hash algorithm used is the hash algorithm used in the alg Header Parameter".
     private func fits(_ claim: JSON?, _ secret: Secret?, _ hash: SignatureAlgorithm.Hash?) -> Bool {
         guard let secret, let hash else { return false }
-        return claim?.string == hash.leftHalf(of: secret)
+        return claim == .string(hash.leftHalf(of: secret))
     }
 
     private func invalid(_ reason: String) -> AuthError {
-        AuthError(.invalidIDToken, "The ID Token was refused: \(reason). Nobody is signed in.")
+        AuthError(.invalidIDToken, "The ID Token was refused: \(reason).")
     }
 
     private func missing(_ claim: String) -> AuthError {

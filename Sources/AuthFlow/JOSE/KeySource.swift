@@ -6,8 +6,9 @@ import Synchronization
 /// The signing keys of providers: fetched when they are needed, kept, and fetched again when they were rotated.
 ///
 /// - One fetch is under way at a time, however many tasks wait for it.
-/// - A key that is not known is looked for at once, then at most every ``missInterval`` seconds: forged tokens cannot make
-///   this client hammer a provider, and a rotation just before the first token is not missed.
+/// - A key that is not known, or does not fit a signature, is looked for at once, then at most every ``missInterval``
+///   seconds: forged tokens cannot make this client hammer a provider, and a rotation just before the first token is not
+///   missed.
 /// - A fetch that fails throws nothing away.
 final class KeySource: Sendable {
     /// Sends the request for a key set.
@@ -76,10 +77,19 @@ final class KeySource: Sendable {
             verdict = Self.verdict(on: jws, by: keys)
             wasSearched = generation > arrival
             // OIDC Core section 10.1.1: "the verifier knows to go back to the jwks_uri location to re-retrieve the keys
-            // when it sees an unfamiliar kid value". A fetch that began after the token had arrived has the last word.
-            guard case .noKey = verdict, !wasSearched else { break }
+            // when it sees an unfamiliar kid value". A key may also have been replaced under the same name. A fetch that began
+            // after the token had arrived has the last word.
+            if case .verified = verdict { break }
+            guard !wasSearched else { break }
             guard let search = search(for: jws.header.keyID, at: endpoint, fetch: fetch) else { break }
-            try await search.value()
+            do {
+                try await search.value()
+            } catch {
+                // The keys at hand have answered already, when there is one of that name among them.
+                try Task.checkCancellation()
+                guard case .wrongSignature = verdict else { throw error }
+                break
+            }
         }
         if case .noKey = verdict, wasSearched, let keyID = jws.header.keyID { remember(unknown: keyID, at: endpoint) }
         return verdict
@@ -200,7 +210,12 @@ final class KeySource: Sendable {
 
     private static func document(_ reply: HTTPReply, at endpoint: Endpoint) throws(AuthError) -> JSON {
         guard reply.status == 200 else {
-            throw AuthError(.invalidReply, "\(endpoint) answered with status \(reply.status) where keys were expected.")
+            throw AuthError(
+                .invalidReply,
+                "\(endpoint) answered with status \(reply.status) where keys were expected.",
+                providerError: reply.providerError,
+                status: reply.status
+            )
         }
         guard reply.body.count <= maximumSize else {
             throw AuthError(.invalidReply, "The key set at \(endpoint) has more than \(maximumSize) bytes.")

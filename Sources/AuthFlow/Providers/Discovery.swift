@@ -7,65 +7,129 @@ extension ProviderAdapter {
     /// - Parameters:
     ///   - issuer: The issuer that the document has to name.
     ///   - address: Where the document is, when it is at neither of these.
+    ///   - advice: What to do when there is no document, as a sentence.
     ///   - context: The engine's.
     /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, or a code of the network's.
     public func discoveredMetadata(
         issuer: String,
         at address: Endpoint? = nil,
+        advice: String = "Check the issuer.",
         in context: ProviderContext
     ) async throws -> ProviderMetadata {
-        let issuerURL = try Endpoint(issuer, name: "issuer")
-        guard issuerURL.query == nil else {
-            throw AuthError(
-                .invalidConfiguration,
-                "The issuer \"\(issuerURL)\" has a query, which RFC 8414 section 2 forbids."
-            )
-        }
-        for address in address.map({ [$0.url] }) ?? Self.wellKnownAddresses(of: issuerURL) {
-            let call = HTTPCall(
-                .get,
-                try Endpoint(address, name: "discovery address"),
-                headerFields: [.accept: "application/json"]
-            )
-            let reply = try await context.send(call)
-            if reply.status == 404 { continue }
-            guard reply.status == 200 else {
-                throw AuthError(
-                    .discoveryFailed,
-                    "\(call) answered with status \(reply.status). Is \"\(issuer)\" the provider's issuer?"
-                )
-            }
-            let metadata = try ProviderMetadata(try reply.json(from: "\(call)"))
-            // OIDC Discovery section 4.3: "The issuer value returned MUST be identical to the Issuer URL that was used
-            // as the prefix to /.well-known/openid-configuration to retrieve the configuration information."
-            guard metadata.issuer == issuer else {
-                throw AuthError(
-                    .issuerMismatch,
-                    """
-                    The metadata found for the issuer "\(issuer)" is that of "\(Redaction.url(metadata.issuer))". They must \
-                    be identical to the last character. If the second is right, write it in the configuration.
-                    """
-                )
-            }
+        let discovery = Discovery(issuer: issuer, context: context)
+        let places = try address.map { [$0] } ?? discovery.standardPlaces()
+        for place in places {
+            guard let json = try await discovery.document(at: place) else { continue }
+            var metadata = try ProviderMetadata(json)
+            // What the issuer's name leads to is the issuer's own; any other address was chosen by somebody else.
+            let isOwn = try address.map { address in try discovery.standardPlaces().contains { $0.url == address.url } }
+            metadata.document = isOwn == false ? .at(place.url) : .ofIssuer
             return metadata
         }
+        let names = places.map { "\($0)" }.joined(separator: " nor at ")
         throw AuthError(
             .discoveryFailed,
-            """
-            No metadata document was found for the issuer "\(issuer)": neither at \
-            .well-known/openid-configuration nor at .well-known/oauth-authorization-server. Check the issuer, or give the \
-            endpoints by hand.
-            """
+            "No metadata document was found for the issuer \"\(issuer)\", neither at \(names). \(advice)"
         )
     }
+}
 
-    private static func wellKnownAddresses(of issuer: Endpoint) -> [String] {
-        let path = issuer.path.hasSuffix("/") ? String(issuer.path.dropLast()) : issuer.path
+/// The search for an issuer's metadata documents.
+struct Discovery: Sendable {
+    let issuer: String
+    let context: ProviderContext
+
+    /// Where an issuer's documents are, by the standards: that of OpenID Connect first.
+    func standardPlaces() throws -> [Endpoint] {
+        let home = try home()
+        let path = home.path.hasSuffix("/") ? String(home.path.dropLast()) : home.path
         return [
             // OIDC Discovery section 4: appended, "any terminating / MUST be removed".
-            "\(issuer.scheme)://\(issuer.authority)\(path)/.well-known/openid-configuration",
+            try Endpoint("\(home.scheme)://\(home.authority)\(path)/.well-known/openid-configuration"),
             // RFC 8414 section 3.1: inserted between the host and the path.
-            "\(issuer.scheme)://\(issuer.authority)/.well-known/oauth-authorization-server\(path)",
+            try Endpoint("\(home.scheme)://\(home.authority)/.well-known/oauth-authorization-server\(path)"),
         ]
+    }
+
+    private func home() throws -> Endpoint {
+        let home = try Endpoint(issuer, name: "issuer")
+        guard home.query == nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The issuer \"\(home)\" has a query, which RFC 8414 section 2 forbids."
+            )
+        }
+        return home
+    }
+
+    /// The document at an address; nil when there is none.
+    /// - Throws: ``AuthError`` with `discovery_failed` when something else than a document is there, and `issuer_mismatch` when
+    ///   the document is that of another issuer.
+    func document(at place: Endpoint) async throws -> JSON? {
+        _ = try home()
+        let call = HTTPCall(.get, place, headerFields: [.accept: "application/json"])
+        let reply: HTTPReply
+        do {
+            reply = try await context.send(call)
+        } catch let error as AuthError where error.code == .invalidReply {
+            throw AuthError(.discoveryFailed, error.message, status: error.status, underlyingError: error)
+        }
+        if reply.status == 404 { return nil }
+        try reply.requireAvailable(from: "\(place.host)", now: context.host.now())
+        guard reply.status == 200 else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(call) answered with status \(reply.status). Is \"\(issuer)\" the provider's issuer?",
+                providerError: reply.providerError,
+                status: reply.status
+            )
+        }
+        let json: JSON
+        do throws(AuthError) {
+            json = try reply.json(from: "\(call)")
+        } catch {
+            throw AuthError(.discoveryFailed, error.message, underlyingError: error)
+        }
+        let named = json["issuer"]?.string ?? ""
+        // OIDC Discovery section 4.3: "The issuer value returned MUST be identical to the Issuer URL that was used as the
+        // prefix to /.well-known/openid-configuration to retrieve the configuration information."
+        guard named.isIdentical(to: issuer) || named.isEmpty else {
+            throw AuthError(
+                .issuerMismatch,
+                """
+                The metadata found for the issuer "\(issuer)" is that of "\(Redaction.url(named))". They must be identical to \
+                the last character. If the second is right, write it in the configuration.
+                """
+            )
+        }
+        return json
+    }
+}
+
+extension Engine {
+    /// The provider's metadata, when it has an endpoint or none can be found. A provider may describe in its RFC 8414 document
+    /// what the one of OpenID Connect lacks: that document is looked for once, when something is missing.
+    func metadata(with path: KeyPath<ProviderMetadata, Endpoint?>) async throws -> ProviderMetadata {
+        let metadata = try await metadata()
+        guard metadata[keyPath: path] == nil, metadata.document == .ofIssuer, beginSupplement() else { return metadata }
+        let discovery = Discovery(issuer: metadata.issuer, context: context)
+        // What is missing stays missing when there is no second document, or it cannot be used.
+        guard let place = try discovery.standardPlaces().last, let json = try? await discovery.document(at: place),
+            let other = try? ProviderMetadata(json)
+        else {
+            try Task.checkCancellation()
+            return metadata
+        }
+        var members = metadata.json.object ?? [:]
+        for (name, path) in ProviderMetadata.endpointNames where metadata[keyPath: path] == nil {
+            members[name] = json[name]
+        }
+        var supplemented = other
+        supplemented.replaceEndpoints(by: metadata)
+        var result = metadata
+        result.replaceEndpoints(by: supplemented)
+        result.json = .object(members)
+        remember(result)
+        return result
     }
 }

@@ -18,7 +18,9 @@ extension ProviderAdapter {
         guard reply.status == 200 else {
             throw AuthError(
                 .invalidReply,
-                "\(reply.endpoint.host) answered the \(reply.purpose) request with status \(reply.status) and no OAuth error."
+                "\(reply.endpoint.host) answered the \(reply.purpose) request with status \(reply.status) and no OAuth error.",
+                providerError: reply.http.providerError,
+                status: reply.status
             )
         }
         let parameters = try parameters(of: reply)

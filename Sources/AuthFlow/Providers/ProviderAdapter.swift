@@ -127,9 +127,12 @@ extension ProviderAdapter {
         try await context.userInfo(for: tokens)
     }
 
-    /// Withdraws ``revocableTokens(of:)`` with ``ProviderContext/revoke(_:)``.
+    /// Revokes ``revocableTokens(of:)`` with ``ProviderContext/revoke(_:)``; an access token that has expired needs no revocation.
     public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
-        try await context.revoke(revocableTokens(of: tokens))
+        let isExpired = tokens.expiresAt.map { $0 <= context.host.now() } ?? false
+        try await context.revoke(
+            revocableTokens(of: tokens).filter { !isExpired || $0.token != tokens.accessToken }
+        )
     }
 
     /// Reads the reply with ``standardTokens(from:in:)``.

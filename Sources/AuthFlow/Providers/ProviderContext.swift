@@ -52,14 +52,14 @@ public struct ProviderContext: Sendable {
         of jws: JWS,
         metadata: ProviderMetadata,
         refusal: @Sendable (_ reason: String) -> AuthError
-    ) async throws {
+    ) async throws -> SignatureProof {
         let algorithm = jws.header.algorithm
         if let definition = algorithm.definition, definition.scheme == .hmac {
             let isValid = settings.authentication.secret.map {
                 HMACSignature.isValid(jws.signature, for: jws.signedBytes, hash: definition.hash, secret: $0)
             }
             guard isValid == true else { throw refusal("its signature is wrong") }
-            return
+            return SignatureProof()
         }
         let context = self
         let verdict = try await engine.keys.verdict(
@@ -67,9 +67,14 @@ public struct ProviderContext: Sendable {
             at: try metadata.required(\.jwksURI, "key set (jwks_uri)")
         ) { try await context.send(HTTPCall(.get, $0, headerFields: [.accept: "application/json"])) }
         switch verdict {
-        case .verified: return
+        case .verified: return SignatureProof()
         case .wrongSignature: throw refusal("its signature is wrong")
         case .noKey: throw refusal("none of the provider's keys fits its signature")
         }
     }
+}
+
+/// Evidence that the signature of a token was checked: ``ProviderContext/checkSignature(of:metadata:refusal:)`` alone makes it.
+struct SignatureProof: Sendable {
+    fileprivate init() {}
 }

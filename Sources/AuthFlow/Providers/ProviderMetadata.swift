@@ -37,6 +37,9 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `authorization_response_iss_parameter_supported` (RFC 9207): every answer must then name its issuer.
     public var namesIssuerInResponses: Bool
 
+    /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider takes no others.
+    public var requiresPushedRequests: Bool
+
     /// `code_challenge_methods_supported` (RFC 8414); nil when the provider does not say.
     public var codeChallengeMethods: [String]?
 
@@ -54,6 +57,17 @@ public struct ProviderMetadata: Sendable, Hashable {
 
     /// Everything the document says, for what is not named above.
     public var json: JSON
+
+    /// Where the document was found; nil when nothing was discovered.
+    var document: Document?
+
+    /// Where a metadata document was found.
+    enum Document: Sendable, Hashable {
+        /// At the address that the issuer's own identifier leads to.
+        case ofIssuer
+        /// At an address that was given by hand.
+        case at(String)
+    }
 
     /// Creates metadata by hand.
     public init(
@@ -78,6 +92,7 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.deviceAuthorizationEndpoint = deviceAuthorizationEndpoint
         self.registrationEndpoint = registrationEndpoint
         self.namesIssuerInResponses = namesIssuerInResponses
+        self.requiresPushedRequests = false
         self.json = [:]
     }
 
@@ -86,19 +101,21 @@ public struct ProviderMetadata: Sendable, Hashable {
     public init(_ json: JSON) throws(AuthError) {
         guard let issuer = json["issuer"]?.string else { throw Self.unusable("it has no \"issuer\"") }
         self.init(issuer: issuer)
-        self.authorizationEndpoint = try Self.endpoint("authorization_endpoint", in: json)
-        self.tokenEndpoint = try Self.endpoint("token_endpoint", in: json)
-        self.jwksURI = try Self.endpoint("jwks_uri", in: json)
-        self.userInfoEndpoint = try Self.endpoint("userinfo_endpoint", in: json)
-        self.endSessionEndpoint = try Self.endpoint("end_session_endpoint", in: json)
-        self.revocationEndpoint = try Self.endpoint("revocation_endpoint", in: json)
-        self.introspectionEndpoint = try Self.endpoint("introspection_endpoint", in: json)
-        self.deviceAuthorizationEndpoint = try Self.endpoint("device_authorization_endpoint", in: json)
-        self.registrationEndpoint = try Self.endpoint("registration_endpoint", in: json)
+        let home = try? Endpoint(issuer, name: "issuer")
+        self.authorizationEndpoint = try Self.endpoint("authorization_endpoint", in: json, of: home)
+        self.tokenEndpoint = try Self.endpoint("token_endpoint", in: json, of: home)
+        self.jwksURI = try Self.endpoint("jwks_uri", in: json, of: home)
+        self.userInfoEndpoint = try Self.endpoint("userinfo_endpoint", in: json, of: home)
+        self.endSessionEndpoint = try Self.endpoint("end_session_endpoint", in: json, of: home)
+        self.revocationEndpoint = try Self.endpoint("revocation_endpoint", in: json, of: home)
+        self.introspectionEndpoint = try Self.endpoint("introspection_endpoint", in: json, of: home)
+        self.deviceAuthorizationEndpoint = try Self.endpoint("device_authorization_endpoint", in: json, of: home)
+        self.registrationEndpoint = try Self.endpoint("registration_endpoint", in: json, of: home)
         self.namesIssuerInResponses = try Self.flag("authorization_response_iss_parameter_supported", in: json)
         self.codeChallengeMethods = try Self.strings("code_challenge_methods_supported", in: json)
         self.tokenEndpointAuthMethods = try Self.strings("token_endpoint_auth_methods_supported", in: json)
         self.idTokenSigningAlgorithms = try Self.strings("id_token_signing_alg_values_supported", in: json)
+        self.requiresPushedRequests = try Self.flag("require_pushed_authorization_requests", in: json)
         self.scopes = try Self.strings("scopes_supported", in: json)
         self.json = json
     }
@@ -107,14 +124,22 @@ public struct ProviderMetadata: Sendable, Hashable {
         AuthError(.discoveryFailed, "The provider's metadata document cannot be used: \(reason).")
     }
 
-    private static func endpoint(_ name: String, in json: JSON) throws(AuthError) -> Endpoint? {
+    private static func endpoint(_ name: String, in json: JSON, of issuer: Endpoint?) throws(AuthError) -> Endpoint? {
         guard let value = json[name], value != .null else { return nil }
         guard let url = value.string else { throw unusable("\"\(name)\" is \(value.kind), not a URL") }
+        let endpoint: Endpoint
         do {
-            return try Endpoint(url, name: name)
+            endpoint = try Endpoint(url, name: name)
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }
+        // A hostile provider could have codes, tokens and secrets sent to services of this machine or its network.
+        guard issuer?.mayName(endpoint) == true else {
+            throw unusable(
+                "its \"\(name)\" is at \(endpoint.origin), an address of this machine or a private network, which a public provider may not name"
+            )
+        }
+        return endpoint
     }
 
     private static func flag(_ name: String, in json: JSON) throws(AuthError) -> Bool {
@@ -141,5 +166,31 @@ extension ProviderMetadata {
             throw AuthError(.unsupported, "The provider \(issuer) has no \(name).")
         }
         return endpoint
+    }
+}
+
+extension ProviderMetadata {
+    /// The endpoints, by their names in a metadata document.
+    static let endpointNames: [(name: String, path: any KeyPath<ProviderMetadata, Endpoint?> & Sendable)] = [
+        ("authorization_endpoint", \.authorizationEndpoint), ("token_endpoint", \.tokenEndpoint),
+        ("jwks_uri", \.jwksURI), ("userinfo_endpoint", \.userInfoEndpoint),
+        ("end_session_endpoint", \.endSessionEndpoint), ("revocation_endpoint", \.revocationEndpoint),
+        ("introspection_endpoint", \.introspectionEndpoint),
+        ("device_authorization_endpoint", \.deviceAuthorizationEndpoint),
+        ("registration_endpoint", \.registrationEndpoint),
+    ]
+
+    /// Replaces endpoints by those that are given by hand.
+    /// - Parameter other: Its endpoints replace these, where it has them.
+    public mutating func replaceEndpoints(by other: ProviderMetadata) {
+        authorizationEndpoint = other.authorizationEndpoint ?? authorizationEndpoint
+        tokenEndpoint = other.tokenEndpoint ?? tokenEndpoint
+        jwksURI = other.jwksURI ?? jwksURI
+        userInfoEndpoint = other.userInfoEndpoint ?? userInfoEndpoint
+        endSessionEndpoint = other.endSessionEndpoint ?? endSessionEndpoint
+        revocationEndpoint = other.revocationEndpoint ?? revocationEndpoint
+        introspectionEndpoint = other.introspectionEndpoint ?? introspectionEndpoint
+        deviceAuthorizationEndpoint = other.deviceAuthorizationEndpoint ?? deviceAuthorizationEndpoint
+        registrationEndpoint = other.registrationEndpoint ?? registrationEndpoint
     }
 }

@@ -36,7 +36,7 @@ public struct ProviderRequest: Sendable {
 
         /// Those that a configuration may give more parameters.
         static let configurable: [Purpose] = [
-            .authorization, .token, .refresh, .deviceAuthorization, .deviceToken, .tokenExchange,
+            .authorization, .token, .refresh, .deviceAuthorization, .deviceToken, .tokenExchange, .endSession,
         ]
     }
 
@@ -69,19 +69,49 @@ public struct ProviderRequest: Sendable {
         "request_uri",
     ]
 
+    /// What may stand more than once: RFC 8707 section 2 and RFC 8693 section 2.1 allow it. Of all others RFC 6749 section 3.1
+    /// says that they "MUST NOT be included more than once".
+    private static let repeatableNames: Set<String> = ["resource", "audience"]
+
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a parameter has a reserved name.
+    static func requireFree(_ parameters: FormParameters, of purpose: Purpose) throws(AuthError) {
+        guard let name = parameters.names.first(where: reservedNames.contains) else { return }
+        throw AuthError(
+            .invalidConfiguration,
+            "The parameter \"\(name)\" of \(purpose) requests is set by AuthFlow and cannot be given. Leave it out."
+        )
+    }
+
+    /// The scopes it asks for, as they are sent; nil when it names none.
+    var scopes: [String]? {
+        parameters["scope"].map { $0.split(separator: " ").map(String.init) }
+    }
+
     /// What is sent: the free parameters, then the protected ones.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when a free parameter has a reserved name.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a free parameter has a reserved name, or stands twice.
     func allParameters() throws(AuthError) -> FormParameters {
-        var all = parameters
-        if let name = all.names.first(where: Self.reservedNames.contains) {
+        try Self.requireFree(parameters, of: purpose)
+        var once = FormParameters()
+        for pair in parameters.pairs where !Self.repeatableNames.contains(pair.name) {
+            once.append(pair.name, pair.value)
+        }
+        if let name = once.repeatedName {
             throw AuthError(
                 .invalidConfiguration,
-                "The parameter \"\(name)\" of \(purpose) requests is set by AuthFlow and cannot be given. Leave it out."
+                "The parameter \"\(DisplayText.sanitized(name, limit: 60))\" of \(purpose) requests is given twice (RFC 6749 section 3.1)."
             )
         }
+        var all = parameters
         for pair in protectedParameters.pairs { all.append(pair.name, pair.value) }
         return all
     }
+}
+
+extension ProviderRequest: CustomStringConvertible, CustomReflectable {
+    /// What it is for and where it goes: parameters and header fields carry secrets.
+    public var description: String { "\(purpose) request to \(endpoint)" }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// The reply to a request on the back channel.
@@ -138,11 +168,16 @@ extension HTTPReply {
             throw AuthError(
                 .invalidReply,
                 "The reply of \(source) (status \(status)) is not JSON that can be accepted: \(error).",
+                status: status,
                 underlyingError: error
             )
         }
         guard json.object != nil else {
-            throw AuthError(.invalidReply, "The reply of \(source) is \(json.kind), not a JSON object.")
+            throw AuthError(
+                .invalidReply,
+                "The reply of \(source) is \(json.kind), not a JSON object.",
+                status: status
+            )
         }
         return json
     }

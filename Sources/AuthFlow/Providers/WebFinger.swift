@@ -40,7 +40,9 @@ public struct WebFinger: Sendable {
         guard reply.status == 200 else {
             throw AuthError(
                 .discoveryFailed,
-                "\(endpoint) does not know \"\(DisplayText.sanitized(identifier, limit: 100))\" (status \(reply.status)). Give the issuer itself."
+                "\(endpoint) does not know \"\(DisplayText.sanitized(identifier, limit: 100))\" (status \(reply.status)). Give the issuer itself.",
+                providerError: reply.providerError,
+                status: reply.status
             )
         }
         // RFC 7033 section 4.4: members that are not known are ignored.
@@ -52,11 +54,19 @@ public struct WebFinger: Sendable {
             )
         }
         // OIDC Discovery section 2: the issuer location "MUST be a URI with a scheme component that MUST be https".
+        let found: Endpoint
         do throws(AuthError) {
-            return try Endpoint(issuer, name: "issuer").url
+            found = try Endpoint(issuer, name: "issuer")
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }
+        guard endpoint.mayName(found) else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(endpoint) names the provider \(found.origin), an address of this machine or a private network, which a public server may not name."
+            )
+        }
+        return found.url
     }
 
     /// OIDC Discovery section 2.1: turns what a person types into a resource, and the origin to ask.

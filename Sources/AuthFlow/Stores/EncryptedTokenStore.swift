@@ -54,7 +54,7 @@ extension EncryptedTokenStore: TokenStore {
         let envelope = try Envelope(bytes)
         let secret = try await secret(salt: envelope.salt, isNeeded: true)
         guard Self.check(of: secret) == envelope.check else {
-            throw AuthError(.storageFailed, "The key does not fit the stored credential: \(wrongKeyHint)")
+            throw AuthError(.credentialUnusable, "The key does not fit the stored credential: \(wrongKeyHint)")
         }
         do {
             let box = try ChaChaPoly.SealedBox(combined: envelope.sealed)
@@ -63,8 +63,8 @@ extension EncryptedTokenStore: TokenStore {
             )
         } catch {
             throw AuthError(
-                .storageFailed,
-                "The stored credential was changed by somebody, or is damaged. Sign out, which removes it, and in again.",
+                .credentialUnusable,
+                "The stored credential was changed, or is damaged. Sign out locally, which removes it, and sign in again.",
                 underlyingError: error
             )
         }
@@ -125,7 +125,7 @@ extension EncryptedTokenStore {
             if let bytes = try file.contents(maximumSize: 1024) { return try Self.key(bytes, from: path) }
             guard !isNeeded else {
                 throw AuthError(
-                    .storageFailed,
+                    .credentialUnusable,
                     "The key file \(path) is not there. Without it the credential cannot be read."
                 )
             }
@@ -144,7 +144,7 @@ extension EncryptedTokenStore {
                 }
                 guard !isNeeded else {
                     throw AuthError(
-                        .storageFailed,
+                        .credentialUnusable,
                         "The system's key store has no key for the credential. Without it the credential cannot be read."
                     )
                 }
@@ -219,14 +219,14 @@ extension EncryptedTokenStore {
         init(_ bytes: [UInt8]) throws(AuthError) {
             guard let json = try? JSON(parsing: bytes) else {
                 throw AuthError(
-                    .storageFailed,
-                    "The stored credential is damaged. Sign out, which removes it, and in again."
+                    .credentialUnusable,
+                    "The stored credential is damaged. Sign out locally, which removes it, and sign in again."
                 )
             }
             guard let version = json["encrypted"]?.integer else {
                 throw AuthError(
-                    .storageFailed,
-                    "The stored credential is not encrypted: it was kept by another store. Sign out with that one, and in again with this."
+                    .credentialUnusable,
+                    "The stored credential is not encrypted: it was kept by another store. Sign out with that one, and sign in again with this one."
                 )
             }
             guard version == Self.version, let salt = json["salt"]?.string.flatMap({ Base64URL.decode($0) }),
@@ -234,8 +234,8 @@ extension EncryptedTokenStore {
                 let sealed = json["sealed"]?.string.flatMap({ Base64URL.decode($0) })
             else {
                 throw AuthError(
-                    .storageFailed,
-                    "The stored credential is damaged, or was written by another version of AuthFlow. Sign out, which removes it, and in again."
+                    .credentialUnusable,
+                    "The stored credential is damaged, or was written by another version of AuthFlow. Sign out locally, which removes it, and sign in again."
                 )
             }
             self.init(salt: salt, check: check, sealed: sealed)

@@ -5,8 +5,8 @@ import Foundation
 ///
 /// The tokens stand in the file as they are: whoever reads the disk as this user, or a backup of it, has them.
 public struct FileTokenStore: TokenStore {
-    /// The largest file that is read, in bytes.
-    private static let maximumSize = 1024 * 1024
+    /// The largest file that is written or read, in bytes: a document of accounts, also when it is encrypted.
+    private static let maximumSize = 2 * AccountBook.maximumSize
 
     private let directory: String
     private let clock: any Clock<Duration>
@@ -50,6 +50,13 @@ public struct FileTokenStore: TokenStore {
     public func set(_ bytes: [UInt8]?, for key: TokenKey) async throws {
         let file = PrivateFile(path(for: key, "json"))
         if let bytes {
+            // What could not be read again is not written.
+            guard bytes.count <= Self.maximumSize else {
+                throw AuthError(
+                    .storageFailed,
+                    "A credential of \(bytes.count) bytes is larger than what is kept, \(Self.maximumSize) bytes."
+                )
+            }
             try PrivateFile.createDirectory(directory)
             try file.replace(with: bytes)
         } else {
@@ -64,22 +71,32 @@ public struct FileTokenStore: TokenStore {
     ) async throws -> Return {
         try PrivateFile.createDirectory(directory)
         // The lock is a file of its own: the credential's is replaced, and a lock on the old one would guard nothing.
-        let lock = try PrivateFile(path(for: key, "lock")).openLock()
+        let place = PrivateFile(path(for: key, "lock"))
+        var lock = try place.openLock()
         defer { lock.release() }
         var waited = Duration.zero
         var pause = Duration.milliseconds(5)
-        while try !lock.acquire() {
-            guard waited < patience else {
-                let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
-                throw AuthError(
-                    .storageFailed,
-                    "\(holder) has held \(path(for: key, "lock")) for \(Int(patience.seconds)) seconds. Wait for it, or end it."
-                )
+        waiting: while true {
+            switch try lock.acquire() {
+            case .taken: break waiting
+            case .outdated:
+                lock.release()
+                lock = try place.openLock()
+            case .busy:
+                guard waited < patience else {
+                    let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
+                    throw AuthError(
+                        .storageFailed,
+                        "\(holder) has held \(place.path) for \(Int(patience.seconds)) seconds. Wait for it, or end it."
+                    )
+                }
+                try await clock.sleep(for: pause)
+                waited += pause
+                pause = min(pause * 2, .milliseconds(250))
             }
-            try await clock.sleep(for: pause)
-            waited += pause
-            pause = min(pause * 2, .milliseconds(250))
         }
+        // Where nothing is kept there is nothing to leave behind.
+        defer { if !PrivateFile(path(for: key, "json")).exists { lock.remove() } }
         return try await body()
     }
 

@@ -59,3 +59,8 @@ public actor MemoryTokenStore: TokenStore {
         }
     }
 }
+
+extension MemoryTokenStore: CustomReflectable {
+    /// A mirror without children: what is stored is secret.
+    public nonisolated var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -11,7 +11,7 @@ package struct PrivateFile {
     }
 
     /// Creates a directory, and those above it, with mode 0700; and refuses one that others may write to.
-    static func createDirectory(_ directory: String) throws(AuthError) {
+    package static func createDirectory(_ directory: String) throws(AuthError) {
         do {
             try FileManager.default.createDirectory(
                 atPath: directory,
@@ -32,7 +32,7 @@ package struct PrivateFile {
     }
 
     /// Reads the file; nil when there is none.
-    func contents(maximumSize: Int) throws(AuthError) -> [UInt8]? {
+    package func contents(maximumSize: Int) throws(AuthError) -> [UInt8]? {
         // O_NOFOLLOW: a link that somebody put here could make this read, or later overwrite, another file.
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
@@ -52,7 +52,10 @@ package struct PrivateFile {
             )
         }
         guard status.st_size <= maximumSize else {
-            throw AuthError(.storageFailed, "\(path) is larger than \(maximumSize) bytes, so it is not a credential.")
+            throw AuthError(
+                .credentialUnusable,
+                "\(path) is larger than \(maximumSize) bytes, so it is not a credential. Sign out locally, which removes it, and sign in again."
+            )
         }
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
@@ -90,9 +93,42 @@ package struct PrivateFile {
         try makeDirectoryDurable()
     }
 
+    /// Writes the file when there is none, or when the one that is there was written by this method with the same mark. Any other
+    /// file stays as it is: a configuration may name whatever it likes.
+    /// - Parameters:
+    ///   - bytes: The content, which begins with the mark.
+    ///   - mark: What such files begin with.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    package func write(_ bytes: [UInt8], markedBy mark: [UInt8]) throws(AuthError) {
+        guard bytes.starts(with: mark) else { throw AuthError(.storageFailed, "\(path) would not carry its mark.") }
+        if try create(with: bytes) { return }
+        guard begins(with: mark) else {
+            throw AuthError(
+                .storageFailed,
+                "\(path) is there already and was not written by AuthFlow, so it stays as it is."
+            )
+        }
+        try replace(with: bytes)
+    }
+
+    /// Whether this is a plain file of this user's that begins with some bytes.
+    private func begins(with mark: [UInt8]) -> Bool {
+        let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid()
+        else {
+            return false
+        }
+        var bytes = [UInt8](repeating: 0, count: mark.count)
+        let count = unsafe bytes.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+        return count == mark.count && bytes == mark
+    }
+
     /// Creates the file, durably, unless there is one.
     /// - Returns: Whether it was created.
-    func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
+    package func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
         // Written whole under another name first: whoever sees the file sees all of it.
         let temporary = PrivateFile("\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).new")
         try temporary.replace(with: bytes)
@@ -119,6 +155,12 @@ package struct PrivateFile {
         }
     }
 
+    /// Whether something has its name.
+    var exists: Bool {
+        var status = stat()
+        return unsafe lstat(path, &status) == 0
+    }
+
     /// Removes the file, if there is one.
     func remove() throws(AuthError) {
         guard unsafe unlink(path) == 0 else {
@@ -128,17 +170,36 @@ package struct PrivateFile {
         try makeDirectoryDurable()
     }
 
-    /// Opens the file as a lock.
+    /// Opens the file as a lock, made if need be.
+    /// - Throws: ``AuthError`` with `storage_failed`, also when something else than a lock has its name.
     func openLock() throws(AuthError) -> FileLock {
-        let descriptor = unsafe open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else { throw failure("cannot be opened") }
-        return FileLock(descriptor: descriptor, path: path)
+        for _ in 0..<8 {
+            let new = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+            if new >= 0 { return FileLock(descriptor: new, path: path) }
+            guard errno == EEXIST else { throw failure("cannot be opened") }
+            let descriptor = unsafe open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+            guard descriptor >= 0 else {
+                // The one that was there has just been removed by its holder.
+                if errno == ENOENT { continue }
+                throw failure("cannot be opened")
+            }
+            var status = stat()
+            guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+                status.st_uid == geteuid(),
+                status.st_nlink <= 1, status.st_size <= FileLock.maximumNoteSize
+            else {
+                close(descriptor)
+                throw AuthError(.storageFailed, "\(path) is not a lock of this user's, so it stays as it is.")
+            }
+            return FileLock(descriptor: descriptor, path: path)
+        }
+        throw AuthError(.storageFailed, "\(path) cannot be opened: it comes and goes.")
     }
 
     private func writeAll(_ bytes: [UInt8], to descriptor: Int32) throws(AuthError) {
         var rest = bytes[...]
         while !rest.isEmpty {
-            let count = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
+            let count = unsafe rest.withUnsafeBytes { unsafe Foundation.write(descriptor, $0.baseAddress, $0.count) }
             if count < 0 {
                 if errno == EINTR { continue }
                 throw failure("cannot be written")
@@ -164,20 +225,42 @@ package struct PrivateFile {
 
 /// A kernel lock on a file (flock(2)): it ends with the process that holds it, however that ends.
 struct FileLock {
+    /// The most that stands in a lock: the number of a process.
+    fileprivate static let maximumNoteSize = 16
+
     fileprivate let descriptor: Int32
     fileprivate let path: String
 
-    /// Takes the lock unless somebody else has it.
-    func acquire() throws(AuthError) -> Bool {
-        if flock(descriptor, LOCK_EX | LOCK_NB) == 0 {
-            // For whoever waits in vain. The kernel keeps the lock; this is a note on it.
-            let note = Array("\(getpid())\n".utf8)
-            ftruncate(descriptor, 0)
-            _ = unsafe note.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
-            return true
+    /// What came of a try to take the lock.
+    enum Attempt {
+        /// It is held.
+        case taken
+        /// Another holder has it.
+        case busy
+        /// Its holder has removed the file: the lock is another one by now, which has to be opened.
+        case outdated
+    }
+
+    /// Takes the lock unless another holder has it.
+    func acquire() throws(AuthError) -> Attempt {
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            guard errno == EWOULDBLOCK || errno == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
+            return .busy
         }
-        guard errno == EWOULDBLOCK || errno == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
-        return false
+        var (own, named) = (stat(), stat())
+        guard unsafe fstat(descriptor, &own) == 0, unsafe lstat(path, &named) == 0, own.st_ino == named.st_ino,
+            own.st_dev == named.st_dev
+        else { return .outdated }
+        // For those who wait in vain. The kernel keeps the lock; this is a note on it.
+        let note = Array("\(getpid())\n".utf8)
+        ftruncate(descriptor, 0)
+        _ = unsafe note.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
+        return .taken
+    }
+
+    /// Removes the file. Only its holder may: those who have opened it find out that it is another one by then.
+    func remove() {
+        unsafe unlink(path)
     }
 
     /// The process that has the lock, as it says itself; nil when it says nothing.

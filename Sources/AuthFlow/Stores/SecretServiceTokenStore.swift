@@ -27,7 +27,7 @@ extension SecretServiceTokenStore: TokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: TokenKey) async throws -> [UInt8]? {
         let attributes = Self.attributes(of: key)
-        guard let text = try await answer({ try $0.lookup(attributes) }) else { return nil }
+        guard let text = try await answer({ try $0.lookup(attributes, $1) }) else { return nil }
         guard let bytes = Base64URL.decode(text) else {
             throw AuthError(.storageFailed, "What the keyring has for this credential was not put there by AuthFlow.")
         }
@@ -37,10 +37,10 @@ extension SecretServiceTokenStore: TokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func set(_ bytes: [UInt8]?, for key: TokenKey) async throws {
         let attributes = Self.attributes(of: key)
-        guard let bytes else { return try await answer { try $0.clear(attributes) } }
+        guard let bytes else { return try await answer { try $0.clear(attributes, $1) } }
         let label = "AuthFlow: \(DisplayText.sanitized(key.name, limit: 60))"
         let text = Base64URL.encode(bytes)
-        try await answer { try $0.store(text, label: label, attributes) }
+        try await answer { try $0.store(text, label: label, attributes, $1) }
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -57,31 +57,24 @@ extension SecretServiceTokenStore: TokenStore {
             .map { ($0.0, Base64URL.encode(Array($0.1.utf8))) }
     }
 
-    /// Asks the service on a thread of its own: libsecret blocks, for as long as the service likes.
+    /// Asks the service on a thread of its own: libsecret blocks, for as long as the service likes. The caller does not wait for the
+    /// thread when it is cancelled or time is up: the call is told to end, and what it may still bring is thrown away.
     private func answer<Value: Sendable>(
-        _ question: @escaping @Sendable (Libsecret) throws -> Value
+        _ question: @escaping @Sendable (Libsecret, Libsecret.Cancellation) throws -> Value
     ) async throws -> Value {
         let library = try Libsecret.shared.get()
-        let cancellation = library.makeCancellation()
+        let cancellation = Libsecret.Cancellation(library)
         return try await withDeadline(Self.patience, clock: host.clock) {
             AuthError(
                 .storageFailed,
                 "The keyring did not answer within \(Int(Self.patience.seconds)) seconds. Is it waiting for you to unlock it?"
             )
         } _: {
-            try await withTaskCancellationHandler {
-                try await withCheckedThrowingContinuation { continuation in
-                    Thread.detachNewThread {
-                        continuation.resume(
-                            with: Result {
-                                try library.requireUnlocked(cancellation)
-                                return try question(library)
-                            }
-                        )
-                    }
-                }
+            try await BlockingCall.run {
+                try library.requireUnlocked(cancellation)
+                return try question(library, cancellation)
             } onCancel: {
-                library.cancel(cancellation)
+                cancellation.cancel()
             }
         }
     }
@@ -99,8 +92,18 @@ extension SecretServiceTokenStore: TokenStore {
     private static let messageOffset = 8
 
     /// An object of GLib's that ends a call from another thread.
-    @safe struct Cancellation: @unchecked Sendable {  // GCancellable is thread-safe.
+    @safe final class Cancellation: @unchecked Sendable {  // GCancellable is thread-safe.
         fileprivate let object: Pointer?
+        private let library: Libsecret
+
+        init(_ library: Libsecret) {
+            self.library = library
+            unsafe self.object = library.cancellableNew()
+        }
+
+        deinit { unsafe library.objectUnref(object) }
+
+        func cancel() { unsafe library.cancellableCancel(object) }
     }
 
     private let hashTableNew: @convention(c) (Pointer?, Pointer?) -> Pointer?
@@ -109,9 +112,9 @@ extension SecretServiceTokenStore: TokenStore {
     private let stringHash: Pointer
     private let stringEqual: Pointer
     private let errorFree: @convention(c) (Pointer?) -> Void
-    private let objectUnref: @convention(c) (Pointer?) -> Void
-    private let cancellableNew: @convention(c) () -> Pointer?
-    private let cancellableCancel: @convention(c) (Pointer?) -> Void
+    fileprivate let objectUnref: @convention(c) (Pointer?) -> Void
+    fileprivate let cancellableNew: @convention(c) () -> Pointer?
+    fileprivate let cancellableCancel: @convention(c) (Pointer?) -> Void
     private let serviceGet: @convention(c) (Int32, Pointer?, Failure) -> Pointer?
     private let collectionForAlias: @convention(c) (Pointer?, Text, Int32, Pointer?, Failure) -> Pointer?
     private let collectionIsLocked: @convention(c) (Pointer?) -> Int32
@@ -179,10 +182,6 @@ extension SecretServiceTokenStore: TokenStore {
         return unsafe memory
     }
 
-    func makeCancellation() -> Cancellation { unsafe Cancellation(object: cancellableNew()) }
-
-    func cancel(_ cancellation: Cancellation) { unsafe cancellableCancel(cancellation.object) }
-
     /// Finds out whether there is a keyring and whether it can be used without asking the person.
     func requireUnlocked(_ cancellation: Cancellation) throws(AuthError) {
         // SECRET_SERVICE_OPEN_SESSION | SECRET_SERVICE_LOAD_COLLECTIONS
@@ -203,9 +202,12 @@ extension SecretServiceTokenStore: TokenStore {
         }
     }
 
-    func lookup(_ attributes: [(name: String, value: String)]) throws(AuthError) -> String? {
+    func lookup(
+        _ attributes: [(name: String, value: String)],
+        _ cancellation: Cancellation
+    ) throws(AuthError) -> String? {
         let found = try unsafe withTable(attributes) { table throws(AuthError) in
-            try unsafe call("cannot be read") { unsafe passwordLookup(schema, table, nil, $0) }
+            try unsafe call("cannot be read") { unsafe passwordLookup(schema, table, cancellation.object, $0) }
         }
         guard let found = unsafe found else { return nil }
         // Freeing also overwrites.
@@ -213,16 +215,23 @@ extension SecretServiceTokenStore: TokenStore {
         return unsafe String(cString: found)
     }
 
-    func store(_ text: String, label: String, _ attributes: [(name: String, value: String)]) throws(AuthError) {
+    func store(
+        _ text: String,
+        label: String,
+        _ attributes: [(name: String, value: String)],
+        _ cancellation: Cancellation
+    ) throws(AuthError) {
         let isStored = try unsafe withTable(attributes) { table throws(AuthError) in
-            try unsafe call("cannot be written to") { unsafe passwordStore(schema, table, nil, label, text, nil, $0) }
+            try unsafe call("cannot be written to") {
+                unsafe passwordStore(schema, table, nil, label, text, cancellation.object, $0)
+            }
         }
         guard isStored != 0 else { throw AuthError(.storageFailed, "The keyring did not keep the credential.") }
     }
 
-    func clear(_ attributes: [(name: String, value: String)]) throws(AuthError) {
+    func clear(_ attributes: [(name: String, value: String)], _ cancellation: Cancellation) throws(AuthError) {
         _ = try unsafe withTable(attributes) { table throws(AuthError) in
-            try unsafe call("cannot be written to") { unsafe passwordClear(schema, table, nil, $0) }
+            try unsafe call("cannot be written to") { unsafe passwordClear(schema, table, cancellation.object, $0) }
         }
     }
 

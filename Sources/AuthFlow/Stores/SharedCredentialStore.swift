@@ -38,7 +38,11 @@ public struct SharedCredentialStore: Sendable {
             let old = try await read(key)
             let new = try await body(old.map(RedactedJSON.init))?.exposed
             guard old != new else { return }
-            try await store.set(try new?.serialized(), for: key)
+            let bytes = try new?.serialized()
+            guard bytes?.count ?? 0 <= AccountBook.maximumSize else {
+                throw AuthError(.storageFailed, "What is to be shared is larger than what is kept.")
+            }
+            try await store.set(bytes, for: key)
         }
     }
 

@@ -3,7 +3,7 @@ public import Foundation
 
 /// A session that the provider has ended: what is left of a credential when its refresh token is refused.
 public struct EndedSession: Sendable, Hashable {
-    /// Whose it was.
+    /// The user's.
     public let identity: Identity
 
     /// Why, in the provider's words.
@@ -27,50 +27,57 @@ struct AccountBook: Sendable, Hashable {
             case .ended(let session): session.identity
             }
         }
+
+        /// The credential; nil when the session has ended.
+        var credential: Credential? {
+            if case .signedIn(let credential) = self { credential } else { nil }
+        }
     }
 
     private(set) var entries: [Entry] = []
 
-    /// The subject of the account that is meant when none is named.
-    private(set) var current: String?
+    /// The account that is meant when none is named.
+    private(set) var current: AccountID?
 
-    /// The entry of an account, or the current one.
+    /// The entry of an account by its subject, or the current one. Where two issuers have the same subject, the current one is
+    /// meant before any other.
     func entry(_ subject: String?) -> Entry? {
-        entries.first { $0.identity.subject == subject ?? current }
+        let named = entries.filter { subject.map($0.identity.subject.isIdentical) ?? ($0.identity.account == current) }
+        return named.first { $0.identity.account == current } ?? named.first
     }
 
     /// The refresh token of an account, or of the current one.
-    func refreshToken(_ subject: String?) -> Secret? {
-        guard case .signedIn(let credential)? = entry(subject) else { return nil }
-        return credential.tokens.refreshToken
-    }
+    func refreshToken(_ subject: String?) -> Secret? { entry(subject)?.credential?.tokens.refreshToken }
 
     /// Adds an entry, or replaces the one of the same account.
     mutating func set(_ entry: Entry, isCurrent: Bool) {
-        let subject = entry.identity.subject
-        if let index = entries.firstIndex(where: { $0.identity.subject == subject }) {
+        let account = entry.identity.account
+        if let index = entries.firstIndex(where: { $0.identity.account == account }) {
             entries[index] = entry
         } else {
             entries.append(entry)
         }
-        if isCurrent || current == nil { current = subject }
+        if isCurrent || current == nil { current = account }
     }
 
     /// Makes another account the current one.
-    mutating func select(_ subject: String) { current = subject }
+    mutating func select(_ account: AccountID) { current = account }
 
     /// Takes an account out. The first of those that are left becomes the current one.
-    mutating func remove(_ subject: String) {
-        entries.removeAll { $0.identity.subject == subject }
-        if current == subject { current = entries.first?.identity.subject }
+    mutating func remove(_ account: AccountID) {
+        entries.removeAll { $0.identity.account == account }
+        if current == account { current = entries.first?.identity.account }
     }
 }
 
 // MARK: - Stored form
 
 extension AccountBook {
-    /// The version that ``serialized()`` writes. Version 1 had one credential and nothing around it.
-    static let formatVersion: Int64 = 2
+    /// The version that ``serialized()`` writes.
+    static let formatVersion: Int64 = 3
+
+    /// The largest document that is written or read, in bytes.
+    static let maximumSize = 1024 * 1024
 
     /// The book as bytes for a ``TokenStore``. They hold secrets.
     /// - Throws: ``AuthError`` with `storage_failed`.
@@ -86,21 +93,39 @@ extension AccountBook {
                 }
             ),
         ]
-        json["current"] = current.map(JSON.string)
+        json["current"] = current.map { ["issuer": .string($0.issuer), "subject": .string($0.subject)] }
+        let bytes: [UInt8]
         do throws(JSONError) {
-            return try JSON.object(json).serialized(indented: true)
+            bytes = try JSON.object(json).serialized(indented: true)
         } catch {
             throw AuthError(.storageFailed, "The credential cannot be written: \(error).", underlyingError: error)
         }
+        guard bytes.count <= Self.maximumSize else { throw Self.full }
+        return bytes
     }
 
-    /// Reads what ``serialized()`` wrote, now or in an older version.
-    /// - Throws: ``AuthError`` with `storage_failed` when the bytes are damaged or of a version not known here.
+    /// Passes when there is room for one more sign-in, however much the provider sends.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    func requireRoom() throws(AuthError) {
+        guard !entries.isEmpty else { return }
+        let size = try serialized().count
+        guard size + 2 * Credential.maximumSize <= Self.maximumSize else { throw Self.full }
+    }
+
+    private static var full: AuthError {
+        AuthError(
+            .storageFailed,
+            "The accounts of this client have no room for another one within \(maximumSize / 1024) KiB. Sign one of them out."
+        )
+    }
+
+    /// Reads what ``serialized()`` wrote.
+    /// - Throws: ``AuthError`` with `credential_unusable` when the bytes are damaged or of a version not known here.
     init(serialized bytes: [UInt8]) throws(AuthError) {
         func damaged(_ reason: String, _ cause: (any Error)? = nil) -> AuthError {
             AuthError(
-                .storageFailed,
-                "The stored credential \(reason). Sign out, which removes it, and in again.",
+                .credentialUnusable,
+                "The stored credential \(reason). Sign out locally, which removes it, and sign in again.",
                 underlyingError: cause
             )
         }
@@ -110,26 +135,22 @@ extension AccountBook {
         } catch {
             throw damaged("is damaged: \(error)", error)
         }
-        switch json["version"]?.integer {
-        case 1:
-            guard let credential = Credential(json) else { throw damaged("is incomplete") }
-            set(.signedIn(credential), isCurrent: true)
-        case Self.formatVersion:
-            for account in json["accounts"]?.array ?? [] {
-                if let session = account["ended"].flatMap(EndedSession.init) {
-                    set(.ended(session), isCurrent: false)
-                } else if let credential = Credential(account) {
-                    set(.signedIn(credential), isCurrent: false)
-                } else {
-                    throw damaged("is incomplete")
-                }
-            }
-            guard let current = json["current"]?.string ?? (entries.isEmpty ? "" : nil) else {
-                throw damaged("is incomplete")
-            }
-            if !entries.isEmpty { select(current) }
-        default:
+        guard json["version"]?.integer == Self.formatVersion else {
             throw damaged("was written by another version of AuthFlow")
         }
+        for account in json["accounts"]?.array ?? [] {
+            if let session = account["ended"].flatMap(EndedSession.init) {
+                set(.ended(session), isCurrent: false)
+            } else if let credential = Credential(account) {
+                set(.signedIn(credential), isCurrent: false)
+            } else {
+                throw damaged("is incomplete")
+            }
+        }
+        guard !entries.isEmpty else { return }
+        guard let issuer = json["current"]?["issuer"]?.string, let subject = json["current"]?["subject"]?.string else {
+            throw damaged("is incomplete")
+        }
+        select(AccountID(issuer: issuer, subject: subject))
     }
 }

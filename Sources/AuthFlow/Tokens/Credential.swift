@@ -15,18 +15,27 @@ public struct Credential: Sendable, Hashable {
     /// When the tokens came, by this machine's clock: at the sign-in, or at the last refresh.
     public var obtainedAt: Date
 
+    /// Where it came from, and so where its tokens may go; nil for one that was made by hand, whose tokens go nowhere.
+    var binding: ProviderBinding?
+
+    /// How often the provider has refused to refresh the tokens since the last time it did, without saying why.
+    var refusedRefreshes: Int64 = 0
+
     /// Creates a credential.
     /// - Parameters:
     ///   - tokens: The tokens.
     ///   - identity: Who signed in.
     ///   - signedInAt: When.
-    ///   - obtainedAt: When the tokens came; at the sign-in unless given.
+    ///   - obtainedAt: When the tokens came; default: at the sign-in.
     public init(tokens: TokenSet, identity: Identity, signedInAt: Date, obtainedAt: Date? = nil) {
         self.tokens = tokens
         self.identity = identity
         self.signedInAt = signedInAt
         self.obtainedAt = obtainedAt ?? signedInAt
     }
+
+    /// Whether the access token has expired; false when its end is not known.
+    func isExpired(at now: Date) -> Bool { tokens.expiresAt.map { now >= $0 } ?? false }
 
     /// Until when the access token is worth using: its end less a margin, which is no more than a quarter of its life, so
     /// that tokens that live shortly are used at all. Without a known end it is used until an API refuses it.
@@ -59,9 +68,9 @@ extension Credential {
         json["id_token"] = tokens.idToken.map { .string($0.exposed) }
         json["dpop_key"] = tokens.dpopKey.map { .string($0.stored.exposed) }
         json["device_secret"] = tokens.deviceSecret.map { .string($0.exposed) }
-        if let verified = tokens.verifiedIDToken {
-            json["verified_id_token"] = ["header": verified.header.json, "claims": verified.claims]
-        }
+        json["verified_id_token"] = tokens.verifiedIDToken?.stored
+        json["binding"] = binding?.json
+        if refusedRefreshes > 0 { json["refused_refreshes"] = .integer(refusedRefreshes) }
         return .object(json)
     }
 
@@ -86,7 +95,6 @@ extension Credential {
             guard let key = DPoPKey(stored: Secret(key)) else { return nil }
             tokens.dpopKey = key
         }
-        // Verified before it was stored; what the store returns is as trustworthy as the refresh token beside it.
         tokens.verifiedIDToken = json["verified_id_token"].flatMap { IDToken(stored: $0) }
         self.init(
             tokens: tokens,
@@ -94,6 +102,30 @@ extension Credential {
             signedInAt: Date(timeIntervalSince1970: signedInAt),
             obtainedAt: json["obtained_at"]?.number.map(Date.init(timeIntervalSince1970:))
         )
+        self.binding = json["binding"].flatMap(ProviderBinding.init(stored:))
+        self.refusedRefreshes = json["refused_refreshes"]?.integer ?? 0
+    }
+}
+
+extension Credential {
+    /// The most that is kept of one sign-in, in bytes of its stored form.
+    static let maximumSize = 192 * 1024
+
+    /// Whether it can be kept.
+    var hasStorableSize: Bool {
+        (try? json.serialized()).map { $0.count <= Self.maximumSize } ?? false
+    }
+
+    /// Passes when the credential can be kept. It is asked before it is: what is written and too large to be read would lock
+    /// out every account of the client.
+    /// - Throws: ``AuthError`` with `invalid_reply`.
+    func requireStorableSize() throws(AuthError) {
+        guard hasStorableSize else {
+            throw AuthError(
+                .invalidReply,
+                "The provider sent more about the user and their tokens than \(Self.maximumSize / 1024) KiB, which is the most that is kept."
+            )
+        }
     }
 }
 
@@ -116,22 +148,5 @@ extension EndedSession {
             let endedAt = json["ended_at"]?.number
         else { return nil }
         self.init(identity: identity, reason: reason, endedAt: Date(timeIntervalSince1970: endedAt))
-    }
-}
-
-extension IDToken {
-    fileprivate init?(stored json: JSON) {
-        guard let header = json["header"], let claims = json["claims"], let issuer = claims["iss"]?.string,
-            let subject = claims["sub"]?.string, let expiry = claims["exp"]?.number, let issued = claims["iat"]?.number
-        else { return nil }
-        self.init(
-            header: JWSHeader(header),
-            claims: claims,
-            issuer: issuer,
-            subject: subject,
-            audience: claims["aud"]?.string.map { [$0] } ?? claims["aud"]?.strings ?? [],
-            expiresAt: Date(timeIntervalSince1970: expiry),
-            issuedAt: Date(timeIntervalSince1970: issued)
-        )
     }
 }

@@ -5,12 +5,18 @@ package enum LocalSocket {
     package static func listen(at path: String) throws(AuthError) -> Int32 {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { throw failure() }
+        // It gets its name when it listens: a name at which no process listens yet is one that another command removes. The name
+        // before that says which process makes it.
+        let unfinished =
+            "\(path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex))/\(getpid())-\(Base64URL.encode(HostServices.systemRandomBytes(6))).new"
         // On Linux the mode of a socket's name is that of its descriptor; nobody else can enter the folder meanwhile.
         guard fchmod(descriptor, 0o600) == 0 || errno == EINVAL,
-            unsafe with(path, { unsafe bind(descriptor, $0, $1) }) == 0,
-            unsafe chmod(path, 0o600) == 0, Foundation.listen(descriptor, 4) == 0
+            unsafe with(unfinished, { unsafe bind(descriptor, $0, $1) }) == 0,
+            unsafe chmod(unfinished, 0o600) == 0, Foundation.listen(descriptor, 4) == 0,
+            unsafe rename(unfinished, path) == 0
         else {
             let error = failure()
+            unsafe unlink(unfinished)
             close(descriptor)
             throw error
         }

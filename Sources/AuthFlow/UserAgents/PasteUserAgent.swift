@@ -15,7 +15,11 @@ public struct PasteUserAgent: UserAgent {
         // RFC 8252 section 7.3: any port will do. Nothing listens there; the address is all that is needed of it.
         try await body(
             RedirectSession(redirectURI: options.redirectURI.uri) { url in
-                options.reporter.report(.userAgentVisit, details: ["agent": "paste"], url: url)
+                options.reporter.report(
+                    .userAgentVisit,
+                    details: ["agent": "paste", "purpose": "\(options.purpose)", "opens": "no"],
+                    url: url
+                )
                 return try await RedirectSession.neverByItself()
             }
         )

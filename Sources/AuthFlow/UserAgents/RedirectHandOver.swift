@@ -49,33 +49,29 @@ public struct RedirectHandOver: Sendable {
         guard FileManager.default.fileExists(atPath: directory) else { return .nobody }
         try PrivateFile.createDirectory(directory)
         removeLeftovers()
-        let answer = url.split(whereSeparator: { $0 == "?" || $0 == "#" }).dropFirst().last ?? ""
-        let state = FormURLEncoding.decode(answer)?["state"]
-        // After a sign-out whatever arrives is the answer.
-        for name in [state, ""] {
-            guard let name, let descriptor = LocalSocket.connect(to: path(for: name)) else { continue }
-            defer { close(descriptor) }
-            LocalSocket.write(Array("\(url)\n".utf8), to: descriptor)
-            let reply = LocalSocket.readLine(from: descriptor, maximumSize: 32, patience: Self.patience)
-            return reply.flatMap(Outcome.init(rawValue:)) ?? .nobody
-        }
-        return .nobody
+        let parameters = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst().last
+        let state = FormURLEncoding.decode(parameters.map { String($0) } ?? "")?["state"]
+        guard let state, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else { return .nobody }
+        defer { close(descriptor) }
+        LocalSocket.write(Array("\(url)\n".utf8), to: descriptor)
+        let reply = LocalSocket.readLine(from: descriptor, maximumSize: 32, patience: Self.patience)
+        return reply.flatMap(Outcome.init(rawValue:)) ?? .nobody
     }
 
     /// Waits for a redirect while `body` runs.
     /// - Parameters:
-    ///   - state: The state of the sign-in; nil when whatever arrives is the answer.
+    ///   - state: The state of the visit.
     ///   - isAnswer: Whether a redirect is the one.
     ///   - body: Given the redirects that are, one at the most.
     /// - Throws: ``AuthError`` with `user_agent_failed` when nobody could hand anything over; what `body` throws.
     func listen<Return: Sendable>(
-        for state: String?,
+        for state: Secret,
         isAnswer: @escaping @Sendable (_ url: String) -> Bool,
         _ body: (AsyncStream<String>) async throws -> Return
     ) async throws -> Return {
         try PrivateFile.createDirectory(directory)
         removeLeftovers()
-        let path = path(for: state ?? "")
+        let path = path(for: state)
         let (redirects, redirect) = AsyncStream<String>.makeStream(bufferingPolicy: .bufferingOldest(1))
         let descriptor = try LocalSocket.listen(at: path)
         let queue = DispatchQueue(label: "redirect hand-over")
@@ -100,13 +96,21 @@ public struct RedirectHandOver: Sendable {
         return try await body(redirects)
     }
 
-    private func path(for state: String) -> String {
-        let hash = SHA256.hash(data: Array(state.utf8)).prefix(16)
+    private func path(for state: Secret) -> String {
+        let hash = SHA256.hash(data: Array(state.exposed.utf8)).prefix(16)
         return "\(directory)/\(hash.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()).sock"
     }
 
-    /// Removes the sockets of processes that were killed: nobody listens there any more.
+    /// Removes the sockets of processes that were killed: none listens there any more.
     private func removeLeftovers() {
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+        where name.hasSuffix(".new") {
+            guard let process = Int32(name.prefix { $0 != "-" }), process > 0, kill(process, 0) != 0, errno == ESRCH
+            else {
+                continue
+            }
+            unsafe unlink("\(directory)/\(name)")
+        }
         for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
         where name.hasSuffix(".sock") {
             let path = "\(directory)/\(name)"

@@ -184,3 +184,10 @@ public struct SchemeHandler: Sendable {
         #endif
     }
 }
+
+extension SchemeHandler: CustomStringConvertible, CustomReflectable {
+    /// The scheme.
+    public var description: String { scheme }
+    /// A mirror without children: the values of the environment's variables may be secrets.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

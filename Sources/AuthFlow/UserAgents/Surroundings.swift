@@ -175,3 +175,12 @@ public struct Surroundings: Sendable {
         return paths.first(where: FileManager.default.isExecutableFile(atPath:))
     }
 }
+
+extension Surroundings: CustomStringConvertible, CustomReflectable {
+    /// What was found out, without the environment: the values of its variables may be secrets.
+    public var description: String {
+        "terminal: \(hasTerminal), container: \(isContainer), WSL: \(isWSL), browser: \(browser)"
+    }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -54,7 +54,13 @@ extension SystemBrowserUserAgent: UserAgent {
         _ arrival: @escaping @Sendable () async throws -> String
     ) -> RedirectSession {
         RedirectSession(redirectURI: redirectURI) { url in
-            options.reporter.report(.userAgentVisit, details: ["agent": "system-browser"], url: url)
+            options.reporter.report(
+                .userAgentVisit,
+                details: [
+                    "agent": "system-browser", "purpose": "\(options.purpose)", "opens": launcher == nil ? "no" : "yes",
+                ],
+                url: url
+            )
             launcher?.open(url, reporter: options.reporter)
             return try await arrival()
         }

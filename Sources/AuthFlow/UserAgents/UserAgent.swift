@@ -37,15 +37,25 @@ public protocol UserAgent: Sendable {
 
 /// Which redirect a user agent is to expect.
 public struct RedirectOptions: Sendable {
+    /// What a visit is for.
+    public enum Purpose: Sendable, Hashable {
+        /// Signing in. Forms may be filled in.
+        case signIn
+        /// Signing out (RP-Initiated Logout 1.0). No credential is typed.
+        case signOut
+    }
+
+    /// What the visit is for.
+    public let purpose: Purpose
+
     /// The redirect URIs that the provider knows the client by, best first. An agent uses the first it can receive.
     public let redirectURIs: [RedirectURI]
 
     /// The best of them.
     public var redirectURI: RedirectURI { redirectURIs.first ?? .loopback }
 
-    /// The `state` that the answer will carry. What arrives without it is not the answer, and must not end the wait. nil
-    /// when whatever arrives ends it: after a sign-out, where nothing depends on the answer.
-    public let state: String?
+    /// The `state` that the redirect will carry. What arrives without it belongs to another visit, and must not end the wait.
+    public let state: Secret
 
     /// How the answer comes. An agent that cannot receive it in this way throws `unsupported` before it shows a page.
     public let responseMode: ResponseMode
@@ -58,12 +68,14 @@ public struct RedirectOptions: Sendable {
 
     /// Creates options.
     public init(
+        purpose: Purpose = .signIn,
         redirectURIs: [RedirectURI],
-        state: String?,
+        state: Secret,
         responseMode: ResponseMode = .query,
         reporter: FlowReporter,
         clock: any Clock<Duration>
     ) {
+        self.purpose = purpose
         self.redirectURIs = redirectURIs
         self.state = state
         self.responseMode = responseMode
@@ -79,19 +91,28 @@ extension RedirectOptions {
     ///   - url: The URL, whole.
     ///   - redirectURI: The redirect URI that was sent.
     public func accepts(_ url: String, at redirectURI: String) -> Bool {
-        guard url.hasPrefix(redirectURI) else { return false }
-        let rest = url.dropFirst(redirectURI.count)
-        let separator: Character = responseMode == .fragment ? "#" : redirectURI.contains("?") ? "&" : "?"
-        guard let state else { return rest.isEmpty || rest.first == separator }
-        guard rest.first == separator else { return false }
-        return Self.carries(state, rest.dropFirst())
+        Self.response(in: url, at: redirectURI, responseMode).map { Self.carries(state, $0) } ?? false
     }
 
-    /// Whether an answer carries exactly this state. Nothing that does not may end a wait, or be told why.
-    package static func carries(_ state: String, _ answer: Substring) -> Bool {
-        guard let states = FormURLEncoding.decode(answer)?.values(for: "state"), states.count == 1 else { return false }
+    /// The parameters in a redirect, still encoded; nil when the URL is not the redirect URI with parameters behind it.
+    ///
+    /// RFC 9700 section 4.1.3: "exact string matching". What follows the redirect URI can only be its query, or its fragment.
+    static func response(in url: String, at redirectURI: String, _ mode: ResponseMode) -> Substring? {
+        // RFC 3986 section 2: a URI is made of printable ASCII. To Swift's characters a combining mark would hide a separator.
+        guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), url.hasPrefix(redirectURI) else { return nil }
+        let rest = url.dropFirst(redirectURI.count)
+        let separator: Character = mode == .fragment ? "#" : redirectURI.contains("?") ? "&" : "?"
+        guard rest.first == separator else { return nil }
+        return rest.dropFirst()
+    }
+
+    /// Whether parameters hold exactly this state. Nothing that does not may end a wait, or be told why.
+    package static func carries(_ state: Secret, _ parameters: Substring) -> Bool {
+        guard let states = FormURLEncoding.decode(parameters)?.values(for: "state"), states.count == 1 else {
+            return false
+        }
         // Secrets are compared in constant time.
-        return Secret(states[0]) == Secret(state)
+        return Secret(states[0]) == state
     }
 }
 

@@ -1,4 +1,6 @@
 public import AuthFlow
+import AuthFlowJSON
+import HTTPTypes
 
 /// What every ``AuthFlow/ProviderAdapter`` must do: sign in against an emulator of its provider with a strict client, and
 /// leave what protects the flow alone. Run it from a test of your own.
@@ -15,19 +17,75 @@ public struct ProviderConformance: Sendable {
         self.client = client
     }
 
-    /// Runs every check.
+    /// Runs every check. The client is signed out afterwards.
     /// - Throws: ``ConformanceFailure`` for the first rule that is broken, or what signing in throws.
     public func run() async throws {
-        try ConformanceFailure.require(!adapter.id.rawValue.isEmpty, "An adapter has a name.")
-        let signIn = try await client.signIn()
-        try ConformanceFailure.require(!signIn.credential.identity.subject.isEmpty, "It is known who signed in.")
-        try ConformanceFailure.require(!signIn.credential.identity.issuer.isEmpty, "It is known where.")
+        try require(!adapter.id.rawValue.isEmpty, "An adapter has a name.")
+        try saysWhatTheProviderRefuses()
+        let credential = try await client.signIn().credential
+        try await namesTheUser(credential)
+        try await protectsTheRequest()
+        try await revokes()
+    }
 
-        let pending = try await client.beginSignIn()
-        let query = FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst()) ?? [:]
-        for name in ["state", "code_challenge", "client_id", "redirect_uri"] {
-            try ConformanceFailure.require(query.values(for: name).count == 1, "\(name) is sent once.")
+    private func namesTheUser(_ credential: Credential) async throws {
+        let identity = credential.identity
+        try require(!identity.subject.isEmpty, "It is known who signed in.")
+        let issuer = try await client.metadata().issuer
+        try require(identity.issuer.isIdentical(to: issuer), "Users are named by the issuer of the metadata.")
+        let again = try await adapter.identity(for: credential.tokens, in: client.providerContext)
+        try require(again.subject.isIdentical(to: identity.subject), "The same tokens belong to the same user.")
+        do {
+            let subject = try await client.userInfo()["sub"]
+            try require(
+                subject == nil || subject == .string(identity.subject),
+                "Userinfo is about the user who signed in."
+            )
+        } catch let error as AuthError where error.code == .unsupported {
+            // A provider without userinfo says so.
         }
-        try ConformanceFailure.require(query["code_challenge_method"] == "S256", "PKCE is S256.")
+    }
+
+    private func protectsTheRequest() async throws {
+        let pending = try await client.beginSignIn()
+        let query = FormURLEncoding.decode(String(pending.url.drop { $0 != "?" }.dropFirst())) ?? [:]
+        for name in ["state", "code_challenge", "client_id", "redirect_uri"] {
+            try require(query.values(for: name).count == 1, "\(name) is sent once.")
+        }
+        try require(query["code_challenge_method"] == "S256", "PKCE is S256.")
+        let isOpenID = (query["scope"] ?? "").split(separator: " ").contains("openid")
+        try require(!isOpenID || query["nonce"]?.isEmpty == false, "An OpenID request has a nonce.")
+    }
+
+    /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must not keep it to itself.
+    private func saysWhatTheProviderRefuses() throws {
+        let endpoint = try Endpoint("https://id.example.com/token")
+        let reply = ProviderReply(
+            purpose: .refresh,
+            endpoint: endpoint,
+            http: HTTPReply(
+                response: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+                body: Array(#"{"error": "invalid_grant"}"#.utf8)
+            )
+        )
+        do {
+            _ = try adapter.tokens(from: reply, in: client.providerContext)
+        } catch let error as AuthError {
+            let name = error.providerError.map { adapter.standardErrorNames[$0.error] ?? $0.error }
+            try require(name == "invalid_grant", "The provider's errors are passed on.")
+            return
+        }
+        try require(false, "A reply with an error has no tokens.")
+    }
+
+    private func revokes() async throws {
+        switch try await client.signOut().revocation {
+        case .done, .unsupported, .nothingToDo: break
+        case .failed(let error): try require(false, "Tokens are revoked, or it is said to be unsupported: \(error)")
+        }
+    }
+
+    private func require(_ condition: Bool, _ rule: String) throws(ConformanceFailure) {
+        try ConformanceFailure.require(condition, rule)
     }
 }

@@ -48,7 +48,7 @@ public struct UserAgentConformance: Sendable {
     private func options(_ state: String) -> RedirectOptions {
         RedirectOptions(
             redirectURIs: [redirectURI],
-            state: state,
+            state: Secret(state),
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )

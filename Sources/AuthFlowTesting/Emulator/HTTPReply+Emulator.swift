@@ -19,14 +19,21 @@ extension HTTPReply {
         )
     }
 
+    /// A page: nothing on it is loaded from anywhere, no site can frame it, and only the scripts that stand on it run.
+    /// Where forms may go is left open, because browsers apply it to redirects, too, and those end at the clients.
+    /// - Parameter body: HTML, whose scripts begin with `<script>`.
     static func page(_ title: String, _ body: String, status: HTTPResponse.Status = .ok) -> HTTPReply {
+        let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
+        let body = body.replacing("<script>", with: "<script nonce=\"\(nonce)\">")
+        let policy =
+            "default-src 'none'; script-src 'nonce-\(nonce)'; style-src 'nonce-\(nonce)'; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
         let page = """
             <!doctype html>
             <html lang="en">
             <meta charset="utf-8">
             <meta name="viewport" content="width=device-width, initial-scale=1">
-            <title>\(title)</title>
-            <style>
+            <title>\(DisplayText.escapedForHTML(title))</title>
+            <style nonce="\(nonce)">
             :root { color-scheme: light dark; font: 1.125rem/1.5 system-ui, sans-serif; }
             body { max-width: 24rem; margin: 15vh auto; padding: 1rem; }
             label { display: block; margin: 0.75rem 0; }
@@ -34,7 +41,7 @@ extension HTTPReply {
             button { font: inherit; padding: 0.4rem 1rem; margin: 0.5rem 0.5rem 0 0; }
             [role=alert] { color: light-dark(#b00020, #ff8a80); }
             </style>
-            <h1>\(title)</h1>
+            <h1>\(DisplayText.escapedForHTML(title))</h1>
             \(body)
             </html>
 
@@ -42,7 +49,10 @@ extension HTTPReply {
         return HTTPReply(
             response: HTTPResponse(
                 status: status,
-                headerFields: [.contentType: "text/html; charset=utf-8", .cacheControl: "no-store"]
+                headerFields: [
+                    .contentType: "text/html; charset=utf-8", .cacheControl: "no-store",
+                    .contentSecurityPolicy: policy,
+                ]
             ),
             body: Array(page.utf8)
         )

@@ -15,7 +15,7 @@ extension OIDCEmulator {
             return .page("Wrong redirect URI", "<p>The redirect URI is not registered.</p>", status: .badRequest)
         }
         let authorization = Authorization(parameters: query, client: client, redirectURI: redirectURI)
-        if let repeated = query.names.first(where: { query.values(for: $0).count > 1 }) {
+        if let repeated = query.repeatedName {
             return answer(authorization, ["error": "invalid_request", "error_description": "\(repeated) is repeated"])
         }
         guard query["response_type"] == "code" else {

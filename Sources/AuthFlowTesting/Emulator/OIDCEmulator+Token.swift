@@ -20,7 +20,7 @@ extension OIDCEmulator {
         func refuse(_ error: String, _ description: String) -> HTTPReply {
             .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
         }
-        guard form.names.allSatisfy({ form.values(for: $0).count == 1 }) else {
+        guard form.repeatedName == nil else {
             return refuse("invalid_request", "a parameter is repeated")
         }
         let thumbprint: String?

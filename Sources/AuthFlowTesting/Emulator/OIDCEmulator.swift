@@ -303,7 +303,10 @@ public final class OIDCEmulator: ProviderEmulator {
         case (.get, "/userinfo"), (.post, "/userinfo"): return userInfo(request, address)
         case (.get, "/end_session"): return endSession(query, request)
         case (.get, "/"):
-            return .page("AuthFlow test provider", "<p>This provider is for tests. Its issuer is \(issuer).</p>")
+            return .page(
+                "AuthFlow test provider",
+                "<p>This provider is for tests. Its issuer is \(DisplayText.escapedForHTML(issuer)).</p>"
+            )
         default: return .page("Nothing here", "<p>There is nothing at this address.</p>", status: .notFound)
         }
     }
@@ -357,7 +360,8 @@ public final class OIDCEmulator: ProviderEmulator {
         if let secret = query["device_secret"] { _ = endSession(ofSecret: secret) }
         if let session = request.sessionCookie { state.withLock { $0.sessions[session] = nil } }
         guard let target = query["post_logout_redirect_uri"], let endpoint = try? Endpoint(target, name: "redirect"),
-            let hint = query["id_token_hint"].flatMap({ Self.audience(of: $0) }),
+            let hint = query["id_token_hint"].flatMap({ Self.audience(of: $0) }) ?? query["client_id"],
+            query["client_id"] == nil || query["client_id"] == hint,
             let client = clients.first(where: { $0.id == hint }), client.accepts(target)
         else { return .page("Signed out", "<p>You are signed out.</p>") }
         var parameters = FormParameters()

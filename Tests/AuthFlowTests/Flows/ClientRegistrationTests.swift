@@ -77,7 +77,7 @@ private struct PlainProvider: ProviderAdapter {
         (["client_id": "c", "token_endpoint_auth_method": "private_key_jwt"], .created, .unsupported),
         (["client_id": "c", "token_endpoint_auth_method": "client_secret_basic"], .created, .unsupported),
         (["error": "invalid_redirect_uri"], .badRequest, .providerRejected),
-        (["client_id": "c"], .badRequest, .invalidReply),
+        (["client_id": "c"], .badRequest, .providerRejected),
     ]
 
     @Test(arguments: refused) func refuses(_ test: (reply: JSON, status: HTTPResponse.Status, code: AuthError.Code))

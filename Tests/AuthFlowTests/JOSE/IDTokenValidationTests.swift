@@ -31,7 +31,7 @@ import Testing
         header: [String: JSON] = ["alg": "ES256"],
         nonce: String? = "n-0S6_WzA2Mj",
         change: (inout IDTokenValidation.Expectation) -> Void = { _ in }
-    ) throws -> IDToken {
+    ) throws -> UnverifiedIDToken {
         var expectation = Self.expectation(.signIn(nonce: nonce.map(Secret.init)))
         change(&expectation)
         return try validate(claims, header: header, expectation)
@@ -41,7 +41,7 @@ import Testing
         _ claims: [String: JSON],
         header: [String: JSON] = ["alg": "ES256"],
         _ expectation: IDTokenValidation.Expectation
-    ) throws -> IDToken {
+    ) throws -> UnverifiedIDToken {
         let token = try EmulatorKeys().sign(.object(claims), header: .object(header), with: .es256)
         return try IDTokenValidation(expectation: expectation, now: Self.now).validateClaims(of: JWS(Secret(token)))
     }
@@ -158,7 +158,7 @@ import Testing
 
     @Test func checksWhenThePersonSignedIn() throws {
         // Row O14.
-        func validate(_ authTime: JSON?, maximumAge: TimeInterval) throws -> IDToken {
+        func validate(_ authTime: JSON?, maximumAge: TimeInterval) throws -> UnverifiedIDToken {
             var claims = Self.good
             claims["auth_time"] = authTime
             return try self.validate(claims) { $0.maximumAuthenticationAge = maximumAge }
@@ -211,8 +211,9 @@ import Testing
 
     // MARK: Refreshed (OIDC Core section 12.2; rows 56 to 58 and O13)
 
-    private func refresh(_ change: [String: JSON?]) throws -> IDToken {
-        let original = try validate(Self.good.merging(["auth_time": .integer(Self.time - 30)]) { $1 })
+    private func refresh(_ change: [String: JSON?]) throws -> UnverifiedIDToken {
+        let verified = try validate(Self.good.merging(["auth_time": .integer(Self.time - 30)]) { $1 })
+        let original = try #require(IDToken(stored: ["header": verified.header.json, "claims": verified.claims]))
         var claims = Self.good
         claims["nonce"] = nil
         for (name, value) in change { claims[name] = value }

@@ -31,6 +31,10 @@ import Testing
         )
     }
 
+    private func account(_ subject: String, at issuer: String = "https://id.example.com") -> AccountID {
+        AccountID(issuer: issuer, subject: subject)
+    }
+
     @Test func isReadBackAsItWasWritten() throws {
         var book = AccountBook()
         #expect(try AccountBook(serialized: book.serialized()) == book)
@@ -50,39 +54,21 @@ import Testing
         #expect(book.entries == [ended("1")])
         #expect(book.refreshToken(nil) == nil)
         book.set(.signedIn(credential("2")), isCurrent: true)
-        #expect(book.current == "2")
+        #expect(book.current == account("2"))
         #expect(book.refreshToken(nil) == Secret("r"))
-        book.remove("2")
-        #expect(book.current == "1")
-        book.remove("1")
+        book.remove(account("2"))
+        #expect(book.current == account("1"))
+        book.remove(account("1"))
         #expect(book == AccountBook())
     }
 
-    /// The file was written by version 1, before there were accounts.
-    @Test func readsWhatAnEarlierVersionWrote() throws {
-        let fixture = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-            .appendingPathComponent("Fixtures/credential-v1.json")
-        let book = try AccountBook(serialized: Array(try Data(contentsOf: fixture)))
-        guard case .signedIn(let credential)? = book.entry(nil) else {
-            Issue.record("There is no credential in it.")
-            return
-        }
-        #expect(credential.tokens.accessToken == Secret("access-v1"))
-        #expect(credential.tokens.refreshToken == Secret("refresh-v1"))
-        #expect(credential.tokens.verifiedIDToken?.subject == "248289761001")
-        #expect(credential.identity.displayName == "Alice Example")
-        #expect(credential.obtainedAt == credential.signedInAt)
-        // What is written next is of the current version, with nothing lost.
-        #expect(try AccountBook(serialized: book.serialized()) == book)
-    }
-
     @Test(arguments: [
-        "", "{}", #"{"version":3}"#, #"{"version":1}"#, #"{"version":2,"accounts":[{}]}"#, "not json",
-        #"{"version":2,"accounts":[{"ended":{}}],"current":"1"}"#,
+        "", "{}", #"{"version":4}"#, #"{"version":2}"#, #"{"version":3,"accounts":[{}]}"#, "not json",
+        #"{"version":3,"accounts":[{"ended":{}}],"current":"1"}"#,
     ]) func saysThatItIsDamaged(_ text: String) {
         let error = #expect(throws: AuthError.self) { try AccountBook(serialized: Array(text.utf8)) }
-        #expect(error?.code == .storageFailed)
-        #expect(error?.message.contains("Sign out") == true)
+        #expect(error?.code == .credentialUnusable)
+        #expect(error?.message.contains("Sign out locally") == true)
     }
 
     @Test(

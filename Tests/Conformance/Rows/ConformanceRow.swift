@@ -66,7 +66,7 @@ extension ConformanceRow {
         fault: EmulatorFault? = nil,
         algorithm: SignatureAlgorithm = .es256,
         client: OIDCEmulator.Client = .demo,
-        settings: @escaping @Sendable (inout ClientSettings) throws -> Void = { _ in }
+        settings: @escaping @Sendable (inout ClientSettings.Values) throws -> Void = { _ in }
     ) -> ConformanceRow {
         row(number, name, demand, clients: [client]) { scene in
             scene.emulator.fault = fault
@@ -78,7 +78,7 @@ extension ConformanceRow {
     /// Signs in and asks userinfo.
     static func signsIn(
         _ scene: Scene,
-        _ change: @Sendable (inout ClientSettings) throws -> Void = { _ in }
+        _ change: @Sendable (inout ClientSettings.Values) throws -> Void = { _ in }
     ) async throws {
         var settings = try Scene.settings()
         try change(&settings)
@@ -100,7 +100,7 @@ extension ConformanceRow {
         code: AuthError.Code = .invalidIDToken,
         last: String = "POST /token",
         client: OIDCEmulator.Client = .demo,
-        settings: @escaping @Sendable (inout ClientSettings) throws -> Void = { _ in }
+        settings: @escaping @Sendable (inout ClientSettings.Values) throws -> Void = { _ in }
     ) -> ConformanceRow {
         row(number, name, demand, clients: [client]) { scene in
             scene.emulator.fault = fault

@@ -139,7 +139,7 @@ extension ConformanceTable {
     ]
 
     /// The settings of a client whose tokens are bound to a key.
-    static func boundSettings() throws -> ClientSettings {
+    static func boundSettings() throws -> ClientSettings.Values {
         var settings = try Scene.settings()
         settings.usesDPoP = true
         return settings

@@ -79,20 +79,22 @@ extension ConformanceTable {
         .accepts("O9", "keys for encryption and of unknown curves", "Skip them.", fault: .jwks(.withoutKeyIDs)),
         .row("O10", "oversized replies", "Refuse them.") { scene in
             for fault in [
-                EmulatorFault.metadata(.oversized), .jwks(.oversized), .tokenReply(.oversized), .userInfo(.oversized),
+                EmulatorFault.jwks(.oversized), .tokenReply(.oversized), .userInfo(.oversized),
             ] {
                 scene.emulator.fault = fault
                 try await refused(scene, .invalidReply)
             }
+            scene.emulator.fault = .metadata(.oversized)
+            try await refused(scene, .discoveryFailed)
         },
         .row("O11", "redirects on back channel calls", "Follow none.") { scene in
-            let faults: [EmulatorFault] = [
-                .metadata(.redirected), .jwks(.redirected), .tokenReply(.redirected), .userInfo(.redirected),
-            ]
+            let faults: [EmulatorFault] = [.jwks(.redirected), .tokenReply(.redirected), .userInfo(.redirected)]
             for fault in faults {
                 scene.emulator.fault = fault
                 try await refused(scene, .invalidReply)
             }
+            scene.emulator.fault = .metadata(.redirected)
+            try await refused(scene, .discoveryFailed)
         },
         .row("O12", "a storm of unknown key IDs", "Fetch the keys twice at most.") { scene in
             scene.emulator.fault = .idToken(.unknownKeyID)
@@ -152,7 +154,8 @@ extension ConformanceTable {
         }
     }
 
-    private static func refused(_ scene: Scene, _ code: AuthError.Code, _ settings: ClientSettings? = nil) async throws
+    private static func refused(_ scene: Scene, _ code: AuthError.Code, _ settings: ClientSettings.Values? = nil)
+        async throws
     {
         do {
             _ = try await scene.client(settings: settings).signIn()

@@ -12,7 +12,7 @@ extension OIDCEmulator.Client {
     )
 }
 
-extension ClientSettings {
+extension ClientSettings.Values {
     /// Makes them those of the client with a secret.
     mutating func becomeConfidential() {
         clientID = OIDCEmulator.Client.confidential.id
@@ -49,7 +49,7 @@ extension ConformanceTable {
     /// Rows 1 to 14, in one response mode.
     private static func codeFlow(from first: Int, prefix: String, mode: ResponseMode) -> [ConformanceRow] {
         let client = OIDCEmulator.Client.confidential
-        let settings: @Sendable (inout ClientSettings) throws -> Void = {
+        let settings: @Sendable (inout ClientSettings.Values) throws -> Void = {
             $0.becomeConfidential()
             $0.responseMode = mode
         }

@@ -48,17 +48,16 @@ public struct Scene: Sendable {
     }
 
     /// The settings of the demonstration client.
-    public static func settings() throws -> ClientSettings {
-        try ClientSettings(
-            clientID: "authflow-demo",
-            redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
-            scopes: ["openid", "profile", "email"]
-        )
+    public static func settings() throws -> ClientSettings.Values {
+        var values = ClientSettings.Values(clientID: "authflow-demo")
+        values.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+        values.scopes = ["openid", "profile", "email"]
+        return values
     }
 
     /// A client of the provider, whose user agent signs a person in.
     public func client(
-        settings: ClientSettings? = nil,
+        settings: ClientSettings.Values? = nil,
         provider: (any ProviderAdapter)? = nil,
         user: OIDCEmulator.User = .alice,
         consent: HTMLFormDriver.Consent = .allow,
@@ -70,7 +69,7 @@ public struct Scene: Sendable {
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         AuthClient(
-            settings: try settings ?? Self.settings(),
+            settings: try ClientSettings(try settings ?? Self.settings()),
             provider: provider ?? OIDCProvider(issuer: emulator.issuer),
             userAgent: try userAgent(user: user, consent: consent),
             devicePresenter: devicePresenter,
@@ -108,7 +107,7 @@ public struct Scene: Sendable {
         let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())
         let options = RedirectOptions(
             redirectURIs: [try RedirectURI(query?["redirect_uri"] ?? "")],
-            state: query?["state"] ?? "",
+            state: Secret(query?["state"] ?? ""),
             responseMode: responseMode,
             reporter: FlowReporter(),
             clock: ContinuousClock()

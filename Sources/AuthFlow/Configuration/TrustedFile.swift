@@ -1,0 +1,97 @@
+import Foundation
+
+/// A file whose text is believed, because nobody but this user or root could have written it.
+struct TrustedFile {
+    let path: String
+
+    init(_ path: String) { self.path = path }
+
+    /// Reads the file.
+    /// - Throws: ``AuthError`` with `invalid_configuration` and the command that mends what is wrong.
+    func contents(maximumSize: Int) throws(AuthError) -> [UInt8] {
+        // Not blocking: a pipe of that name would be waited for.
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else {
+            throw refusal("There is no configuration file at \(path), or it cannot be read.")
+        }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            throw refusal("\(path) is not a plain file.")
+        }
+        try requireOwn(status, path)
+        // A link can be replaced by those who can write to its folder, and what it leads to by those who can write to that one.
+        var link = stat()
+        if unsafe lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK {
+            guard link.st_uid == geteuid() || link.st_uid == 0 else { throw foreign(path) }
+        }
+        for folder in [folder(of: path), folder(of: resolved)] {
+            var status = stat()
+            guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
+            // In a folder like /tmp only its owner can replace a file.
+            if status.st_mode & S_ISVTX == 0 { try requireOwn(status, folder) }
+        }
+        guard let bytes = BoundedFile.contents(of: descriptor, maximumSize: maximumSize) else {
+            throw refusal("\(path) cannot be read, or has more than \(maximumSize) bytes.")
+        }
+        return bytes
+    }
+
+    private func requireOwn(_ status: stat, _ path: String) throws(AuthError) {
+        guard status.st_uid == geteuid() || status.st_uid == 0 else { throw foreign(path) }
+        let isOpenToGroup = status.st_mode & 0o020 != 0 && !PrivateGroup.isOwn(status.st_gid)
+        guard status.st_mode & 0o002 == 0, !isOpenToGroup else {
+            throw refusal(
+                "Others can write to \(DisplayText.sanitized(path)), so what the configuration says cannot be believed. Look at it, then run: chmod go-w '\(DisplayText.sanitized(path))'"
+            )
+        }
+    }
+
+    private func foreign(_ path: String) -> AuthError {
+        refusal(
+            "\(DisplayText.sanitized(path)) belongs to another user, so what the configuration says cannot be believed. Look at it, then copy it, or run: chown \(geteuid()) '\(DisplayText.sanitized(path))'"
+        )
+    }
+
+    private func refusal(_ message: String) -> AuthError { AuthError(.invalidConfiguration, message) }
+
+    private var resolved: String {
+        guard let found = unsafe realpath(path, nil) else { return path }
+        defer { unsafe free(found) }
+        return unsafe String(cString: found)
+    }
+
+    private func folder(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+}
+
+/// The group that many systems give to each user alone, named after them.
+enum PrivateGroup {
+    /// Whether a group is this user's own, and no other user is in it.
+    static func isOwn(_ group: gid_t) -> Bool {
+        var user = passwd()
+        var found: UnsafeMutablePointer<passwd>?
+        var buffer = [CChar](repeating: 0, count: 16 * 1024)
+        guard unsafe getpwuid_r(geteuid(), &user, &buffer, buffer.count, &found) == 0, unsafe found != nil else {
+            return false
+        }
+        let userName = unsafe String(cString: user.pw_name)
+        guard unsafe user.pw_gid == group else { return false }
+        var entry = SwiftGroup()
+        var foundGroup: UnsafeMutablePointer<SwiftGroup>?
+        var groupBuffer = [CChar](repeating: 0, count: 16 * 1024)
+        guard unsafe getgrgid_r(group, &entry, &groupBuffer, groupBuffer.count, &foundGroup) == 0,
+            unsafe foundGroup != nil, unsafe String(cString: entry.gr_name) == userName
+        else { return false }
+        var next = unsafe entry.gr_mem
+        while let member = unsafe next?.pointee {
+            guard unsafe String(cString: member) == userName else { return false }
+            unsafe next = next?.advanced(by: 1)
+        }
+        return true
+    }
+
+    private typealias SwiftGroup = group
+}

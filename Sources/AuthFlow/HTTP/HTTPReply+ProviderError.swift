@@ -1,0 +1,34 @@
+import AuthFlowJSON
+import HTTPTypes
+
+extension HTTPReply {
+    /// What the server says about an error, wherever it says so: in OAuth's members (RFC 6749 section 5.2), in a challenge (RFC 6750
+    /// section 3), in a problem document (RFC 9457), or in a member that many APIs have; nil when it says nothing.
+    ///
+    /// It is for people to read. What an error means to the engine is read where RFC 6749 puts it.
+    public var providerError: ProviderError? {
+        let json = (try? JSON(parsing: body)).flatMap { $0.object == nil ? nil : $0 }
+        if let error = json.flatMap({ ProviderError($0, status: status) }) { return error }
+        for challenge in AuthenticationChallenge.challenges(in: self) {
+            guard let error = challenge.parameters["error"] else { continue }
+            return ProviderError(
+                error: error,
+                errorDescription: challenge.parameters["error_description"],
+                errorURI: challenge.parameters["error_uri"],
+                status: status
+            )
+        }
+        let members = ["message", "error_description", "detail", "title", "errorSummary", "error_message"]
+        let nested = json?["error"]
+        let words =
+            members.lazy.compactMap { json?[$0]?.string ?? nested?[$0]?.string }.first
+            ?? json?["errors"]?.array.flatMap(Self.words)
+        return words.map { ProviderError(error: "status \(status)", errorDescription: $0, status: status) }
+    }
+
+    /// A list of faults, as validators write it: of strings, or of objects with a message.
+    private static func words(_ faults: [JSON]) -> String? {
+        let words = faults.prefix(5).compactMap { $0.string ?? $0["message"]?.string ?? $0["detail"]?.string }
+        return words.isEmpty ? nil : words.joined(separator: "; ")
+    }
+}

@@ -1,0 +1,26 @@
+import Foundation
+
+/// Reading a file that a configuration names, which may be a device without an end.
+enum BoundedFile {
+    /// The content of a file; nil when it cannot be read, or is larger than allowed.
+    static func contents(atPath path: String, maximumSize: Int) -> [UInt8]? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        return contents(of: descriptor, maximumSize: maximumSize)
+    }
+
+    /// What can be read from a descriptor; nil when that fails, or is more than allowed.
+    static func contents(of descriptor: Int32, maximumSize: Int) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16 * 1024)
+        while bytes.count <= maximumSize {
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { return nil }
+            if count == 0 { return bytes }
+            bytes += buffer[..<count]
+        }
+        return nil
+    }
+}

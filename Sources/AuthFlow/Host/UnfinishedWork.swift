@@ -1,0 +1,49 @@
+import Synchronization
+
+/// Work that is finished even when the task that waits for it is cancelled: a refresh token that the provider has already replaced,
+/// and that is not written down, is lost.
+final class UnfinishedWork: Sendable {
+    private let running = Mutex<[UInt64: @Sendable () async -> Void]>([:])
+    private let next = Atomic<UInt64>(0)
+
+    /// Begins a piece of work, for any number of tasks to wait for.
+    func begin<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) -> SharedTask<Value> {
+        let number = next.add(1, ordering: .relaxed).newValue
+        // Until the task is known, whoever drains waits for it here.
+        let (started, start) = AsyncStream<Void>.makeStream()
+        running.withLock { $0[number] = { for await _ in started {} } }
+        let task = SharedTask { [self] in
+            defer { running.withLock { $0[number] = nil } }
+            return try await work()
+        }
+        running.withLock { if $0[number] != nil { $0[number] = { _ = try? await task.value() } } }
+        start.finish()
+        return task
+    }
+
+    /// Runs a piece of work to its end. A caller that is cancelled leaves at once.
+    /// - Throws: What `work` throws, or `CancellationError` when the caller is cancelled.
+    func finish<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
+        // Nothing is begun for a caller that is gone already.
+        try Task.checkCancellation()
+        return try await begin(work).value()
+    }
+
+    /// Waits until nothing is under way.
+    /// - Returns: Whether that came in time.
+    func drain(within patience: Duration, clock: any Clock<Duration>) async -> Bool {
+        do {
+            try await withDeadline(patience, clock: clock) {
+                AuthError(.timedOut, "Work under way took too long.")
+            } _: { [self] in
+                while let wait = running.withLock({ $0.values.first }) {
+                    try Task.checkCancellation()
+                    await wait()
+                }
+            }
+            return true
+        } catch {
+            return running.withLock(\.isEmpty)
+        }
+    }
+}

@@ -1,0 +1,20 @@
+import AuthFlow
+import Synchronization
+
+/// The clients of this program, which may have something under way when it is told to stop.
+enum UnfinishedClients {
+    /// How long a refresh or an exchange under way may take once the program is to end.
+    static let grace = Duration.seconds(3)
+
+    private static let clients = Mutex<[AuthClient]>([])
+
+    static func add(_ client: AuthClient) { clients.withLock { $0.append(client) } }
+
+    /// Waits until whatever must not be lost is stored.
+    /// - Returns: Whether it is.
+    static func drain() async -> Bool {
+        var isDone = true
+        for client in clients.withLock({ $0 }) where await !client.drain(within: grace) { isDone = false }
+        return isDone
+    }
+}

@@ -1,0 +1,168 @@
+public import Foundation
+
+/// Lets a few in at a time. Programs that wait for an emulator keep a processor busy (curl's timers do), and too many of them
+/// leave none for the emulator.
+private actor Gate {
+    private var free: Int
+    private var waiting: [CheckedContinuation<Void, Never>] = []
+
+    init(_ free: Int) { self.free = free }
+
+    nonisolated func pass<Return: Sendable>(_ body: () async throws -> Return) async throws -> Return {
+        await enter()
+        do {
+            let result = try await body()
+            await leave()
+            return result
+        } catch {
+            await leave()
+            throw error
+        }
+    }
+
+    private func enter() async {
+        if free > 0 {
+            free -= 1
+        } else {
+            await withCheckedContinuation { waiting.append($0) }
+        }
+    }
+
+    private func leave() {
+        if waiting.isEmpty {
+            free += 1
+        } else {
+            waiting.removeFirst().resume()
+        }
+    }
+}
+
+/// The command line tool as its user runs it: the built program, its two streams and its exit status.
+public enum CommandHarness {
+    /// What came of a run.
+    public struct Outcome: Sendable {
+        /// The exit status.
+        public let status: Int32
+        /// What it wrote to standard output.
+        public let output: String
+        /// What it wrote to standard error.
+        public let talk: String
+    }
+
+    private static let gate = Gate(3)
+
+    /// Where the programs are that were built beside the tests.
+    ///
+    /// `AUTHFLOW_PROGRAMS` names another folder, to try the same tests on programs of another version.
+    public static let folder =
+        ProcessInfo.processInfo.environment["AUTHFLOW_PROGRAMS"].map { URL(fileURLWithPath: $0) }
+        ?? URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
+
+    /// Runs a program that was built beside the tests.
+    /// - Parameter folder: The working directory.
+    /// - Parameter isAlone: Whether it counts among the few that run at a time.
+    /// - Parameter onStart: Called with the number of the process, once it runs.
+    /// - Parameter onTalk: Called with what has been said so far; returning true interrupts the program as Ctrl-C does.
+    public static func run(
+        _ arguments: [String],
+        program: String = "authflow",
+        environment: [String: String] = [:],
+        isAlone: Bool = true,
+        folder: String? = nil,
+        started onStart: (@Sendable (Int32) -> Void)? = nil,
+        interruptWhen onTalk: (@Sendable (String) -> Bool)? = nil
+    ) async throws -> Outcome {
+        guard isAlone else {
+            return try await runNow(
+                arguments,
+                program: program,
+                environment: environment,
+                in: folder,
+                started: onStart,
+                interruptWhen: onTalk
+            )
+        }
+        return try await Self.gate.pass {
+            try await runNow(
+                arguments,
+                program: program,
+                environment: environment,
+                in: folder,
+                started: onStart,
+                interruptWhen: onTalk
+            )
+        }
+    }
+
+    private static func runNow(
+        _ arguments: [String],
+        program: String,
+        environment: [String: String],
+        in workingDirectory: String?,
+        started onStart: (@Sendable (Int32) -> Void)?,
+        interruptWhen onTalk: (@Sendable (String) -> Bool)?
+    ) async throws -> Outcome {
+        let process = Process()
+        process.executableURL =
+            program.hasPrefix("/") ? URL(fileURLWithPath: program) : Self.folder.appendingPathComponent(program)
+        process.arguments = arguments
+        if let workingDirectory { process.currentDirectoryURL = URL(fileURLWithPath: workingDirectory) }
+        process.environment = environment.merging(["PATH": "/usr/bin:/bin", "HOME": NSTemporaryDirectory()]) { own, _ in
+            own
+        }
+        process.standardInput = FileHandle.nullDevice
+        let (output, talk) = (Pipe(), Pipe())
+        process.standardOutput = output
+        process.standardError = talk
+        try process.run()
+        let identifier = process.processIdentifier
+        onStart?(identifier)
+        async let said = Self.read(talk.fileHandleForReading) { text in
+            if onTalk?(text) == true { kill(identifier, SIGINT) }
+        }
+        async let printed = Self.read(output.fileHandleForReading) { _ in }
+        let (outputText, talkText) = await (printed, said)
+        process.waitUntilExit()
+        return Outcome(status: process.terminationStatus, output: outputText, talk: talkText)
+    }
+
+    private static func read(_ handle: FileHandle, _ onChange: @escaping @Sendable (String) -> Void) async -> String {
+        await withCheckedContinuation { continuation in
+            Thread.detachNewThread {
+                var text = ""
+                while let data = try? handle.read(upToCount: 1), !data.isEmpty {
+                    text += String(decoding: data, as: UTF8.self)
+                    if text.hasSuffix("\n") { onChange(text) }
+                }
+                continuation.resume(returning: text)
+            }
+        }
+    }
+
+    /// Writes a configuration into a folder of its own.
+    public static func withConfiguration<Return>(
+        _ text: String,
+        _ body: (_ path: String, _ folder: String) async throws -> Return
+    ) async throws -> Return {
+        let folder = NSTemporaryDirectory() + "authflow-command-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let path = "\(folder)/authflow.json"
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+        return try await body(path, folder)
+    }
+
+    /// A configuration with one profile for an emulator; `changes` replaces its keys, or removes them when nil.
+    public static func profile(_ issuer: String, _ changes: [String: String?] = [:]) -> String {
+        var keys: [String: String?] = [
+            "provider": #""oidc""#, "issuer": "\"\(issuer)\"", "client_id": #""authflow-demo""#,
+            "scopes": #"["openid", "profile"]"#, "store": #"{"name": "file", "directory": "store"}"#,
+            "user_agent": """
+            {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(issuer)"]}
+            """,
+        ]
+        for (name, value) in changes { keys[name] = value }
+        let members = keys.sorted { $0.key < $1.key }.compactMap { name, value in value.map { "\"\(name)\": \($0)" } }
+        return "{\"profiles\": {\"work\": {\n\(members.joined(separator: ",\n"))\n}}}"
+    }
+}

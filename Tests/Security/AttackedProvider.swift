@@ -1,0 +1,87 @@
+import AuthFlow
+import AuthFlowLoopback
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+
+/// A server that answers by a function and remembers what it was sent.
+final class Witness: ProviderEmulator {
+    let origin: String
+    private let answer: @Sendable (HTTPRequest, [UInt8]) async -> HTTPReply
+    private let received = Mutex<[(line: String, text: String)]>([])
+
+    init(_ origin: String, _ answer: @escaping @Sendable (HTTPRequest, [UInt8]) async -> HTTPReply) {
+        self.origin = origin
+        self.answer = answer
+    }
+
+    var origins: [String] { [origin] }
+
+    /// The requests, as `METHOD /path`.
+    var requests: [String] { received.withLock { $0.map(\.line) } }
+
+    /// Everything that was sent: addresses, header fields and bodies.
+    var everything: String { received.withLock { $0.map(\.text).joined(separator: "\n") } }
+
+    func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+        let fields = request.headerFields.map { "\($0.name): \($0.value)" }.joined(separator: "\n")
+        received.withLock {
+            $0.append(
+                (
+                    "\(request.method) \(request.path ?? "")",
+                    "\(request.path ?? "")\n\(fields)\n\(String(decoding: body, as: UTF8.self))"
+                )
+            )
+        }
+        return await answer(request, body)
+    }
+}
+
+/// An emulator whose answers to some requests are held back until a test lets them go.
+final class HeldBack: ProviderEmulator {
+    private let base: OIDCEmulator
+    private let isHeld: @Sendable (HTTPRequest, [UInt8]) -> Bool
+    private let arrived = AsyncStream<Void>.makeStream()
+    private let released = AsyncStream<Void>.makeStream()
+
+    init(_ base: OIDCEmulator, _ isHeld: @escaping @Sendable (HTTPRequest, [UInt8]) -> Bool) {
+        self.base = base
+        self.isHeld = isHeld
+    }
+
+    var origins: [String] { base.origins }
+
+    /// Waits until such a request has come.
+    func arrival() async { for await _ in arrived.stream { break } }
+
+    /// Lets the answers go.
+    func release() { released.continuation.finish() }
+
+    func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+        // The provider has acted by the time its answer is on the way.
+        let reply = await base.handle(request, body: body)
+        guard isHeld(request, body) else { return reply }
+        arrived.continuation.yield()
+        for await _ in released.stream {}
+        return reply
+    }
+}
+
+extension HTTPReply {
+    static func html(_ body: String, status: HTTPResponse.Status = .ok) -> HTTPReply {
+        HTTPReply(
+            response: HTTPResponse(status: status, headerFields: [.contentType: "text/html; charset=utf-8"]),
+            body: Array("<!doctype html><html><body>\(body)</body></html>".utf8)
+        )
+    }
+
+    static func text(_ body: String, type: String = "application/json", status: HTTPResponse.Status = .ok) -> HTTPReply
+    {
+        HTTPReply(response: HTTPResponse(status: status, headerFields: [.contentType: type]), body: Array(body.utf8))
+    }
+
+    static func redirect(_ location: String) -> HTTPReply {
+        HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: location]))
+    }
+}

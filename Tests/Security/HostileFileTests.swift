@@ -1,0 +1,260 @@
+import AuthFlow
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import HTTPTypes
+import Testing
+
+/// What somebody can put into a folder that the tool is then run in, with the real tool.
+@Suite struct HostileFileTests {
+    private static let password = ["PASSWORD": "wonderland"]
+
+    /// A home of its own, with a folder for what is trusted in it.
+    private func withHome<Return>(_ body: (_ home: String) async throws -> Return) async throws -> Return {
+        let home = NSTemporaryDirectory() + "authflow-home-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(
+            atPath: home,
+            withIntermediateDirectories: true,
+            attributes: [.posixPermissions: 0o700]
+        )
+        defer { try? FileManager.default.removeItem(atPath: home) }
+        return try await body(home)
+    }
+
+    private func run(
+        _ arguments: [String],
+        in folder: String,
+        home: String,
+        environment: [String: String] = HostileFileTests.password
+    ) async throws -> CommandHarness.Outcome {
+        try await CommandHarness.run(
+            arguments,
+            environment: environment.merging(["HOME": home]) { own, _ in own },
+            folder: folder
+        )
+    }
+
+    @Test(arguments: ["login", "token", "logout", "status", "userinfo", "doctor"])
+    func usesAConfigurationOfTheWorkingDirectoryOnlyOnceItIsTrusted(_ command: String) async throws {
+        try await withHome { home in
+            // The browser of the configuration would leave a trace.
+            let text = CommandHarness.profile(
+                "http://127.0.0.1:1",
+                ["user_agent": #"{"name": "loopback", "browser": ["/usr/bin/touch", "%s"]}"#]
+            )
+            try await CommandHarness.withConfiguration(text) { _, folder in
+                let outcome = try await run([command], in: folder, home: home)
+                #expect(outcome.status == (command == "doctor" ? 1 : 2), "\(outcome.talk)")
+                #expect((outcome.talk + outcome.output).contains("authflow config trust"))
+                #expect((outcome.talk + outcome.output).contains("authflow.json"))
+            }
+        }
+    }
+
+    @Test func trustsAFileAsItIsAndAsksAgainWhenItHasChanged() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await withHome { home in
+                let text = CommandHarness.profile(emulator.issuer)
+                try await CommandHarness.withConfiguration(text) { path, folder in
+                    #expect(try await run(["config", "trust"], in: folder, home: home).status == 0)
+                    #expect(try await run(["login"], in: folder, home: home).status == 0)
+                    let list = try await run(["config", "trust", "--list"], in: folder, home: home)
+                    #expect(list.output.contains("/authflow.json\n"))
+                    let doctor = try await run(["doctor"], in: folder, home: home)
+                    #expect(doctor.output.contains("in the working directory, and trusted"))
+                    // One byte more.
+                    try Data((text + " ").utf8).write(to: URL(fileURLWithPath: path))
+                    let changed = try await run(["token"], in: folder, home: home)
+                    #expect(changed.status == 2)
+                    #expect(changed.talk.contains("has changed since you trusted it"))
+                    // Named by its user, it needs no trust.
+                    #expect(try await run(["token", "--config", "authflow.json"], in: folder, home: home).status == 0)
+                    let environment = Self.password.merging(["AUTHFLOW_CONFIG": path]) { own, _ in own }
+                    let named = try await run(["token"], in: folder, home: home, environment: environment)
+                    #expect(named.status == 0)
+                    #expect(try await run(["config", "trust"], in: folder, home: home).status == 0)
+                    #expect(try await run(["token"], in: folder, home: home).status == 0)
+                    #expect(try await run(["config", "untrust"], in: folder, home: home).status == 0)
+                    #expect(try await run(["token"], in: folder, home: home).status == 2)
+                }
+            }
+        }
+    }
+
+    @Test func usesTheUsersOwnFileWithoutTrust() async throws {
+        try await withHome { home in
+            let folder = "\(home)/.config/authflow"
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+            try Data(CommandHarness.profile("http://127.0.0.1:1").utf8)
+                .write(to: URL(fileURLWithPath: "\(folder)/config.json"))
+            #expect(try await run(["status"], in: home, home: home).status == 4)
+        }
+    }
+
+    static let modes: [(file: Int, folder: Int)] = [(0o666, 0o755), (0o646, 0o755), (0o644, 0o777), (0o600, 0o702)]
+
+    @Test(arguments: modes) func believesNoFileThatOthersCanChange(_ mode: (file: Int, folder: Int)) async throws {
+        try await withHome { home in
+            try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, folder in
+                try FileManager.default.setAttributes([.posixPermissions: mode.file], ofItemAtPath: path)
+                try FileManager.default.setAttributes([.posixPermissions: mode.folder], ofItemAtPath: folder)
+                for arguments in [["status", "--config", path], ["config", "trust", path]] {
+                    let outcome = try await run(arguments, in: "/", home: home)
+                    #expect(outcome.status == 2, "\(outcome.talk)")
+                    #expect(outcome.talk.contains("chmod go-w '"))
+                }
+                try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: path)
+                try FileManager.default.setAttributes([.posixPermissions: 0o1777], ofItemAtPath: folder)
+                // As in /tmp: only its owner can replace it.
+                #expect(try await run(["status", "--config", path], in: "/", home: home).status == 4)
+            }
+        }
+    }
+
+    @Test func waitsForNoPipeAndReadsNoDevice() async throws {
+        try await withHome { home in
+            try #require(mkfifo("\(home)/pipe", 0o600) == 0)
+            for path in ["\(home)/pipe", "/dev/zero", home] {
+                let outcome = try await run(["status", "--config", path], in: "/", home: home)
+                #expect(outcome.status == 2, "\(outcome.talk)")
+            }
+            // A secret that has no end.
+            let text = CommandHarness.profile("http://127.0.0.1:1", ["client_secret": #"{"file": "/dev/zero"}"#])
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                let outcome = try await run(["config", "check", "--config", path], in: folder, home: home)
+                #expect(outcome.status == 2)
+                #expect(outcome.talk.contains("more than 64 KiB"))
+            }
+        }
+    }
+
+    /// The endpoints of another server beside the issuer of the real one: what is stored for that issuer stays where it is.
+    @Test(arguments: ["token --min-ttl 86400", "userinfo", "logout", "logout --browser"])
+    func sendsNoStoredTokenToOtherEndpointsOfTheSameIssuer(_ command: String) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await EmulatorServer.run {
+                Witness($0) { _, _ in .text(#"{"access_token": "stolen", "token_type": "Bearer"}"#) }
+            } _: { thief in
+                let changes: [String: String?] = ["scopes": #"["openid", "profile", "offline_access"]"#]
+                try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) {
+                    path,
+                    _ in
+                    emulator.accessTokenLifetime = 0
+                    let login = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
+                    #expect(login.status == 0, "\(login.talk)")
+                    let names = [
+                        "authorization", "token", "jwks", "userinfo", "end_session", "revocation", "introspection",
+                    ]
+                    let endpoints = names.map { "\"\($0)\": \"\(thief.origin)/\($0)\"" }.joined(separator: ", ")
+                    let own = changes.merging([
+                        "endpoints": "{\(endpoints)}", "post_logout_redirect_uri": #""http://127.0.0.1/callback""#,
+                    ]) { own, _ in own }
+                    try Data(CommandHarness.profile(emulator.issuer, own).utf8).write(to: URL(fileURLWithPath: path))
+                    let outcome = try await CommandHarness.run(
+                        command.split(separator: " ").map(String.init) + ["--config", path],
+                        environment: Self.password
+                    )
+                    #expect(outcome.status != 0, "\(outcome.talk)")
+                    #expect(thief.requests.isEmpty, "\(thief.requests)")
+                }
+            }
+        }
+    }
+
+    static let targets: [(name: String, change: @Sendable (_ issuer: String) -> [String: String?])] = [
+        (
+            "transcript",
+            { issuer in
+                [
+                    "user_agent": """
+                    {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(issuer)"],
+                     "transcript": "precious"}
+                    """
+                ]
+            }
+        ),
+        ("key_file", { _ in ["store": #"{"name": "encrypted-file", "directory": "store", "key_file": "precious"}"#] }),
+    ]
+
+    @Test(arguments: targets) func overwritesNoFileThatAConfigurationNames(
+        _ target: (name: String, change: @Sendable (_ issuer: String) -> [String: String?])
+    ) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let text = CommandHarness.profile(emulator.issuer, target.change(emulator.issuer))
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                let precious = "\(folder)/precious"
+                try Data("ssh-ed25519 AAAA\n".utf8).write(to: URL(fileURLWithPath: precious))
+                try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: precious)
+                _ = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
+                #expect(try String(contentsOfFile: precious, encoding: .utf8) == "ssh-ed25519 AAAA\n")
+            }
+        }
+    }
+
+    @Test func writesATranscriptAndATraceOverItsOwnAlone() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let agent = """
+                {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"],
+                 "transcript": "visit.txt"}
+                """
+            try await CommandHarness.withConfiguration(
+                CommandHarness.profile(emulator.issuer, ["user_agent": agent])
+            ) { path, folder in
+                let notes = "\(folder)/notes.html"
+                try Data("mine".utf8).write(to: URL(fileURLWithPath: notes))
+                for _ in 0..<2 {
+                    let login = try await CommandHarness.run(
+                        ["login", "--config", path, "--trace", "\(folder)/login.html"],
+                        environment: Self.password
+                    )
+                    #expect(login.status == 0 && login.talk.contains("is written down"), "\(login.talk)")
+                }
+                let visit = try String(contentsOfFile: "\(folder)/visit.txt", encoding: .utf8)
+                #expect(visit.contains("POST") && !visit.contains("wonderland"))
+                let refused = try await CommandHarness.run(
+                    ["login", "--config", path, "--trace", notes],
+                    environment: Self.password
+                )
+                #expect(refused.talk.contains("was not written by AuthFlow"))
+                #expect(try String(contentsOfFile: notes, encoding: .utf8) == "mine")
+            }
+        }
+    }
+
+    @Test func truncatesNothingThatHasTheNameOfALock() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, folder in
+                _ = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
+                let store = "\(folder)/store"
+                let lock = try #require(
+                    try FileManager.default.contentsOfDirectory(atPath: store).first { $0.hasSuffix(".lock") }
+                )
+                let text = "a note that is longer than the number of a process"
+                try Data(text.utf8).write(to: URL(fileURLWithPath: "\(store)/\(lock)"))
+                let outcome = try await CommandHarness.run(["token", "--min-ttl", "1", "--config", path])
+                _ = outcome
+                let login = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
+                #expect(login.status == 8, "\(login.talk)")
+                #expect(try String(contentsOfFile: "\(store)/\(lock)", encoding: .utf8) == text)
+            }
+        }
+    }
+
+    @Test func leavesNoLockWhereNothingIsKept() async throws {
+        try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, folder in
+            let login = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
+            #expect(login.status == 7, "\(login.talk)")
+            #expect(try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store") == [])
+        }
+    }
+}

@@ -1,0 +1,107 @@
+import AuthFlow
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// A signal while a refresh token is on its way, with the real tool: the provider has replaced it by then.
+@Suite struct InterruptionTests {
+    private static let environment = ["PASSWORD": "wonderland"]
+
+    private static func isTokenRequest(_ grant: String) -> @Sendable (HTTPRequest, [UInt8]) -> Bool {
+        { request, body in
+            request.path == "/token" && String(decoding: body, as: UTF8.self).contains("grant_type=\(grant)")
+        }
+    }
+
+    private func withProvider(
+        holding grant: String,
+        _ body: @Sendable (_ emulator: OIDCEmulator, _ provider: HeldBack, _ path: String) async throws -> Void
+    ) async throws {
+        let made = Mutex<OIDCEmulator?>(nil)
+        try await EmulatorServer.run { issuer in
+            let emulator = try OIDCEmulator(issuer: issuer)
+            made.withLock { $0 = emulator }
+            return HeldBack(emulator, Self.isTokenRequest(grant))
+        } _: { provider in
+            let emulator = try #require(made.withLock { $0 })
+            let text = CommandHarness.profile(
+                emulator.issuer,
+                ["scopes": #"["openid", "profile", "offline_access"]"#]
+            )
+            try await CommandHarness.withConfiguration(text) { path, _ in try await body(emulator, provider, path) }
+        }
+    }
+
+    @Test(arguments: [SIGINT, SIGTERM]) func aRefreshUnderWayIsFinishedAndStored(_ signal: Int32) async throws {
+        try await withProvider(holding: "refresh_token") { emulator, provider, path in
+            emulator.accessTokenLifetime = 0
+            let login = try await CommandHarness.run(["login", "--config", path], environment: Self.environment)
+            #expect(login.status == 0, "\(login.talk)")
+            emulator.accessTokenLifetime = 3600
+            let process = Mutex<Int32>(0)
+            async let interrupted = CommandHarness.run(
+                ["token", "--config", path],
+                environment: Self.environment,
+                started: { identifier in process.withLock { $0 = identifier } }
+            )
+            await provider.arrival()
+            kill(process.withLock { $0 }, signal)
+            provider.release()
+            let outcome = try await interrupted
+            #expect(outcome.status == 130, "\(outcome.talk)")
+            #expect(outcome.output.isEmpty)
+            // The new refresh token is stored: the old one would end the session, because it was used before.
+            let next = try await CommandHarness.run(["token", "--config", path], environment: Self.environment)
+            #expect(next.status == 0, "\(next.talk)")
+            let status = try await CommandHarness.run(["status", "--config", path], environment: Self.environment)
+            #expect(status.status == 0)
+        }
+    }
+
+    @Test func aCodeThatWasSentIsFinishedAndStored() async throws {
+        try await withProvider(holding: "authorization_code") { _, provider, path in
+            let process = Mutex<Int32>(0)
+            async let interrupted = CommandHarness.run(
+                ["login", "--config", path],
+                environment: Self.environment,
+                started: { identifier in process.withLock { $0 = identifier } }
+            )
+            await provider.arrival()
+            kill(process.withLock { $0 }, SIGINT)
+            provider.release()
+            #expect(try await interrupted.status == 130)
+            let token = try await CommandHarness.run(["token", "--config", path], environment: Self.environment)
+            #expect(token.status == 0, "\(token.talk)")
+        }
+    }
+
+    @Test func aSecondSignalEndsItAtOnce() async throws {
+        try await withProvider(holding: "refresh_token") { emulator, provider, path in
+            emulator.accessTokenLifetime = 0
+            _ = try await CommandHarness.run(["login", "--config", path], environment: Self.environment)
+            let process = Mutex<Int32>(0)
+            let start = ContinuousClock.now
+            async let interrupted = CommandHarness.run(
+                ["token", "--config", path],
+                environment: Self.environment,
+                started: { identifier in process.withLock { $0 = identifier } }
+            )
+            await provider.arrival()
+            let identifier = process.withLock { $0 }
+            // Until it has ended: a signal that comes before the first was seen is the first.
+            let killer = Task {
+                while !Task.isCancelled {
+                    kill(identifier, SIGINT)
+                    await Task.yield()
+                }
+            }
+            #expect(try await interrupted.status == 130)
+            killer.cancel()
+            #expect(start.duration(to: .now) < .seconds(3))
+            provider.release()
+        }
+    }
+}
