@@ -42,7 +42,8 @@ extension ProviderAdapter {
             refreshToken: parameters["refresh_token"]?.string.map(Secret.init),
             idToken: parameters["id_token"]?.string.map(Secret.init),
             scopes: scopes ?? reply.scopes,
-            parameters: RedactedJSON(parameters)
+            // What is kept elsewhere is not kept twice.
+            parameters: RedactedJSON(.object((parameters.object ?? [:]).filter { !tokenParameters.contains($0.key) }))
         )
         tokens.deviceSecret = parameters["device_secret"]?.string.map(Secret.init)
         return tokens
@@ -84,7 +85,12 @@ extension JSON {
     }
 }
 
-/// Claims of an ID Token about the token and the sign-in, not about the person.
+/// Parameters of a token response that a ``TokenSet`` has properties for.
+private let tokenParameters: Set<String> = [
+    "access_token", "token_type", "expires_in", "refresh_token", "id_token", "scope", "device_secret",
+]
+
+/// Claims of an ID Token about the token and the sign-in, not about the user.
 private let protocolClaims: Set<String> = [
     "iss", "aud", "exp", "iat", "nbf", "jti", "nonce", "azp", "at_hash", "c_hash", "auth_time", "acr", "amr", "sid",
 ]

@@ -39,7 +39,7 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.scopes = newValue } }
     }
 
-    /// Every parameter of the reply, for what is not named above. Holds tokens.
+    /// The parameters of the reply that have no property here. They may be secret.
     public var parameters: RedactedJSON {
         get { storage.values.parameters }
         set { change { $0.parameters = newValue } }

@@ -1,0 +1,367 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// A transport whose replies to refreshes are held back until a test lets them go.
+private final class SlowRefreshes: HTTPTransport {
+    private let base: any HTTPTransport
+    private let arrived = AsyncStream<Void>.makeStream()
+    private let released = AsyncStream<Void>.makeStream()
+    private let isSlow = Mutex(false)
+
+    init(_ base: any HTTPTransport) { self.base = base }
+
+    func begin() { isSlow.withLock { $0 = true } }
+    func arrival() async { for await _ in arrived.stream { break } }
+    func release() { released.continuation.finish() }
+
+    func send(_ call: HTTPCall) async throws -> HTTPReply {
+        let reply = try await base.send(call)
+        guard isSlow.withLock({ $0 }), String(decoding: call.body, as: UTF8.self).contains("grant_type=refresh_token") else {
+            return reply
+        }
+        arrived.continuation.yield()
+        for await _ in released.stream {}
+        return reply
+    }
+}
+
+/// Sign-outs, sign-ins elsewhere and refusals that meet a refresh.
+@Suite struct SessionRaceTests {
+    private let time: TestTime
+    private let scene: Scene
+    private let transport: FlakyTransport
+
+    init() throws {
+        let time = TestTime()
+        self.time = time
+        self.scene = Scene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        self.transport = FlakyTransport(scene.transport)
+    }
+
+    private func client(
+        store: any TokenStore = MemoryTokenStore(),
+        provider: (any ProviderAdapter)? = nil,
+        transport: (any HTTPTransport)? = nil,
+        account: String? = nil
+    ) throws -> AuthClient {
+        var settings = try Scene.settings()
+        settings.scopes = ["openid", "profile", "offline_access"]
+        return try scene.client(
+            settings: settings,
+            provider: provider,
+            store: store,
+            account: account,
+            transport: transport ?? self.transport,
+            host: time.host
+        )
+    }
+
+    private var refreshes: Int {
+        scene.emulator.receivedRequests.count { $0.path == "/token" && $0.form["grant_type"] == "refresh_token" }
+    }
+
+    private var revoked: [String] {
+        scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+    }
+
+    // MARK: Signing out
+
+    /// In one process (the same client) and in another (another client of the same store).
+    @Test(arguments: [true, false]) func aSignOutRevokesWhatALateRefreshHasBrought(_ isSameClient: Bool) async throws {
+        let store = MemoryTokenStore()
+        let slow = SlowRefreshes(scene.transport)
+        let refreshing = try client(store: store, transport: slow)
+        let first = try await refreshing.signIn().credential.tokens
+        let leaving = isSameClient ? refreshing : try client(store: store, transport: slow)
+        time.advance(3600)
+        slow.begin()
+        let late = Task { try await refreshing.freshTokens() }
+        await slow.arrival()
+        let signOut = Task { try await leaving.signOut() }
+        // The sign-out has to wait for the refresh, whose tokens are the ones to revoke.
+        while scene.emulator.receivedRequests.last?.path != "/token" { await Task.yield() }
+        await Task.yield()
+        slow.release()
+        guard case .done = try await signOut.value.revocation else {
+            Issue.record("The tokens are revoked.")
+            return
+        }
+        if isSameClient {
+            let error = await #expect(throws: AuthError.self) { try await late.value }
+            #expect(error?.code == .loginRequired)
+        } else {
+            _ = try? await late.value
+        }
+        #expect(revoked.count == 2 && !revoked.contains(first.refreshToken?.exposed ?? ""))
+        #expect(try await refreshing.credential() == nil)
+        let after = await #expect(throws: AuthError.self) { try await refreshing.freshTokens() }
+        #expect(after?.code == .loginRequired)
+    }
+
+    @Test func aSignOutInAnotherProcessIsNoticed() async throws {
+        let store = MemoryTokenStore()
+        let (one, other) = (try client(store: store), try client(store: store))
+        _ = try await one.signIn()
+        let cached = try await other.freshTokens()
+        _ = try await one.signOut()
+        // For ten seconds what is at hand is trusted.
+        time.advance(9)
+        #expect(try await other.freshTokens() == cached)
+        time.advance(1)
+        let error = await #expect(throws: AuthError.self) { try await other.freshTokens() }
+        #expect(error?.code == .loginRequired)
+    }
+
+    static let looks: [(name: String, look: @Sendable (AuthClient) async throws -> Void)] = [
+        ("credential", { _ = try await $0.credential() }), ("accounts", { _ = try await $0.accounts() }),
+        ("requiredCredential", { _ = try? await $0.requiredCredential() }), ("refresh", { _ = try? await $0.refresh() }),
+        (
+            "perform",
+            { client in
+                _ = try? await client.perform { _ in throw AuthError(.accessTokenRejected, "401") }
+            }
+        ),
+    ]
+
+    /// Whoever finds the credential gone drops what is at hand.
+    @Test(arguments: looks) func nothingIsHandedOutOnceTheStoreWasSeenEmpty(
+        _ test: (name: String, look: @Sendable (AuthClient) async throws -> Void)
+    ) async throws {
+        let store = MemoryTokenStore()
+        let (one, other) = (try client(store: store), try client(store: store))
+        _ = try await one.signIn()
+        _ = try await other.freshTokens()
+        _ = try await one.signOut()
+        try await test.look(other)
+        let error = await #expect(throws: AuthError.self) { try await other.freshTokens() }
+        #expect(error?.code == .loginRequired)
+        let refused = await #expect(throws: AuthError.self) { try await other.refresh() }
+        #expect(refused?.code == .loginRequired)
+        #expect(refreshes == 0)
+    }
+
+    @Test func tokensOfAnotherSignInReplaceThoseAtHand() async throws {
+        let store = MemoryTokenStore()
+        let (one, other) = (try client(store: store), try client(store: store))
+        _ = try await one.signIn()
+        _ = try await other.freshTokens()
+        let newer = try await one.signIn().credential.tokens
+        time.advance(10)
+        #expect(try await other.freshTokens().accessToken == newer.accessToken)
+        #expect(refreshes == 0)
+    }
+
+    // MARK: What a provider sends
+
+    /// The old refresh token is used up when the new tokens are refused: the new one is kept, and nothing is handed out.
+    @Test(arguments: ["auth_time", "sub"]) func aRefusedIDTokenLosesNoRefreshToken(_ claim: String) async throws {
+        let store = MemoryTokenStore()
+        let client = try client(store: store)
+        let first = try await client.signIn().credential
+        scene.emulator.fault = .idToken(.claim(claim, claim == "sub" ? "another" : 1))
+        time.advance(3600)
+        let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.code == .invalidIDToken)
+        #expect(error?.message.contains("the session is kept") == true)
+        #expect(error?.message.contains("signed in") == false)
+        let kept = try #require(try await client.credential())
+        #expect(kept.tokens.refreshToken != first.tokens.refreshToken)
+        #expect(kept.tokens.accessToken == first.tokens.accessToken)
+        #expect(kept.identity == first.identity)
+        let waiting = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(waiting?.code == .invalidIDToken)
+        scene.emulator.fault = nil
+        time.advance(400)
+        #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
+        // And another process goes on from there.
+        #expect(try await self.client(store: store).freshTokens().accessToken != first.tokens.accessToken)
+    }
+
+    @Test func aRefusedAccessTokenLosesNoRefreshToken() async throws {
+        let client = try client()
+        let first = try await client.signIn().credential
+        scene.emulator.fault = .tokenReply(.member("access_token", "a\u{1B}[2Jb"))
+        time.advance(3600)
+        let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.code == .invalidReply)
+        scene.emulator.fault = nil
+        time.advance(400)
+        #expect(try await client.freshTokens().refreshToken != first.tokens.refreshToken)
+    }
+
+    @Test(arguments: [1, 30, 60] as [Int64]) func tokensThatLiveShortlyAreRefreshedOnceInACall(_ life: Int64) async throws {
+        scene.emulator.accessTokenLifetime = life
+        let client = try client()
+        let first = try await client.signIn().credential.tokens
+        #expect(try await client.freshCredential(lasting: .seconds(3600)).tokens == first)
+        #expect(refreshes == 0)
+        time.advance(Double(life))
+        let second = try await client.freshCredential(lasting: .seconds(3600)).tokens
+        #expect(second != first)
+        #expect(refreshes == 1)
+        // What another process has got meanwhile is taken over.
+        #expect(try await client.freshCredential(lasting: .seconds(60)).tokens == second)
+        #expect(refreshes == 1)
+    }
+
+    @Test func aSilentRefusalEndsInASignIn() async throws {
+        let store = MemoryTokenStore()
+        let first = try client(store: store)
+        let credential = try await first.signIn().credential
+        time.advance(3600)
+        transport.answer(HTTPReply(response: HTTPResponse(status: .badRequest)))
+        let once = await #expect(throws: AuthError.self) { try await first.freshTokens() }
+        #expect(once?.code == .invalidReply)
+        // Another process counts on.
+        let twice = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
+        #expect(twice?.code == .loginRequired)
+        #expect(twice?.message.contains("Sign in again") == true)
+        // It is not known to be over: the provider may have had a bad day.
+        #expect(try await first.credential()?.tokens == credential.tokens)
+        transport.answer(nil)
+        #expect(try await client(store: store).freshTokens() != credential.tokens)
+    }
+
+    @Test(arguments: ["invalid_client", "invalid_scope"]) func aFaultOfTheClientIsNoEndOfTheSession(_ error: String) async throws {
+        let store = MemoryTokenStore()
+        _ = try await client(store: store).signIn()
+        time.advance(3600)
+        transport.answer(
+            HTTPReply(response: HTTPResponse(status: .unauthorized), body: Array(#"{"error": "\#(error)"}"#.utf8))
+        )
+        for _ in 0..<3 {
+            let thrown = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
+            #expect(thrown?.code == .providerRejected)
+        }
+    }
+
+    // MARK: Size
+
+    @Test func aSignInThatCannotBeReadAgainIsNotStored() async throws {
+        let store = MemoryTokenStore()
+        scene.emulator.fault = .userInfo(.member("note", .string(String(repeating: "x", count: 300_000))))
+        let error = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
+        #expect(error?.code == .invalidReply)
+        #expect(error?.message.contains("192 KiB") == true)
+        scene.emulator.fault = .tokenReply(.member("refresh_token", .string(String(repeating: "x", count: 40_000))))
+        let long = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
+        #expect(long?.code == .invalidReply)
+        scene.emulator.fault = nil
+        _ = try await client(store: store).signIn()
+        #expect(try await client(store: store).credential() != nil)
+    }
+
+    @Test func repliesAreNotKeptWhole() async throws {
+        scene.emulator.fault = .tokenReply(.member("patient", "p-1"))
+        let client = try client()
+        let tokens = try await client.signIn().credential.tokens
+        #expect(tokens.parameters.exposed == ["patient": "p-1"])
+        #expect(try await client.credential()?.tokens == tokens)
+    }
+
+    @Test func aStoreThatCannotBeReadIsClearedLocally() async throws {
+        let directory = NSTemporaryDirectory() + "authflow-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        let store = FileTokenStore(directory: directory)
+        let client = try client(store: store)
+        _ = try await client.signIn()
+        let file = try #require(
+            try FileManager.default.contentsOfDirectory(atPath: directory).first { $0.hasSuffix(".json") }
+        )
+        let handle = try #require(FileHandle(forWritingAtPath: "\(directory)/\(file)"))
+        try handle.truncate(atOffset: 3 << 20)
+        try handle.close()
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.code == .credentialUnusable)
+        #expect(error?.message.contains("Sign out locally") == true)
+        #expect(try await client.signOutLocally())
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory).isEmpty)
+        _ = try await client.signIn()
+    }
+
+    // MARK: Sharing, accounts, cancellation
+
+    /// An adapter that cannot share.
+    private struct Unsharing: ProviderAdapter {
+        let base: OIDCProvider
+        let failure: @Sendable () -> any Error
+        var id: ProviderID { base.id }
+        func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+            try await base.metadata(in: context)
+        }
+        func share(_ credential: Credential, in context: ProviderContext) async throws { throw failure() }
+    }
+
+    @Test func aFailedShareIsNoFailedStore() async throws {
+        let events = Mutex<[FlowEvent]>([])
+        let provider = Unsharing(base: OIDCProvider(issuer: scene.emulator.issuer)) {
+            AuthError(.storageFailed, "The group's store is full.")
+        }
+        let client = try scene.client(provider: provider, transport: transport, host: time.host) { event in
+            events.withLock { $0.append(event) }
+        }
+        let signIn = try await client.signIn()
+        #expect(signIn.storageError == nil)
+        #expect(signIn.sharingError?.message == "The group's store is full.")
+        #expect(try await client.credential() != nil)
+        let failed = events.withLock { $0.filter { if case .failed = $0.progress { true } else { false } }.map(\.step) }
+        #expect(failed == [.sharing])
+    }
+
+    @Test func cancellationWhileSharingIsCancellation() async throws {
+        let provider = Unsharing(base: OIDCProvider(issuer: scene.emulator.issuer)) { CancellationError() }
+        let client = try scene.client(provider: provider, transport: transport, host: time.host)
+        await #expect(throws: CancellationError.self) { try await client.signIn() }
+    }
+
+    @Test func anotherAccountIsNoFailureOfTheStore() async throws {
+        let store = MemoryTokenStore()
+        let events = Mutex<[FlowEvent]>([])
+        _ = try await client(store: store).signIn()
+        let bob = try scene.client(user: .bob, store: store, transport: transport, host: time.host) { event in
+            events.withLock { $0.append(event) }
+        }
+        let error = await #expect(throws: AuthError.self) { try await bob.signIn() }
+        #expect(error?.code == .accountMismatch)
+        #expect(!events.withLock { $0.contains { $0.step == .storing } })
+    }
+
+    @Test func drainingWaitsForARefreshWhoseCallerIsGone() async throws {
+        let store = MemoryTokenStore()
+        let slow = SlowRefreshes(scene.transport)
+        let client = try client(store: store, transport: slow)
+        let first = try await client.signIn().credential.tokens
+        #expect(await client.drain())
+        time.advance(3600)
+        slow.begin()
+        let caller = Task { try await client.freshTokens() }
+        await slow.arrival()
+        caller.cancel()
+        await #expect(throws: CancellationError.self) { try await caller.value }
+        let drained = Task { await client.drain(within: .seconds(60)) }
+        await Task.yield()
+        slow.release()
+        #expect(await drained.value)
+        #expect(try await client.credential()?.tokens.refreshToken != first.refreshToken)
+    }
+
+    @Test func drainingGivesUpInTime() async throws {
+        let slow = SlowRefreshes(scene.transport)
+        let client = try client(transport: slow)
+        _ = try await client.signIn()
+        time.advance(3600)
+        slow.begin()
+        let caller = Task { try await client.freshTokens() }
+        await slow.arrival()
+        #expect(await !client.drain(within: .milliseconds(1)))
+        slow.release()
+        _ = try await caller.value
+    }
+}

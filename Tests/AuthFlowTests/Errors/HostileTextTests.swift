@@ -1,0 +1,163 @@
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+@testable import AuthFlow
+
+/// Text in which Swift's characters are not what a reader of bytes sees: a mark behind a separator makes one character of both,
+/// and a letter such as U+0D4E takes what follows it along.
+@Suite struct HostileTextTests {
+    static let joiners = ["\u{0301}", "\u{0D4E}", "\u{200D}", "\u{FE0F}", "\u{0600}"]
+
+    @Test(arguments: joiners) func escapesHTMLByCodePoints(_ joiner: String) {
+        for text in ["\(joiner)<meta>\(joiner)", "\"\(joiner) onload=x", "<\(joiner)b>\(joiner)&\(joiner)'\(joiner)"] {
+            let escaped = DisplayText.escapedForHTML(text).unicodeScalars
+            for scalar in "<>\"'".unicodeScalars { #expect(!escaped.contains(scalar)) }
+            #expect(escaped.filter { $0 == "&" }.count == text.unicodeScalars.filter { "<>\"'&".unicodeScalars.contains($0) }.count)
+        }
+    }
+
+    @Test(arguments: joiners) func redactsByCodePoints(_ joiner: String) {
+        for url in [
+            "https://id.example.com/cb?\(joiner)code=hunter2", "https://id.example.com/cb?code=\(joiner)hunter2",
+            "https://id.example.com/cb#\(joiner)code=hunter2", "https://id.example.com/cb?a=1&\(joiner)code=hunter2",
+            "https://alice:hunter2@\(joiner)id.example.com/", "https://id.example.com/code=\(joiner)hunter2",
+        ] {
+            #expect(!Redaction.url(url).contains("hunter2"), "\(url)")
+        }
+    }
+
+    @Test(arguments: joiners) func splitsFormsByBytes(_ joiner: String) throws {
+        let encoded = "a=1&\(joiner)state=x&b=\(joiner)2"
+        let parameters = try #require(FormURLEncoding.decode(encoded))
+        #expect(parameters.pairs.count == 3)
+        #expect(parameters["a"] == "1")
+        #expect(parameters["b"]?.unicodeScalars.last == "2")
+    }
+
+    @Test(arguments: joiners) func showsNoCookieValue(_ joiner: String) {
+        var reply = HTTPReply(response: HTTPResponse(status: .ok))
+        reply.response.headerFields.append(HTTPField(name: .setCookie, value: "session=\(joiner)hunter2; Path=/"))
+        let shown = RedactedMessage(reply).parameters.map { "\($0.name) \($0.value)" }.joined()
+        #expect(!shown.contains("hunter2"))
+    }
+
+    @Test func takesNoRedirectThatIsNoURI() {
+        #expect(RedirectOptions.response(in: "app.x:/cb?\u{0301}&state=s", at: "app.x:/cb", .query) == nil)
+        #expect(RedirectOptions.response(in: "app.x:/cb?state=s", at: "app.x:/cb", .query) == "state=s")
+    }
+
+    @Test func comparesByCodePoints() throws {
+        // K is the Kelvin sign's normal form, and e with a mark that of the letter.
+        for (left, right) in [("K", "\u{212A}"), ("\u{E9}", "e\u{301}"), ("\u{212B}", "A\u{30A}")] {
+            #expect(left == right)
+            #expect(!left.isIdentical(to: right))
+            #expect(JSON.string(left) != JSON.string(right))
+            #expect(JSON.object([left: 1]) != JSON.object([right: 1]))
+            #expect(JSON.object([left: 1])[right] == nil)
+            #expect(Identity(issuer: "i", subject: left) != Identity(issuer: "i", subject: right))
+            #expect(Identity(issuer: left, subject: "s") != Identity(issuer: right, subject: "s"))
+        }
+        #expect(throws: JSONError.self) { try JSON(parsing: Array(#"{"é": 1, "\#("e\u{301}")": 2}"#.utf8)) }
+    }
+
+    @Test func findsARepeatedNameInOnePass() {
+        var parameters = FormParameters()
+        for number in 0..<20_000 { parameters.append("p\(number)", "") }
+        #expect(parameters.repeatedName == nil)
+        parameters.append("p7", "")
+        #expect(parameters.repeatedName == "p7")
+    }
+
+    static let refusedTokens: [(name: String, change: @Sendable (inout TokenSet) -> Void)] = [
+        ("escape", { $0.accessToken = Secret("a\u{1B}[2J") }), ("bell", { $0.accessToken = Secret("a\u{7}") }),
+        ("line break", { $0.accessToken = Secret("a\nb") }), ("C1", { $0.accessToken = Secret("a\u{9B}31m") }),
+        ("letter", { $0.accessToken = Secret("aé") }), ("refresh token", { $0.refreshToken = Secret("\u{202E}") }),
+        ("type", { $0.tokenType = "Bea\u{0}rer" }), ("type with a space", { $0.tokenType = "Bearer x" }),
+        ("scope", { $0.scopes = ["a\"b"] }), ("scope with a mark", { $0.scopes = ["a\u{301}"] }),
+        ("device secret", { $0.deviceSecret = Secret("\u{7F}") }), ("ID Token", { $0.idToken = Secret("é.b.c") }),
+    ]
+
+    @Test(arguments: refusedTokens) func refusesTokensOfOtherCharacters(
+        _ test: (name: String, change: @Sendable (inout TokenSet) -> Void)
+    ) throws {
+        var tokens = TokenSet(accessToken: Secret("a b~"), refreshToken: Secret("r"), scopes: ["openid", "a:b/c"])
+        try tokens.requireTransportableCharacters()
+        test.change(&tokens)
+        let error = #expect(throws: AuthError.self) { try tokens.requireTransportableCharacters() }
+        #expect(error?.code == .invalidReply)
+    }
+
+    // MARK: Challenges
+
+    static let challenges: [(field: String, expected: [AuthenticationChallenge])] = [
+        ("Basic realm=\"x\"", [.init(scheme: "basic", parameters: ["realm": "x"])]),
+        (
+            #"Bearer error="invalid_token", error_description="It, \"has\" expired=", realm=x"#,
+            [
+                .init(
+                    scheme: "bearer",
+                    parameters: ["error": "invalid_token", "error_description": #"It, "has" expired="#, "realm": "x"]
+                )
+            ]
+        ),
+        (
+            #"Negotiate, Basic realm="a", DPoP algs="ES256", error=use_dpop_nonce"#,
+            [
+                .init(scheme: "negotiate", parameters: [:]), .init(scheme: "basic", parameters: ["realm": "a"]),
+                .init(scheme: "dpop", parameters: ["algs": "ES256", "error": "use_dpop_nonce"]),
+            ]
+        ),
+        ("NTLM TlRMTVNTUAAB==, Bearer", [.init(scheme: "ntlm", parameters: [:]), .init(scheme: "bearer", parameters: [:])]),
+        ("Bearer error = \"x\"", [.init(scheme: "bearer", parameters: ["error": "x"])]),
+        (", ,Bearer", [.init(scheme: "bearer", parameters: [:])]), ("", []), ("\"", []),
+        (#"Bearer error="never ends"#, [.init(scheme: "bearer", parameters: [:])]),
+        ("Bearer error=\"a\", error=\"b\"", [.init(scheme: "bearer", parameters: ["error": "a"])]),
+    ]
+
+    @Test(arguments: challenges) func readsChallenges(_ test: (field: String, expected: [AuthenticationChallenge])) {
+        var reply = HTTPReply(response: HTTPResponse(status: .unauthorized))
+        reply.response.headerFields[.wwwAuthenticate] = test.field
+        let found = AuthenticationChallenge.challenges(in: reply)
+        #expect(Array(found.prefix(test.expected.count)) == test.expected)
+    }
+
+    @Test func readsAnythingAsAChallengeInTime() {
+        for field in [String(repeating: ",", count: 8000), String(repeating: "a ", count: 4000), String(repeating: "a=", count: 4000)] {
+            var reply = HTTPReply(response: HTTPResponse(status: .unauthorized))
+            reply.response.headerFields[.wwwAuthenticate] = field
+            _ = AuthenticationChallenge.challenges(in: reply)
+        }
+    }
+
+    static let words: [(body: String, field: String?, expected: String?)] = [
+        (#"{"error": "slow", "error_description": "Later."}"#, nil, "slow: Later."),
+        (#"{"message": "Resource protected by organization SAML enforcement."}"#, nil, "status 403: Resource protected by organization SAML enforcement."),
+        (#"{"error": {"code": 403, "message": "No."}}"#, nil, "status 403: No."),
+        (#"{"errors": [{"message": "one"}, "two"]}"#, nil, "status 403: one; two"),
+        (#"{"title": "Forbidden"}"#, nil, "status 403: Forbidden"), ("<html>", nil, nil), ("[]", nil, nil),
+        ("", #"Bearer error="insufficient_scope", error_description="Needs gist.""#, "insufficient_scope: Needs gist."),
+    ]
+
+    @Test(arguments: words) func findsTheWordsOfAServer(_ test: (body: String, field: String?, expected: String?)) {
+        var reply = HTTPReply(response: HTTPResponse(status: .forbidden), body: Array(test.body.utf8))
+        reply.response.headerFields[.wwwAuthenticate] = test.field
+        #expect(reply.providerError.map { "\($0)" } == test.expected)
+    }
+
+    @Test func saysHowLongToWaitAndWhoseFaultItIs() throws {
+        var limited = HTTPReply(response: HTTPResponse(status: .tooManyRequests), body: Array(#"{"message": "Too fast."}"#.utf8))
+        limited.response.headerFields[.retryAfter] = "17"
+        let error = #expect(throws: AuthError.self) { try limited.requireAvailable(from: "api", now: Date()) }
+        #expect(error.map { "\($0)" }?.contains("Try again in 17 s.") == true)
+        #expect(error.map { "\($0)" }?.contains("Too fast.") == true)
+        let broken = HTTPReply(response: HTTPResponse(status: .badGateway))
+        let fault = #expect(throws: AuthError.self) { try broken.requireAvailable(from: "api", now: Date()) }
+        #expect(fault?.message.contains("server error (status 502)") == true)
+        // Some send all of OAuth's errors with 500.
+        try HTTPReply(response: HTTPResponse(status: .internalServerError), body: Array(#"{"error": "invalid_grant"}"#.utf8))
+            .requireAvailable(from: "api", now: Date())
+    }
+}

@@ -1,0 +1,120 @@
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+@testable import AuthFlow
+
+/// No way of printing a value of this package shows a secret in it.
+@Suite struct PrintedSecretsTests {
+    private static let secret = "hunter2-marker"
+
+    private static func values() throws -> [(name: String, value: Any)] {
+        let endpoint = try Endpoint("https://id.example.com/token?code=\(secret)")
+        let fields: HTTPFields = [.authorization: "Bearer \(secret)", .cookie: "session=\(secret)"]
+        let call = HTTPCall(.post, endpoint, headerFields: fields, body: Array(secret.utf8))
+        let reply = HTTPReply(response: HTTPResponse(status: .ok, headerFields: [.setCookie: "a=\(secret)"]), body: Array(secret.utf8))
+        var request = ProviderRequest(
+            purpose: .token,
+            endpoint: endpoint,
+            parameters: ["x": secret],
+            headerFields: fields,
+            protectedParameters: ["code": secret]
+        )
+        var tokens = TokenSet(
+            accessToken: Secret(secret),
+            refreshToken: Secret(secret),
+            idToken: Secret(secret),
+            parameters: RedactedJSON(["x": .string(secret)])
+        )
+        tokens.deviceSecret = Secret(secret)
+        request.tokens = tokens
+        let settings = try ClientSettings(
+            clientID: "c",
+            authentication: .clientSecretBasic(Secret(secret)),
+            parameters: [.authorization: ["login_hint": secret]]
+        )
+        let host = HostServices(environment: ["TOKEN": secret])
+        let surroundings = Surroundings(environment: ["TOKEN": secret], hasTerminal: false) { _ in nil }
+        var exchange = TokenExchange(Secret(secret), type: .idToken)
+        exchange.actorToken = Secret(secret)
+        let pending = PendingAuthorization(
+            url: "https://id.example.com/authorize?state=\(secret)",
+            redirectURI: "a.b:/c",
+            state: Secret(secret),
+            nonce: Secret(secret),
+            codeVerifier: Secret(secret),
+            metadata: ProviderMetadata(issuer: "https://id.example.com")
+        )
+        let provider = FixedMetadata()
+        let engine = Engine(provider: provider, settings: settings, transport: InProcessTransport(), host: host)
+        let event = FlowEvent(
+            flowID: "f", step: .userAgentVisit, progress: .note, time: Date(), details: [:],
+            url: "https://id.example.com/authorize?state=\(secret)"
+        )
+        let file = try ConfigurationFile(text: Array(#"{"profiles": {"a": {"provider": "x", "client_id": "c"}}}"#.utf8))
+        let (_, configuration) = try file.profile().checked(
+            providers: [ProviderFactory("x", keys: []) { _ in provider }],
+            userAgents: [],
+            stores: [],
+            environment: ["TOKEN": secret]
+        )
+        let device = try DeviceAuthorization([
+            "device_code": .string(secret), "user_code": "ABCD", "verification_uri": .string("https://id.example.com/device?x=\(secret)"),
+            "expires_in": 600,
+        ] as JSON)
+        return [
+            ("Secret", Secret(secret)), ("RedactedJSON", RedactedJSON(["x": .string(secret)])), ("Endpoint", endpoint),
+            ("HTTPCall", call), ("HTTPReply", reply), ("FormParameters", FormParameters(dictionaryLiteral: ("x", secret))),
+            ("ProviderRequest", request), ("ProviderReply", ProviderReply(purpose: .token, endpoint: endpoint, http: reply)),
+            ("TokenSet", tokens),
+            ("Credential", Credential(tokens: tokens, identity: Identity(issuer: "i", subject: "s"), signedInAt: Date())),
+            ("ClientAuthentication", settings.authentication), ("ClientSettings", settings), ("HostServices", host),
+            ("Surroundings", surroundings), ("UserAgentContext", UserAgentContext(surroundings: surroundings, redirectURIs: [])),
+            ("SchemeHandler", SchemeHandler(scheme: "a.b", environment: ["TOKEN": secret])), ("TokenExchange", exchange),
+            ("PendingAuthorization", pending), ("FlowEvent", event), ("ConfigurationObject", configuration),
+            ("ProviderContext", engine.context), ("DeviceAuthorization", device),
+            (
+                "RedirectOptions",
+                RedirectOptions(redirectURIs: [], state: Secret(secret), reporter: FlowReporter(), clock: ContinuousClock())
+            ),
+            ("RevocableToken", RevocableToken(Secret(secret), typeHint: "refresh_token")),
+            ("RedactedMessage of a call", RedactedMessage(call)), ("RedactedMessage of a reply", RedactedMessage(reply)),
+            (
+                "AuthClient",
+                AuthClient(settings: settings, provider: provider, userAgent: PasteUserAgent(), transport: InProcessTransport(), host: host)
+            ),
+            ("EncryptedTokenStore", EncryptedTokenStore(MemoryTokenStore(), key: .passphrase(Secret(secret)), host: host)),
+        ]
+    }
+
+    private struct FixedMetadata: ProviderAdapter {
+        let id: ProviderID = "fixed"
+        func metadata(in context: ProviderContext) throws -> ProviderMetadata { ProviderMetadata(issuer: "https://id.example.com") }
+    }
+
+    @Test func nothingThatIsPrintedShowsASecret() throws {
+        for (name, value) in try Self.values() {
+            var dumped = ""
+            dump(value, to: &dumped)
+            var printed = ""
+            print(value, to: &printed)
+            for text in [dumped, printed, "\(value)", String(describing: value), String(reflecting: value)] {
+                #expect(!text.contains(Self.secret), "\(name): \(text.prefix(300))")
+            }
+            // In a container, as a property or a test's failure shows it.
+            #expect(!"\([value])".contains(Self.secret), "\(name) in an array")
+            #expect(!String(reflecting: Optional(value)).contains(Self.secret), "\(name) as an optional")
+        }
+    }
+
+    @Test func aMemoryStoreDumpsNothing() async throws {
+        let store = MemoryTokenStore()
+        await store.set(Array(Self.secret.utf8), for: TokenKey(name: "n", provider: "p", clientID: "c"))
+        var dumped = ""
+        dump(store, to: &dumped)
+        #expect(!dumped.contains("104"))
+        #expect(!dumped.contains(Self.secret))
+    }
+}

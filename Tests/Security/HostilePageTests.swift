@@ -1,0 +1,264 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Pages that a headless visit comes to, and what it must not do there.
+@Suite struct HostilePageTests {
+    /// Visits a start address in a network of functions, by origin.
+    private func visit(
+        _ start: String = "https://id.example.com/start",
+        purpose: RedirectOptions.Purpose = .signIn,
+        origins: [String] = ["https://id.example.com"],
+        consent: HTMLFormDriver.Consent = .allow,
+        in network: Network
+    ) async throws -> String {
+        let agent = HeadlessUserAgent(
+            driver: HTMLFormDriver(
+                userName: "alice",
+                password: Secret("wonderland"),
+                origins: try origins.map { try Endpoint($0) },
+                consent: consent
+            ),
+            transport: network
+        )
+        let options = RedirectOptions(
+            purpose: purpose,
+            redirectURIs: [try RedirectURI("com.example.app:/callback")],
+            state: Secret("the-state"),
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        return try await agent.withRedirectSession(options) { try await $0.visit(start) }
+    }
+
+    /// A network of functions that remembers what it was asked.
+    private final class Network: HTTPTransport {
+        struct Seen: Sendable {
+            let line: String
+            let call: HTTPCall
+            func field(_ name: String) -> String? {
+                HTTPField.Name(name).flatMap { call.request.headerFields[$0] }
+            }
+            var body: String { String(decoding: call.body, as: UTF8.self) }
+        }
+
+        private let answer: @Sendable (_ line: String) -> HTTPReply
+        private let calls = Mutex<[Seen]>([])
+
+        init(_ answer: @escaping @Sendable (_ line: String) -> HTTPReply) { self.answer = answer }
+
+        var seen: [Seen] { calls.withLock { $0 } }
+
+        func send(_ call: HTTPCall) async throws -> HTTPReply {
+            let line = "\(call.request.method) \(call.url)"
+            calls.withLock { $0.append(Seen(line: line, call: call)) }
+            return answer(line)
+        }
+    }
+
+    private static let signIn = "<form method=post action=/login><input name=u><input type=password name=p></form>"
+
+    // MARK: Sites
+
+    @Test func sendsNoFormOfAnotherSite() async throws {
+        for page in [
+            "<form method=post action='https://id.example.com/transfer'><button>Continue</button></form>",
+            "<form method=get action='https://id.example.com/transfer'><button>Continue</button></form>",
+        ] {
+            let network = Network { line in
+                switch line {
+                case "GET https://id.example.com/start": .redirect("https://evil.example.net/")
+                default: .html(page)
+                }
+            }
+            let error = await #expect(throws: AuthError.self) { try await visit(in: network) }
+            #expect(error?.message.contains("not listed") == true)
+            #expect(!network.seen.contains { $0.line.contains("/transfer") })
+        }
+    }
+
+    @Test func sendsNoFormToAnotherSite() async throws {
+        let network = Network { _ in
+            .html("<form method=post action='https://evil.example.net/'><input type=hidden name=token value=t><button>Allow</button></form>")
+        }
+        await #expect(throws: AuthError.self) { try await visit(in: network) }
+        #expect(network.seen.count == 1)
+        let button = Network { _ in
+            .html("<form method=post action=/ok><button formaction='https://evil.example.net/'>Allow</button></form>")
+        }
+        await #expect(throws: AuthError.self) { try await visit(in: button) }
+        #expect(button.seen.count == 1)
+    }
+
+    @Test func namesThePageAsTheOriginOfItsForm() async throws {
+        let network = Network { line in
+            switch line {
+            case "GET https://id.example.com/start": .html("<form method=post action='https://login.example.com/login'><input name=u><input type=password name=p></form>")
+            default: .redirect("com.example.app:/callback?code=1&state=the-state")
+            }
+        }
+        _ = try await visit(origins: ["https://id.example.com", "https://login.example.com"], in: network)
+        #expect(network.seen.last?.field("Origin") == "https://id.example.com")
+    }
+
+    static let cookies: [(cookie: String, target: String, method: String, isSent: Bool)] = [
+        ("a=1; Secure; SameSite=Strict", "https://id.example.net", "post", false),
+        ("a=1; Secure; SameSite=Lax", "https://id.example.net", "post", false),
+        ("a=1; Secure", "https://id.example.net", "post", false),
+        ("a=1; Secure; SameSite=None", "https://id.example.net", "post", true),
+        ("a=1; Secure; SameSite=Strict", "https://id.example.net", "get", false),
+        ("a=1; Secure; SameSite=Lax", "https://id.example.net", "get", true),
+        ("a=1; Secure; SameSite=Strict", "https://id.example.com", "post", true),
+        ("a=1; Secure; SameSite=Strict", "https://login.example.com", "post", true),
+        ("a=1; Secure; SameSite=None", "http://127.0.0.1:1", "post", false),
+    ]
+
+    @Test(arguments: cookies) func honoursSameSite(
+        _ test: (cookie: String, target: String, method: String, isSent: Bool)
+    ) async throws {
+        let (target, method, cookie) = (test.target, test.method, test.cookie)
+        let network = Network { line in
+            switch line {
+            // The target sets its cookie and sends the visit on to a page of the first site, whose form goes back to it.
+            case "GET https://id.example.com/start": return .redirect("\(target)/set")
+            case "GET \(target)/set":
+                var reply = HTTPReply.redirect("https://id.example.com/form")
+                reply.response.headerFields[.setCookie] = "\(cookie); Path=/"
+                return reply
+            case "GET https://id.example.com/form":
+                return .html("<form method=\(method) action='\(target)/go'><button>Continue</button></form>")
+            default: return .redirect("com.example.app:/callback?code=1&state=the-state")
+            }
+        }
+        _ = try? await visit(origins: ["https://id.example.com", target], in: network)
+        let call = network.seen.first { $0.line.contains("/go") }
+        #expect((call?.field("Cookie") == "a=1") == test.isSent)
+    }
+
+    @Test(arguments: ["http://127.0.0.1:9200/_shutdown", "http://localhost/x", "https://10.0.0.1/x"])
+    func isLedToNoLocalService(_ address: String) async throws {
+        for page in [HTTPReply.redirect(address), .html("<form action='\(address)'><button>Continue</button></form>")] {
+            let network = Network { line in line.hasSuffix("/start") ? page : .html("ok") }
+            await #expect(throws: AuthError.self) {
+                try await visit(origins: ["https://id.example.com", address], in: network)
+            }
+            #expect(network.seen.count == 1, "\(network.seen.map(\.line))")
+        }
+    }
+
+    // MARK: Consent
+
+    @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoButtonThatSendsTheSameAsAnother(
+        _ consent: HTMLFormDriver.Consent
+    ) async throws {
+        for form in [
+            "<button name=go value=1>Allow</button><button name=go value=1 onclick='deny()'>Deny</button>",
+            "<button>Allow</button><button onclick='deny()'>Deny</button>",
+            "<button name=allow_or_deny value=1>A</button><button name=allow_or_deny value=2>B</button>",
+        ] {
+            let network = Network { _ in .html("<form method=post action=/consent>\(form)</form>") }
+            let error = await #expect(throws: AuthError.self) { try await visit(consent: consent, in: network) }
+            #expect(error?.code == .userAgentFailed)
+            #expect(network.seen.count == 1)
+        }
+    }
+
+    // MARK: Signing out
+
+    @Test(arguments: [
+        signIn, "<form method=post action=/profile><input name=username value=alice><button>Save</button></form>",
+        "<form method=post action=/close><button>Delete account</button></form>",
+        "<form method=post action=/continue><button>Continue</button></form>",
+        "<form method=post action=/x><input name=q><button>Sign out</button></form>", "<p>You are signed out.</p>",
+        "<form method=post action='https://evil.example.net/'><button>Sign out</button></form>",
+        "<form method=post action=/x><button name=a value=1>Yes</button><button name=a value=1>No</button></form>",
+    ]) func aSignOutTypesNothingAndPressesNothingElse(_ page: String) async throws {
+        let network = Network { _ in .html(page) }
+        let error = await #expect(throws: AuthError.self) {
+            try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
+        }
+        #expect(error?.code == .userAgentFailed)
+        #expect(network.seen.count == 1)
+    }
+
+    @Test(arguments: ["Sign out", "Log Out", "LOGOUT", "Yes", "Yes, sign me out"])
+    func aSignOutConfirmsItself(_ label: String) async throws {
+        let network = Network { line in
+            line.hasPrefix("GET")
+                ? .html("<form method=post action=/confirm><input type=hidden name=csrf value=c><button name=yes value=1>\(label)</button><button name=no value=1>No</button></form>")
+                : .redirect("com.example.app:/callback?state=the-state")
+        }
+        let answer = try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
+        #expect(answer == "com.example.app:/callback?state=the-state")
+        #expect(network.seen.last?.body == "csrf=c&yes=1")
+    }
+
+    @Test func aSignOutOnAnotherSiteIsNotConfirmed() async throws {
+        let network = Network { line in
+            line.hasSuffix("/logout")
+                ? .redirect("https://evil.example.net/") : .html("<form method=post><button>Sign out</button></form>")
+        }
+        await #expect(throws: AuthError.self) {
+            try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
+        }
+        #expect(!network.seen.contains { $0.line.hasPrefix("POST") })
+    }
+
+    @Test(arguments: [HTTPReply(response: HTTPResponse(status: .noContent)), .text("{}")])
+    func anEmptySuccessIsTheEndOfASession(_ reply: HTTPReply) async throws {
+        let network = Network { _ in reply }
+        let answer = try await visit("https://id.example.com/logout?id_token_hint=x", purpose: .signOut, in: network)
+        #expect(answer == "com.example.app:/callback?state=the-state")
+    }
+
+    // MARK: What is shown
+
+    @Test(arguments: [
+        (HTTPReply.html("<h1>Unknown client</h1>", status: .badRequest), "Unknown client"),
+        (.text(#"{"error": "invalid_request", "error_description": "No such \u001b[2Jclient"}"#, status: .badRequest), "No such  [2Jclient"),
+        (.html("<title>Gone</title><p>Nothing here", status: .notFound), "Gone: Nothing here"),
+    ]) func showsWhatAPageSays(_ reply: HTTPReply, _ words: String) async throws {
+        let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in reply }) }
+        #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
+    }
+
+    @Test(arguments: [401, 403]) func aForbiddenPageAfterAPasswordIsADenial(_ status: Int) async throws {
+        let network = Network { line in
+            line.hasPrefix("GET") ? .html(Self.signIn) : .html("Wrong.", status: HTTPResponse.Status(code: status))
+        }
+        let error = await #expect(throws: AuthError.self) { try await visit(in: network) }
+        #expect(error?.code == .accessDenied)
+    }
+
+    // MARK: Bounds
+
+    static let monsters: [(name: String, page: @Sendable () -> String)] = [
+        ("attributes", { "<form " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + ">" }),
+        ("attributes with quotes", { "<form " + (0..<40_000).map { "a\($0)='>'" }.joined(separator: " ") + ">" }),
+        ("attributes with odd quotes", { "<form " + (0..<40_000).map { "a\($0)=x\"y" }.joined(separator: " ") + ">" }),
+        ("nesting", { String(repeating: "<div>", count: 100_000) }),
+        ("tags", { String(repeating: "<br>", count: 100_000) }),
+        ("size", { String(repeating: "x", count: 600_000) }),
+    ]
+
+    @Test(arguments: monsters) func readsNoMonster(_ test: (name: String, page: @Sendable () -> String)) async throws {
+        let page = test.page()
+        let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in .html(page) }) }
+        #expect(error?.message.contains("was not read") == true, "\(error?.message ?? "")")
+    }
+
+    @Test func readsAnOrdinaryPage() async throws {
+        let script = "<script>for (let a = 0; a<b && c d e; a++) { '</div>' }</script><style>a>b { c: d }</style><!-- <a b c d> -->"
+        let list = (0..<500).map { "<option value=\($0)>Number \($0)" }.joined()
+        let network = Network { line in
+            line.hasPrefix("GET")
+                ? .html(script + "<select>\(list)</select>" + Self.signIn)
+                : .redirect("com.example.app:/callback?code=1&state=the-state")
+        }
+        #expect(try await visit(in: network).contains("code=1"))
+    }
+}
