@@ -67,7 +67,10 @@ extension TreeDriver: LoginDriver {
             return .post(form, to: try Endpoint(action, name: "consent"), typesCredentials: false)
         }
         // AM's own error page says what is wrong in a script.
-        if let words = text.firstMatch(of: /"?(?:description|message)"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/) {
+        let words =
+            text.firstMatch(of: /"?description"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/)
+            ?? text.firstMatch(of: /"?message"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/)
+        if let words, text.contains("pageData") {
             throw AuthError(
                 .providerRejected,
                 "The page at \(page.endpoint) is an error page.",

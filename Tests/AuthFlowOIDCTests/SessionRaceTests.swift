@@ -23,7 +23,8 @@ private final class SlowRefreshes: HTTPTransport {
 
     func send(_ call: HTTPCall) async throws -> HTTPReply {
         let reply = try await base.send(call)
-        guard isSlow.withLock({ $0 }), String(decoding: call.body, as: UTF8.self).contains("grant_type=refresh_token") else {
+        guard isSlow.withLock({ $0 }), String(decoding: call.body, as: UTF8.self).contains("grant_type=refresh_token")
+        else {
             return reply
         }
         arrived.continuation.yield()
@@ -121,7 +122,8 @@ private final class SlowRefreshes: HTTPTransport {
 
     static let looks: [(name: String, look: @Sendable (AuthClient) async throws -> Void)] = [
         ("credential", { _ = try await $0.credential() }), ("accounts", { _ = try await $0.accounts() }),
-        ("requiredCredential", { _ = try? await $0.requiredCredential() }), ("refresh", { _ = try? await $0.refresh() }),
+        ("requiredCredential", { _ = try? await $0.requiredCredential() }),
+        ("refresh", { _ = try? await $0.refresh() }),
         (
             "perform",
             { client in
@@ -196,7 +198,9 @@ private final class SlowRefreshes: HTTPTransport {
         #expect(try await client.freshTokens().refreshToken != first.tokens.refreshToken)
     }
 
-    @Test(arguments: [1, 30, 60] as [Int64]) func tokensThatLiveShortlyAreRefreshedOnceInACall(_ life: Int64) async throws {
+    @Test(arguments: [1, 30, 60] as [Int64]) func tokensThatLiveShortlyAreRefreshedOnceInACall(_ life: Int64)
+        async throws
+    {
         scene.emulator.accessTokenLifetime = life
         let client = try client()
         let first = try await client.signIn().credential.tokens
@@ -229,7 +233,9 @@ private final class SlowRefreshes: HTTPTransport {
         #expect(try await client(store: store).freshTokens() != credential.tokens)
     }
 
-    @Test(arguments: ["invalid_client", "invalid_scope"]) func aFaultOfTheClientIsNoEndOfTheSession(_ error: String) async throws {
+    @Test(arguments: ["invalid_client", "invalid_scope"]) func aFaultOfTheClientIsNoEndOfTheSession(_ error: String)
+        async throws
+    {
         let store = MemoryTokenStore()
         _ = try await client(store: store).signIn()
         time.advance(3600)

@@ -508,6 +508,40 @@ struct OktaScene: Sendable {
         }
     }
 
+    /// An exchanged ID Token that names another secret than the one that was exchanged.
+    @Test func comparesAnExchangedIDTokenWithTheSharedSecret() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            scene.emulator.custom.fault = .idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
+            let passedOver = Mutex<[String]>([])
+            let calendar = try scene.app("calendar") { event in
+                if let reason = event.details["reason"] { passedOver.withLock { $0.append(reason) } }
+            }
+            await #expect(throws: AuthError.self) { try await calendar.signIn() }
+            #expect(passedOver.withLock { $0 }.contains { $0.contains("ds_hash") })
+            scene.emulator.custom.fault = nil
+            _ = try await scene.app("calendar").signIn()
+        }
+    }
+
+    @Test(arguments: [
+        ("https://acme.okta.com/oauth2/aus1", "", false), ("https://acme.okta.com/oauth2/default", "", true),
+        ("https://acme.okta.com/oauth2/aus1", #""audience": "api://acme","#, true),
+    ]) func wantsTheAudienceOfACustomServer(_ issuer: String, _ keys: String, _ isGood: Bool) throws {
+        let text = """
+            {"profiles": {"a": {"provider": "okta", "issuer": "\(issuer)", "client_id": "c", \(keys)
+             "scopes": ["openid", "device_sso", "offline_access"], "store": "memory"}}}
+            """
+        func client() throws -> AuthClient {
+            try AuthClient(
+                profile: try ConfigurationFile(text: Array(text.utf8)).profile(),
+                providers: [.okta],
+                userAgents: []
+            )
+        }
+        if isGood { _ = try client() } else { #expect(throws: ConfigurationError.self) { try client() } }
+    }
+
     /// Facts 1.4: what comes back through the browser, with Okta's words as data.
     @Test(arguments: [
         ("access_denied", "User is not assigned to the client application.", AuthError.Code.accessDenied),

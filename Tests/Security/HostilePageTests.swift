@@ -83,7 +83,9 @@ import Testing
 
     @Test func sendsNoFormToAnotherSite() async throws {
         let network = Network { _ in
-            .html("<form method=post action='https://evil.example.net/'><input type=hidden name=token value=t><button>Allow</button></form>")
+            .html(
+                "<form method=post action='https://evil.example.net/'><input type=hidden name=token value=t><button>Allow</button></form>"
+            )
         }
         await #expect(throws: AuthError.self) { try await visit(in: network) }
         #expect(network.seen.count == 1)
@@ -97,7 +99,10 @@ import Testing
     @Test func namesThePageAsTheOriginOfItsForm() async throws {
         let network = Network { line in
             switch line {
-            case "GET https://id.example.com/start": .html("<form method=post action='https://login.example.com/login'><input name=u><input type=password name=p></form>")
+            case "GET https://id.example.com/start":
+                .html(
+                    "<form method=post action='https://login.example.com/login'><input name=u><input type=password name=p></form>"
+                )
             default: .redirect("com.example.app:/callback?code=1&state=the-state")
             }
         }
@@ -189,7 +194,9 @@ import Testing
     func aSignOutConfirmsItself(_ label: String) async throws {
         let network = Network { line in
             line.hasPrefix("GET")
-                ? .html("<form method=post action=/confirm><input type=hidden name=csrf value=c><button name=yes value=1>\(label)</button><button name=no value=1>No</button></form>")
+                ? .html(
+                    "<form method=post action=/confirm><input type=hidden name=csrf value=c><button name=yes value=1>\(label)</button><button name=no value=1>No</button></form>"
+                )
                 : .redirect("com.example.app:/callback?state=the-state")
         }
         let answer = try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
@@ -219,7 +226,12 @@ import Testing
 
     @Test(arguments: [
         (HTTPReply.html("<h1>Unknown client</h1>", status: .badRequest), "Unknown client"),
-        (.text(#"{"error": "invalid_request", "error_description": "No such \u001b[2Jclient"}"#, status: .badRequest), "No such  [2Jclient"),
+        (
+            .text(
+                #"{"error": "invalid_request", "error_description": "No such \u001b[2Jclient"}"#,
+                status: .badRequest
+            ), "No such  [2Jclient"
+        ),
         (.html("<title>Gone</title><p>Nothing here", status: .notFound), "Gone: Nothing here"),
     ]) func showsWhatAPageSays(_ reply: HTTPReply, _ words: String) async throws {
         let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in reply }) }
@@ -252,7 +264,8 @@ import Testing
     }
 
     @Test func readsAnOrdinaryPage() async throws {
-        let script = "<script>for (let a = 0; a<b && c d e; a++) { '</div>' }</script><style>a>b { c: d }</style><!-- <a b c d> -->"
+        let script =
+            "<script>for (let a = 0; a<b && c d e; a++) { '</div>' }</script><style>a>b { c: d }</style><!-- <a b c d> -->"
         let list = (0..<500).map { "<option value=\($0)>Number \($0)" }.joined()
         let network = Network { line in
             line.hasPrefix("GET")

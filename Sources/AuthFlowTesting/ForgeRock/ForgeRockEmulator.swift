@@ -36,6 +36,12 @@ public final class ForgeRockEmulator: ProviderEmulator {
         public var hasRevokeQuirk = false
         /// The names of those who are locked.
         public var lockedUsers: Set<String> = []
+        /// Whether a session is named in the answer alone, and set as no cookie.
+        public var setsNoCookie = false
+        /// Whether the `claims` parameter is understood.
+        public var takesClaims = true
+        /// What the error page of the authorization endpoint says.
+        public var errorPageWords = "The redirection URI provided does not match a pre-registered value."
         /// Whether authentication IDs are too old when they come back, this many times.
         public var staleAuthIDs = 0
     }
@@ -141,6 +147,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             "revocation_endpoint": settings.hasRevokeQuirk ? "revoke" : "token/revoke",
         ] { document[name] = .string("\(oauth.issuer)/\(path)") }
         document["acr_values_supported"] = .array(settings.acrToTree.keys.sorted().map(JSON.string))
+        document["claims_parameter_supported"] = .bool(settings.takesClaims)
         document["device_authorization_endpoint"] = nil
         document["authorization_response_iss_parameter_supported"] = nil
         return .json(.object(document))
@@ -153,10 +160,17 @@ public final class ForgeRockEmulator: ProviderEmulator {
         let query = isAnswer ? received.form : received.query
         guard let client = oauth.clients.first(where: { $0.id == query["client_id"] }),
             let redirectURI = query["redirect_uri"], client.accepts(redirectURI)
-        else { return .page("OAuth2 Error Page", "<script>pageData = {error: {}}</script>", status: .badRequest) }
+        else {
+            return .page(
+                "OAuth2 Error Page",
+                "<script>pageData = {realm: \"/\", error: {message: \"invalid_request\", description: \"\(settings.errorPageWords)\"}}</script>",
+                status: .badRequest
+            )
+        }
         let settings = settings
         // "the first value that has a mapping".
-        let claims = query["claims"].flatMap { try? JSON(parsing: Array($0.utf8)) }?["id_token"]?["acr"]
+        let text = settings.takesClaims ? query["claims"] : nil
+        let claims = text.flatMap { try? JSON(parsing: Array($0.utf8)) }?["id_token"]?["acr"]
         let asked = claims?["values"]?.strings ?? (query["acr_values"] ?? "").split(separator: " ").map(String.init)
         let acr = asked.first { settings.acrToTree[$0] != nil }
         let tree = acr.flatMap { settings.acrToTree[$0] }
@@ -206,6 +220,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         guard let authID = json["authId"]?.string else {
             let name = received.query["authIndexValue"] ?? settings.defaultTree
             guard settings.trees[name] != nil else { return failure(400, "No Configuration found") }
+            guard json.object?.isEmpty != false else { return failure(400, "Bad Request") }
             return advance(Walk(tree: name, expiresAt: now() + 300), received.request)
         }
         let isStale = state.withLock { state in
@@ -217,6 +232,8 @@ public final class ForgeRockEmulator: ProviderEmulator {
         else {
             return failure(401, "Session has timed out", detail: ["errorCode": "110"])
         }
+        // The tree is named with every call, or with none.
+        if let named = received.query["authIndexValue"], named != walk.tree { return failure(400, "Another tree") }
         guard let node = settings.trees[walk.tree]?.nodes[walk.node] else { return failure(500, "No such node") }
         let callbacks = json["callbacks"]?.array ?? []
         let answers = callbacks.flatMap { ($0["input"]?.array ?? []).map { $0["value"] ?? .null } }
@@ -317,6 +334,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         state.withLock { $0.sessions[token] = Session(userIndex: user, tree: walk.tree, began: now()) }
         var reply = HTTPReply.json(["tokenId": .string(token), "successUrl": "/am/console", "realm": "/"])
         var cookies = ["\(cookieName)=\(token); Path=/; HttpOnly", "amlbcookie=01; Path=/"]
+        if settings.setsNoCookie { cookies.removeFirst() }
         if let lifetime = walk.cookieLifetime {
             let end = Int64(now().timeIntervalSince1970) + Int64(lifetime)
             cookies.append("session-jwt=\(persistentCookie(user, end)); Path=/; Max-Age=\(lifetime); HttpOnly")

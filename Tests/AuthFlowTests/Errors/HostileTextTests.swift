@@ -15,7 +15,10 @@ import Testing
         for text in ["\(joiner)<meta>\(joiner)", "\"\(joiner) onload=x", "<\(joiner)b>\(joiner)&\(joiner)'\(joiner)"] {
             let escaped = DisplayText.escapedForHTML(text).unicodeScalars
             for scalar in "<>\"'".unicodeScalars { #expect(!escaped.contains(scalar)) }
-            #expect(escaped.filter { $0 == "&" }.count == text.unicodeScalars.filter { "<>\"'&".unicodeScalars.contains($0) }.count)
+            #expect(
+                escaped.filter { $0 == "&" }.count
+                    == text.unicodeScalars.filter { "<>\"'&".unicodeScalars.contains($0) }.count
+            )
         }
     }
 
@@ -110,7 +113,10 @@ import Testing
                 .init(scheme: "dpop", parameters: ["algs": "ES256", "error": "use_dpop_nonce"]),
             ]
         ),
-        ("NTLM TlRMTVNTUAAB==, Bearer", [.init(scheme: "ntlm", parameters: [:]), .init(scheme: "bearer", parameters: [:])]),
+        (
+            "NTLM TlRMTVNTUAAB==, Bearer",
+            [.init(scheme: "ntlm", parameters: [:]), .init(scheme: "bearer", parameters: [:])]
+        ),
         ("Bearer error = \"x\"", [.init(scheme: "bearer", parameters: ["error": "x"])]),
         (", ,Bearer", [.init(scheme: "bearer", parameters: [:])]), ("", []), ("\"", []),
         (#"Bearer error="never ends"#, [.init(scheme: "bearer", parameters: [:])]),
@@ -125,7 +131,10 @@ import Testing
     }
 
     @Test func readsAnythingAsAChallengeInTime() {
-        for field in [String(repeating: ",", count: 8000), String(repeating: "a ", count: 4000), String(repeating: "a=", count: 4000)] {
+        for field in [
+            String(repeating: ",", count: 8000), String(repeating: "a ", count: 4000),
+            String(repeating: "a=", count: 4000),
+        ] {
             var reply = HTTPReply(response: HTTPResponse(status: .unauthorized))
             reply.response.headerFields[.wwwAuthenticate] = field
             _ = AuthenticationChallenge.challenges(in: reply)
@@ -134,7 +143,10 @@ import Testing
 
     static let words: [(body: String, field: String?, expected: String?)] = [
         (#"{"error": "slow", "error_description": "Later."}"#, nil, "slow: Later."),
-        (#"{"message": "Resource protected by organization SAML enforcement."}"#, nil, "status 403: Resource protected by organization SAML enforcement."),
+        (
+            #"{"message": "Resource protected by organization SAML enforcement."}"#, nil,
+            "status 403: Resource protected by organization SAML enforcement."
+        ),
         (#"{"error": {"code": 403, "message": "No."}}"#, nil, "status 403: No."),
         (#"{"errors": [{"message": "one"}, "two"]}"#, nil, "status 403: one; two"),
         (#"{"title": "Forbidden"}"#, nil, "status 403: Forbidden"), ("<html>", nil, nil), ("[]", nil, nil),
@@ -148,7 +160,10 @@ import Testing
     }
 
     @Test func saysHowLongToWaitAndWhoseFaultItIs() throws {
-        var limited = HTTPReply(response: HTTPResponse(status: .tooManyRequests), body: Array(#"{"message": "Too fast."}"#.utf8))
+        var limited = HTTPReply(
+            response: HTTPResponse(status: .tooManyRequests),
+            body: Array(#"{"message": "Too fast."}"#.utf8)
+        )
         limited.response.headerFields[.retryAfter] = "17"
         let error = #expect(throws: AuthError.self) { try limited.requireAvailable(from: "api", now: Date()) }
         #expect(error.map { "\($0)" }?.contains("Try again in 17 s.") == true)
@@ -157,7 +172,10 @@ import Testing
         let fault = #expect(throws: AuthError.self) { try broken.requireAvailable(from: "api", now: Date()) }
         #expect(fault?.message.contains("server error (status 502)") == true)
         // Some send all of OAuth's errors with 500.
-        try HTTPReply(response: HTTPResponse(status: .internalServerError), body: Array(#"{"error": "invalid_grant"}"#.utf8))
-            .requireAvailable(from: "api", now: Date())
+        try HTTPReply(
+            response: HTTPResponse(status: .internalServerError),
+            body: Array(#"{"error": "invalid_grant"}"#.utf8)
+        )
+        .requireAvailable(from: "api", now: Date())
     }
 }

@@ -14,7 +14,10 @@ import Testing
         let endpoint = try Endpoint("https://id.example.com/token?code=\(secret)")
         let fields: HTTPFields = [.authorization: "Bearer \(secret)", .cookie: "session=\(secret)"]
         let call = HTTPCall(.post, endpoint, headerFields: fields, body: Array(secret.utf8))
-        let reply = HTTPReply(response: HTTPResponse(status: .ok, headerFields: [.setCookie: "a=\(secret)"]), body: Array(secret.utf8))
+        let reply = HTTPReply(
+            response: HTTPResponse(status: .ok, headerFields: [.setCookie: "a=\(secret)"]),
+            body: Array(secret.utf8)
+        )
         var request = ProviderRequest(
             purpose: .token,
             endpoint: endpoint,
@@ -50,7 +53,11 @@ import Testing
         let provider = FixedMetadata()
         let engine = Engine(provider: provider, settings: settings, transport: InProcessTransport(), host: host)
         let event = FlowEvent(
-            flowID: "f", step: .userAgentVisit, progress: .note, time: Date(), details: [:],
+            flowID: "f",
+            step: .userAgentVisit,
+            progress: .note,
+            time: Date(),
+            details: [:],
             url: "https://id.example.com/authorize?state=\(secret)"
         )
         let file = try ConfigurationFile(text: Array(#"{"profiles": {"a": {"provider": "x", "client_id": "c"}}}"#.utf8))
@@ -60,38 +67,65 @@ import Testing
             stores: [],
             environment: ["TOKEN": secret]
         )
-        let device = try DeviceAuthorization([
-            "device_code": .string(secret), "user_code": "ABCD", "verification_uri": .string("https://id.example.com/device?x=\(secret)"),
-            "expires_in": 600,
-        ] as JSON)
+        let device = try DeviceAuthorization(
+            [
+                "device_code": .string(secret), "user_code": "ABCD",
+                "verification_uri": .string("https://id.example.com/device?x=\(secret)"),
+                "expires_in": 600,
+            ] as JSON
+        )
         return [
             ("Secret", Secret(secret)), ("RedactedJSON", RedactedJSON(["x": .string(secret)])), ("Endpoint", endpoint),
-            ("HTTPCall", call), ("HTTPReply", reply), ("FormParameters", FormParameters(dictionaryLiteral: ("x", secret))),
-            ("ProviderRequest", request), ("ProviderReply", ProviderReply(purpose: .token, endpoint: endpoint, http: reply)),
+            ("HTTPCall", call), ("HTTPReply", reply),
+            ("FormParameters", FormParameters(dictionaryLiteral: ("x", secret))),
+            ("ProviderRequest", request),
+            ("ProviderReply", ProviderReply(purpose: .token, endpoint: endpoint, http: reply)),
             ("TokenSet", tokens),
-            ("Credential", Credential(tokens: tokens, identity: Identity(issuer: "i", subject: "s"), signedInAt: Date())),
+            (
+                "Credential",
+                Credential(tokens: tokens, identity: Identity(issuer: "i", subject: "s"), signedInAt: Date())
+            ),
             ("ClientAuthentication", settings.authentication), ("ClientSettings", settings), ("HostServices", host),
-            ("Surroundings", surroundings), ("UserAgentContext", UserAgentContext(surroundings: surroundings, redirectURIs: [])),
-            ("SchemeHandler", SchemeHandler(scheme: "a.b", environment: ["TOKEN": secret])), ("TokenExchange", exchange),
+            ("Surroundings", surroundings),
+            ("UserAgentContext", UserAgentContext(surroundings: surroundings, redirectURIs: [])),
+            ("SchemeHandler", SchemeHandler(scheme: "a.b", environment: ["TOKEN": secret])),
+            ("TokenExchange", exchange),
             ("PendingAuthorization", pending), ("FlowEvent", event), ("ConfigurationObject", configuration),
             ("ProviderContext", engine.context), ("DeviceAuthorization", device),
             (
                 "RedirectOptions",
-                RedirectOptions(redirectURIs: [], state: Secret(secret), reporter: FlowReporter(), clock: ContinuousClock())
+                RedirectOptions(
+                    redirectURIs: [],
+                    state: Secret(secret),
+                    reporter: FlowReporter(),
+                    clock: ContinuousClock()
+                )
             ),
             ("RevocableToken", RevocableToken(Secret(secret), typeHint: "refresh_token")),
-            ("RedactedMessage of a call", RedactedMessage(call)), ("RedactedMessage of a reply", RedactedMessage(reply)),
+            ("RedactedMessage of a call", RedactedMessage(call)),
+            ("RedactedMessage of a reply", RedactedMessage(reply)),
             (
                 "AuthClient",
-                AuthClient(settings: settings, provider: provider, userAgent: PasteUserAgent(), transport: InProcessTransport(), host: host)
+                AuthClient(
+                    settings: settings,
+                    provider: provider,
+                    userAgent: PasteUserAgent(),
+                    transport: InProcessTransport(),
+                    host: host
+                )
             ),
-            ("EncryptedTokenStore", EncryptedTokenStore(MemoryTokenStore(), key: .passphrase(Secret(secret)), host: host)),
+            (
+                "EncryptedTokenStore",
+                EncryptedTokenStore(MemoryTokenStore(), key: .passphrase(Secret(secret)), host: host)
+            ),
         ]
     }
 
     private struct FixedMetadata: ProviderAdapter {
         let id: ProviderID = "fixed"
-        func metadata(in context: ProviderContext) throws -> ProviderMetadata { ProviderMetadata(issuer: "https://id.example.com") }
+        func metadata(in context: ProviderContext) throws -> ProviderMetadata {
+            ProviderMetadata(issuer: "https://id.example.com")
+        }
     }
 
     @Test func nothingThatIsPrintedShowsASecret() throws {

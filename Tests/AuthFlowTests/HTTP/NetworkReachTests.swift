@@ -7,12 +7,14 @@ import Testing
 
 @Suite struct NetworkReachTests {
     static let hosts: [(host: String, reach: NetworkReach)] = [
-        ("id.example.com", .anywhere), ("8.8.8.8", .anywhere), ("[2001:db8::1]", .anywhere), ("127.example.com", .anywhere),
+        ("id.example.com", .anywhere), ("8.8.8.8", .anywhere), ("[2001:db8::1]", .anywhere),
+        ("127.example.com", .anywhere),
         ("localhost.example.com", .anywhere), ("172.32.0.1", .anywhere), ("100.128.0.1", .anywhere),
         ("10.1.2.3", .privateNetwork), ("172.16.0.1", .privateNetwork), ("192.168.1.1", .privateNetwork),
         ("169.254.169.254", .privateNetwork), ("100.64.0.1", .privateNetwork), ("[fd00::1]", .privateNetwork),
         ("[fe80::1]", .privateNetwork), ("[::ffff:10.0.0.1]", .privateNetwork), ("[64:ff9b::a00:1]", .privateNetwork),
-        ("127.0.0.1", .thisMachine), ("127.1.2.3", .thisMachine), ("0.0.0.0", .thisMachine), ("localhost", .thisMachine),
+        ("127.0.0.1", .thisMachine), ("127.1.2.3", .thisMachine), ("0.0.0.0", .thisMachine),
+        ("localhost", .thisMachine),
         ("localhost.", .thisMachine), ("foo.localhost", .thisMachine), ("[::1]", .thisMachine), ("[::]", .thisMachine),
         ("[::ffff:127.0.0.1]", .thisMachine), ("[::127.0.0.1]", .thisMachine), ("127.0.0.1.", .thisMachine),
     ]
@@ -21,7 +23,10 @@ import Testing
         #expect(NetworkReach(host: test.host) == test.reach)
     }
 
-    @Test(arguments: ["https://127.1/", "https://2130706433/", "https://0x7f.0.0.1/", "https://0177.0.0.1/", "https://0x7f000001/", "https://127.0.0.01/"])
+    @Test(arguments: [
+        "https://127.1/", "https://2130706433/", "https://0x7f.0.0.1/", "https://0177.0.0.1/", "https://0x7f000001/",
+        "https://127.0.0.01/",
+    ])
     func takesNoAddressThatIsReadInSeveralWays(_ url: String) {
         #expect(throws: AuthError.self) { try Endpoint(url) }
     }
@@ -33,7 +38,8 @@ import Testing
 
     @Test(arguments: names) func aPublicIssuerNamesNoLocalService(_ name: String) throws {
         for address in [
-            "http://127.0.0.1:9200/x", "http://localhost/x", "http://[::1]/x", "https://localhost/x", "https://10.0.0.1/x",
+            "http://127.0.0.1:9200/x", "http://localhost/x", "http://[::1]/x", "https://localhost/x",
+            "https://10.0.0.1/x",
             "https://169.254.169.254/latest", "https://[fd00::1]/x", "https://127.0.0.1/x",
         ] {
             let error = #expect(throws: AuthError.self) {
@@ -61,7 +67,8 @@ import Testing
             HTTPReply(
                 response: HTTPResponse(status: .ok),
                 body: Array(
-                    #"{"links": [{"rel": "http://openid.net/specs/connect/1.0/issuer", "href": "http://127.0.0.1:8080"}]}"#.utf8
+                    #"{"links": [{"rel": "http://openid.net/specs/connect/1.0/issuer", "href": "http://127.0.0.1:8080"}]}"#
+                        .utf8
                 )
             )
         }

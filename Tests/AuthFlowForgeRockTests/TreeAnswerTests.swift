@@ -1,0 +1,346 @@
+import AuthFlow
+import AuthFlowForgeRock
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Which answer goes to which question, and what a sign-in through a tree leaves behind.
+@Suite struct TreeAnswerTests {
+    private typealias Callback = EmulatorTree.Callback
+
+    /// A one-time code is asked with the callback of a password, or of a name.
+    @Test(arguments: [
+        ("PasswordCallback", "One Time Password"), ("NameCallback", "Enter your code"), ("PasswordCallback", ""),
+    ])
+    func sendsNoPasswordInPlaceOfACode(_ type: String, _ prompt: String) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let seen = Mutex<[JSON]>([])
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .userNameAndPassword,
+                .page(stage: "OTP", [Callback(type, [("prompt", .string(prompt))])]) { answers in
+                    seen.withLock { $0 += answers }
+                    return answers == ["123456"] ? .goOn : .fail("wrong code")
+                },
+            ])
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .unknownCallback)
+            #expect(seen.withLock { $0 }.isEmpty)
+            // With an answer of its own, or asked.
+            let key = prompt.isEmpty ? type : prompt
+            let configured = ConfiguredAnswers(
+                userName: "alice",
+                password: Secret("wonderland"),
+                answers: [key: Secret("123456"), "": Secret("never")]
+            )
+            _ = try await scene.client(handlers: [configured]).signIn()
+            let asking = AskingHandler { _, _ in "123456" }
+            _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
+        }
+    }
+
+    @Test func sendsNoPasswordToATreeThatBeginsWithACode() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(stage: "OTP", [Callback("PasswordCallback", [("prompt", "Code")])]) { _ in .fail("no") },
+                .userNameAndPassword,
+            ])
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .unknownCallback)
+        }
+    }
+
+    /// AM's own nodes send confirmations without a prompt.
+    @Test func aConfirmationWithoutAPromptIsAnsweredByItsType() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "Codes",
+                    [Callback("ConfirmationCallback", [("prompt", ""), ("options", ["Done", "Back"])], inputs: [0])]
+                ) { $0 == [1] ? .goOn : .fail("pressed another") },
+                .userNameAndPassword,
+            ])
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.message.contains("\"ConfirmationCallback\"") == true)
+            let answers = ConfiguredAnswers(
+                userName: "alice",
+                password: Secret("wonderland"),
+                answers: ["ConfirmationCallback": Secret("back")]
+            )
+            _ = try await scene.client(handlers: [answers]).signIn()
+        }
+    }
+
+    /// The commonest second factor: a wait with a way out that is not taken.
+    @Test(arguments: [false, true]) func walksAPushTree(_ isAsking: Bool) async throws {
+        let time = VirtualTime()
+        try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
+            let polls = Mutex(0)
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .userNameAndPassword,
+                .page(
+                    stage: "Push",
+                    [
+                        Callback(
+                            "TextOutputCallback",
+                            [("message", "Choose 42 on your phone."), ("messageType", "0")],
+                            inputs: []
+                        ),
+                        Callback(
+                            "PollingWaitCallback",
+                            [("waitTime", "1000"), ("message", "Waiting ...")],
+                            inputs: []
+                        ),
+                        Callback("ConfirmationCallback", [("prompt", ""), ("options", ["Cancel"])], inputs: [100]),
+                    ]
+                ) { answers in
+                    guard answers == [100] else { return .fail("cancelled") }
+                    return polls.withLock { count in
+                        count += 1
+                        return count < 50 ? .again : .goOn
+                    }
+                },
+            ])
+            let shown = Mutex<[String]>([])
+            let asking = AskingHandler { question, _ in
+                question == "User Name" ? "alice" : "wonderland"
+            } show: { text in
+                shown.withLock { $0.append(text) }
+            }
+            _ = try await scene.client(handlers: isAsking ? [asking] : [ForgeRockScene.alice], host: time.host).signIn()
+            #expect(polls.withLock { $0 } == 50)
+            // Said once, not at every poll.
+            #expect(shown.withLock { $0 } == (isAsking ? ["Choose 42 on your phone.", "Waiting ..."] : []))
+        }
+    }
+
+    @Test func showsWhatBelongsToAQuestion() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "Delete",
+                    [
+                        Callback(
+                            "TextOutputCallback",
+                            [("message", "Delete \u{1B}[31meverything"), ("messageType", "1")],
+                            inputs: []
+                        ),
+                        Callback("TextOutputCallback", [("message", "alert(1)"), ("messageType", "4")], inputs: []),
+                        Callback(
+                            "HiddenValueCallback",
+                            [("value", "otpauth://totp/x?secret=Y"), ("id", "mfa")],
+                            inputs: ["mfa"]
+                        ),
+                        Callback("ChoiceCallback", [("prompt", "Sure?"), ("choices", ["No", "Yes"])], inputs: [0]),
+                    ]
+                ) { $0.last == 1 ? .goOn : .fail("no") },
+                .userNameAndPassword,
+            ])
+            let shown = Mutex<[String]>([])
+            let asked = Mutex<[String]>([])
+            let typed = Mutex(["maybe", "3", "2"])
+            let asking = AskingHandler { question, _ in
+                asked.withLock { $0.append(question) }
+                return typed.withLock { $0.isEmpty ? "" : $0.removeFirst() }
+            } show: { text in
+                shown.withLock { $0.append(text) }
+            }
+            _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
+            // Numbered from 1, and asked again after a slip.
+            #expect(asked.withLock { $0 } == Array(repeating: "Sure?  1) No  2) Yes", count: 3))
+            let texts = shown.withLock { $0 }
+            #expect(texts.first == "Delete  [31meverything")
+            #expect(texts.contains("otpauth://totp/x?secret=Y") && !texts.contains("alert(1)"))
+            #expect(texts.count { $0.hasPrefix("The answer to \"Sure?\" is none of No, Yes") } == 2)
+        }
+    }
+
+    @Test func asksForASecurityQuestion() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let seen = Mutex<[JSON]>([])
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "KBA",
+                    [
+                        Callback(
+                            "KbaCreateCallback",
+                            [("prompt", "Question"), ("predefinedQuestions", ["Pet?", "City?"])],
+                            inputs: ["", ""]
+                        )
+                    ]
+                ) { answers in
+                    seen.withLock { $0 = answers }
+                    return .goOn
+                },
+                .userNameAndPassword,
+            ])
+            let typed = Mutex(["2", "Rome"])
+            let asking = AskingHandler { _, _ in typed.withLock { $0.removeFirst() } }
+            _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
+            #expect(seen.withLock { $0 } == ["City?", "Rome"])
+        }
+    }
+
+    @Test func saysWhatNeedsABrowser() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(
+                    stage: "Social",
+                    [Callback("RedirectCallback", [("redirectUrl", "https://accounts.example.net/x?y=z")])]
+                ) { _ in .goOn }
+            ])
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .unknownCallback)
+            #expect(error?.message.contains("accounts.example.net") == true)
+            #expect(error?.message.contains("needs a browser") == true)
+        }
+    }
+
+    @Test func readsTheErrorPage() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+            let client = AuthClient(
+                settings: try ClientSettings(
+                    clientID: "unknown",
+                    redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")]
+                ),
+                provider: ForgeRockProvider(realm: realm),
+                userAgent: HeadlessUserAgent(
+                    driver: TreeDriver(realm: realm, handlers: [ForgeRockScene.alice]),
+                    transport: scene.transport
+                ),
+                transport: scene.transport
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.providerError?.errorDescription?.contains("does not match a pre-registered value") == true)
+        }
+    }
+
+    @Test(arguments: Setting.allCases) func keepsASessionThatIsNamedInTheAnswerAlone(_ setting: Setting) async throws {
+        try await ForgeRockScene.with(setting) { scene in
+            scene.emulator.settings.setsNoCookie = true
+            _ = try await scene.client().signIn()
+        }
+    }
+
+    @Test func namesTheTreeWithEveryCall() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let lines = Mutex<[String]>([])
+            let transport = Listening(base: scene.transport) { call in
+                if call.request.path?.contains("/authenticate") == true { lines.withLock { $0.append(call.url) } }
+            }
+            _ = try await scene.client(tree: "Login", transport: transport).signIn()
+            #expect(lines.withLock { $0.count } >= 2)
+            #expect(lines.withLock { $0.allSatisfy { $0.contains("authIndexValue=Login") } })
+        }
+    }
+
+    @Test func asksForTheTreeByNameWhereClaimsAreNotUnderstood() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.takesClaims = false
+            _ = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
+            // And what came of it is checked all the same.
+            scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
+            }
+            #expect(error?.code == .invalidIDToken)
+        }
+    }
+
+    @Test func endsTheSessionOfTheTreesAsWell() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let cookies = try scene.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true)
+            let lines = Mutex<[String]>([])
+            let transport = Listening(base: scene.transport) { call in
+                lines.withLock { $0.append("\(call.request.method) \(call.request.path ?? "")") }
+            }
+            let client = try scene.client(cookies: cookies, transport: transport)
+            _ = try await client.signIn()
+            guard case .done = try await client.signOut(endingSession: true).endSession else {
+                Issue.record("The session is ended.")
+                return
+            }
+            #expect(lines.withLock { $0.contains { $0.hasPrefix("POST") && $0.contains("/sessions?_action=logout") } })
+            // No password was sent for it.
+            #expect(lines.withLock { $0.count { $0.contains("/authenticate") } } == 2)
+        }
+    }
+
+    @Test func takesSecretsAsAnswers() async throws {
+        try await ForgeRockScene.with(.sockets) { scene in
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .page(stage: "Pin", [Callback("PasswordCallback", [("prompt", "Pin")])]) {
+                    $0 == ["9876"] ? .goOn : .fail("no")
+                },
+                .userNameAndPassword,
+            ])
+            func file(_ answers: String) throws -> ConfigurationFile {
+                try ConfigurationFile(
+                    text: Array(
+                        """
+                        {"profiles": {"a": {
+                          "provider": "forgerock", "base_url": "\(scene.emulator.baseURL)", "realm": "/alpha",
+                          "client_id": "authflow-demo", "store": "memory",
+                          "user_agent": {
+                            "name": "tree", "base_url": "\(scene.emulator.baseURL)", "realm": "/alpha", "username": "alice",
+                            "password": {"env": "PASSWORD"}, "answers": \(answers)
+                          }
+                        }}}
+                        """.utf8
+                    )
+                )
+            }
+            let host = HostServices(environment: ["PASSWORD": "wonderland", "PIN": "9876"])
+            func client(_ answers: String) throws -> AuthClient {
+                try AuthClient(
+                    profile: try file(answers).profile(),
+                    providers: [.forgeRock],
+                    userAgents: [.tree()],
+                    host: host
+                )
+            }
+            _ = try await client(#"{"Pin": {"env": "PIN"}}"#).signIn()
+            #expect(throws: ConfigurationError.self) { try client(#"{"": "x"}"#) }
+            #expect(throws: ConfigurationError.self) { try client(#"{"Pin": {"value": "9876"}}"#) }
+        }
+    }
+
+    @Test func aStepPrintsNoAnswer() async throws {
+        struct Looking: CallbackHandler {
+            let mayAnswerOtherwise = false
+            let seen: @Sendable (String) -> Void
+            func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
+                if callback.type == "NameCallback" { callback.answer("alice") }
+                if callback.type == "PasswordCallback" { callback.answer("wonderland") }
+                var text = "\(callback) \(step) \(String(reflecting: callback)) \(String(reflecting: step))"
+                dump(callback, to: &text)
+                dump(step, to: &text)
+                seen(text)
+                return true
+            }
+        }
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let text = Mutex("")
+            _ = try await scene.client(handlers: [Looking { seen in text.withLock { $0 += seen } }]).signIn()
+            #expect(text.withLock { $0 }.contains("PasswordCallback"))
+            #expect(!text.withLock { $0 }.contains("wonderland"))
+        }
+    }
+}
+
+/// A transport that tells what goes through it.
+private struct Listening: HTTPTransport {
+    let base: any HTTPTransport
+    let listen: @Sendable (HTTPCall) -> Void
+
+    func send(_ call: HTTPCall) async throws -> HTTPReply {
+        listen(call)
+        return try await base.send(call)
+    }
+}

@@ -1,0 +1,117 @@
+import AuthFlow
+import AuthFlowGitHub
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+@Suite struct GitHubRulesTests {
+    private func client(_ keys: String) throws -> AuthClient {
+        let text = #"{"profiles": {"a": {"provider": "github", "client_id": "c", \#(keys) "store": "memory"}}}"#
+        return try AuthClient(
+            profile: try ConfigurationFile(text: Array(text.utf8)).profile(),
+            providers: [.gitHub],
+            userAgents: [],
+            devicePresenter: HeadlessPresenter(),
+            host: HostServices(environment: ["S": "secret"])
+        )
+    }
+
+    private struct HeadlessPresenter: DevicePresenter {
+        func present<Return: Sendable>(
+            _ authorization: DeviceAuthorization,
+            while body: () async throws -> Return
+        ) async throws -> Return { try await body() }
+    }
+
+    @Test func asksForNoScopeByDefault() throws {
+        #expect(try client(#""client_secret": {"env": "S"},"#).settings.scopes == [])
+        #expect(try client(#""client_secret": {"env": "S"}, "scopes": [],"#).settings.scopes == [])
+        #expect(try client(#""client_secret": {"env": "S"}, "scopes": ["gist"],"#).settings.scopes == ["gist"])
+    }
+
+    static let mistakes = [
+        (keys: "", words: "client_secret"),
+        (keys: #""flow": ["device", "authorization_code"],"#, words: "client_secret"),
+        (keys: #""client_secret": {"env": "S"}, "scopes": ["openid"],"#, words: "OpenID"),
+        (keys: #""client_secret": {"env": "S"}, "host": "raw.github.com","#, words: "no GitHub to sign in at"),
+        (keys: #""client_secret": {"env": "S"}, "host": "ghe.com","#, words: "no GitHub to sign in at"),
+        (keys: #""client_secret": {"env": "S"}, "host": "api.ghe.com","#, words: "no tenant"),
+    ]
+
+    @Test(arguments: mistakes) func saysWhatCannotWork(_ test: (keys: String, words: String)) {
+        let error = #expect(throws: (any Error).self) { try client(test.keys) }
+        #expect(error.map { "\($0)" }?.contains(test.words) == true, "\(error.map { "\($0)" } ?? "")")
+    }
+
+    @Test func needsNoSecretForTheDeviceFlow() throws { _ = try client(#""flow": "device","#) }
+
+    @Test(arguments: [
+        ("www.github.com", "https://github.com", "https://api.github.com"),
+        ("https://api.github.com", "https://github.com", "https://api.github.com"),
+        ("api.octo.ghe.com", "https://octo.ghe.com", "https://api.octo.ghe.com"),
+        ("octo.ghe.com", "https://octo.ghe.com", "https://api.octo.ghe.com"),
+    ]) func correctsAHost(_ name: String, _ pages: String, _ api: String) throws {
+        let host = try GitHubHost(name)
+        #expect(host.pagesURL == pages)
+        #expect(host.apiURL == api)
+    }
+
+    @Test func saysWhatABodyIsAndWhatGitHubSays() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let client = try scene.client()
+            _ = try await client.signIn()
+            _ = try await client.signOut()
+            let deletion = try #require(scene.emulator.receivedRequests.last { $0.request.method == .delete })
+            #expect(deletion.request.headerFields[.contentType] == "application/json")
+        }
+        let transport = InProcessTransport(origin: "https://api.github.com") { _, _ in
+            HTTPReply(
+                response: HTTPResponse(status: .forbidden),
+                body: Array(#"{"message": "Resource protected by organization SAML enforcement."}"#.utf8)
+            )
+        }
+        let provider = GitHubProvider()
+        let client = AuthClient(
+            settings: try ClientSettings(clientID: "c", scopes: []),
+            provider: provider,
+            userAgent: PasteUserAgent(),
+            transport: transport
+        )
+        let error = await #expect(throws: AuthError.self) {
+            try await provider.userInfo(for: TokenSet(accessToken: Secret("t")), in: client.providerContext)
+        }
+        #expect(error.map { "\($0)" }?.contains("SAML enforcement") == true)
+    }
+
+    static let documents: [(name: String, text: String, isRead: Bool)] = [
+        ("plain", "<OAuth><access_token>gho_x</access_token><token_type>bearer</token_type></OAuth>", true),
+        (
+            "with a declaration",
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<OAuth><access_token>gho_x</access_token><token_type>bearer</token_type></OAuth>",
+            true
+        ),
+        ("entities", "<!DOCTYPE OAuth [<!ENTITY a \"b\">]><OAuth><access_token>&a;</access_token></OAuth>", false),
+        ("twice", "<OAuth><access_token>a</access_token><access_token>b</access_token></OAuth>", false),
+        ("nested", "<OAuth><access_token><b>a</b></access_token></OAuth>", false),
+        ("another root", "<x><access_token>a</access_token></x>", false), ("nothing", "", false),
+        ("no XML", "{}", false),
+        ("unfinished", "<OAuth><access_token>a", false),
+    ]
+
+    @Test(arguments: documents) func readsXML(_ test: (name: String, text: String, isRead: Bool)) throws {
+        let reply = ProviderReply(
+            purpose: .token,
+            endpoint: try Endpoint("https://github.com/login/oauth/access_token"),
+            http: HTTPReply(
+                response: HTTPResponse(status: .ok, headerFields: [.contentType: "application/xml; charset=utf-8"]),
+                body: Array(test.text.utf8)
+            )
+        )
+        let members = try? GitHubProvider().parameters(of: reply)
+        #expect((members?["access_token"] == "gho_x") == test.isRead)
+    }
+}

@@ -1,0 +1,396 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// What identity providers do that the specifications leave open, and adapters that bend what they must not.
+@Suite struct ProviderRulesTests {
+    private func scene(clients: [OIDCEmulator.Client] = [.demo]) throws -> Scene {
+        Scene(try OIDCEmulator(issuer: "https://id.example.com", clients: clients))
+    }
+
+    // MARK: Adapters
+
+    /// An adapter that changes what another does.
+    private struct Bent: ProviderAdapter {
+        var base: OIDCProvider
+        var preparing: @Sendable (inout ProviderRequest) -> Void = { _ in }
+        var naming: @Sendable (Identity) -> Identity = { $0 }
+        var telling: @Sendable (JSON) -> JSON = { $0 }
+        var reading: @Sendable (ProviderReply) throws -> Void = { _ in }
+        var revoking: (@Sendable () throws -> Void)?
+
+        var id: ProviderID { base.id }
+        func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+            try await base.metadata(in: context)
+        }
+        func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws { preparing(&request) }
+        func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity {
+            naming(try await standardIdentity(for: tokens, in: context))
+        }
+        func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
+            telling(try await context.userInfo(for: tokens))
+        }
+        func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
+            try reading(reply)
+            return try standardTokens(from: reply, in: context)
+        }
+        func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
+            guard let revoking else { return try await context.revoke(revocableTokens(of: tokens)) }
+            try revoking()
+        }
+    }
+
+    private static func provider() -> Bent { Bent(base: OIDCProvider(issuer: "https://id.example.com")) }
+
+    @Test func anAdapterThatAddsOpenIDGetsANonceAndAnIDToken() async throws {
+        let scene = try scene()
+        var settings = try Scene.settings()
+        settings.scopes = ["profile"]
+        var provider = Self.provider()
+        provider.preparing = { request in
+            if request.purpose == .authorization { request.parameters["scope"] = "openid profile" }
+        }
+        let client = try scene.client(settings: settings, provider: provider)
+        let credential = try await client.signIn().credential
+        #expect(credential.tokens.verifiedIDToken?.claims["nonce"] != nil)
+        #expect(scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["nonce"] != nil)
+        scene.emulator.fault = .idToken(.missingNonce)
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.code == .invalidIDToken)
+        scene.emulator.fault = .tokenReply(.missingIDToken)
+        await #expect(throws: AuthError.self) { try await client.signIn() }
+        // What is recorded is what was sent.
+        scene.emulator.fault = .tokenReply(.missingScope)
+        #expect(try await client.signIn().credential.tokens.scopes == ["openid", "profile"])
+    }
+
+    private static let wrongAdapters: [(name: String, bend: @Sendable (inout Bent) -> Void, rule: String)] = [
+        (
+            "users of another issuer",
+            { $0.naming = { Identity(issuer: "https://other.example.com", subject: $0.subject) } }, "another issuer"
+        ),
+        (
+            "userinfo of another user", { $0.telling = { _ in ["sub": "another"] } }, "Userinfo is about the user"
+        ),
+        (
+            "a revocation that always fails",
+            { $0.revoking = { throw AuthError(.providerRejected, "No.") } }, "Tokens are revoked"
+        ),
+        (
+            "a hidden invalid_grant",
+            {
+                $0.reading = { reply in
+                    if reply.status != 200 { throw AuthError(.invalidReply, "Something went wrong.") }
+                }
+            }, "errors are passed on"
+        ),
+    ]
+
+    @Test(arguments: wrongAdapters) private func conformanceCatches(
+        _ test: (name: String, bend: @Sendable (inout Bent) -> Void, rule: String)
+    ) async throws {
+        var provider = Self.provider()
+        let scene = try scene()
+        try await ProviderConformance(adapter: provider, client: try scene.client(provider: provider)).run()
+        test.bend(&provider)
+        let suite = ProviderConformance(adapter: provider, client: try scene.client(provider: provider))
+        let error = await #expect(throws: (any Error).self) { try await suite.run() }
+        #expect(error.map { "\($0)" }?.contains(test.rule) == true, "\(error.map { "\($0)" } ?? "")")
+    }
+
+    // MARK: Settings
+
+    @Test func settingsCannotBeMadeInvalid() throws {
+        let settings = try ClientSettings(clientID: "c")
+        #expect(throws: AuthError.self) { try settings.changing { $0.flows = [] } }
+        #expect(throws: AuthError.self) { try settings.changing { $0.clockLeeway = .seconds(31_536_000) } }
+        #expect(throws: AuthError.self) { try settings.changing { $0.idTokenSigningAlgorithms = [.hs256] } }
+        #expect(throws: AuthError.self) { try settings.changing { $0.parameters = [.authorization: ["state": "x"]] } }
+        #expect(throws: AuthError.self) { try settings.changing { $0.freshnessMargin = .seconds(-1) } }
+        #expect(try settings.changing { $0.scopes = [] }.scopes == [])
+        let file = try ConfigurationFile(
+            text: Array(
+                #"{"profiles": {"a": {"provider": "oidc", "client_id": "c", "issuer": "https://id.example.com"}}}"#.utf8
+            )
+        )
+        #expect(throws: AuthError.self) {
+            try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [], flows: [])
+        }
+    }
+
+    // MARK: Metadata
+
+    @Test func isNotSentToAProviderThatWantsPushedRequests() async throws {
+        let scene = try scene()
+        scene.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
+        let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        #expect(error?.code == .unsupported)
+        #expect(error?.message.contains("RFC 9126") == true)
+        #expect(!scene.emulator.requests.contains { $0.contains("/authorize") })
+    }
+
+    @Test func findsInTheSecondDocumentWhatTheFirstLacks() async throws {
+        let scene = try scene()
+        scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
+        let asked = Mutex(0)
+        let transport = Answering(base: scene.transport) { call in
+            guard call.url == "https://id.example.com/.well-known/oauth-authorization-server" else { return nil }
+            asked.withLock { $0 += 1 }
+            return .json(["issuer": "https://id.example.com", "revocation_endpoint": "https://id.example.com/revoke"])
+        }
+        let client = try scene.client(transport: transport)
+        _ = try await client.signIn()
+        #expect(asked.withLock { $0 } == 0)
+        guard case .done = try await client.signOut().revocation else {
+            Issue.record("The tokens are revoked.")
+            return
+        }
+        #expect(scene.emulator.requests.contains("POST /revoke"))
+        _ = try await client.signIn()
+        _ = try await client.signOut()
+        #expect(asked.withLock { $0 } == 1)
+    }
+
+    @Test func takesNoSecondDocumentOfAnotherIssuer() async throws {
+        let scene = try scene()
+        scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
+        let transport = Answering(base: scene.transport) { call in
+            call.url.hasSuffix("/.well-known/oauth-authorization-server")
+                ? .json([
+                    "issuer": "https://other.example.com", "revocation_endpoint": "https://other.example.com/revoke",
+                ]) : nil
+        }
+        let client = try scene.client(transport: transport)
+        _ = try await client.signIn()
+        guard case .unsupported = try await client.signOut().revocation else {
+            Issue.record("There is no endpoint for it.")
+            return
+        }
+    }
+
+    @Test func singleEndpointsReplaceDiscoveredOnesAndAreABindingOfTheirOwn() async throws {
+        let scene = try scene()
+        let store = MemoryTokenStore()
+        var endpoints = ProviderMetadata(issuer: "https://id.example.com")
+        endpoints.userInfoEndpoint = try Endpoint("https://id.example.com/userinfo?x=1")
+        let byHand = OIDCProvider(issuer: "https://id.example.com", endpoints: endpoints)
+        let client = try scene.client(provider: byHand, store: store)
+        _ = try await client.signIn()
+        #expect(scene.emulator.receivedRequests.contains { $0.path == "/userinfo" && $0.query["x"] == "1" })
+        _ = try await client.userInfo()
+        // Without the endpoint of its own it is another binding, in either direction.
+        let discovered = try scene.client(store: store)
+        let requests = scene.emulator.requests.count { $0 == "GET /userinfo" }
+        let error = await #expect(throws: AuthError.self) { try await discovered.userInfo() }
+        #expect(error?.code == .loginRequired)
+        #expect(error?.message.contains("No token was sent") == true)
+        #expect(scene.emulator.requests.count { $0 == "GET /userinfo" } == requests)
+    }
+
+    @Test func sendsNoTokenWithoutABinding() async throws {
+        let scene = try scene()
+        let store = MemoryTokenStore()
+        let client = try scene.client(store: store)
+        _ = try await client.signIn()
+        let key = TokenKey(name: "default", provider: "oidc", clientID: "authflow-demo")
+        let stored = try JSON(parsing: try #require(await store.bytes(for: key)))
+        var document = try #require(stored.object)
+        var account = try #require(document["accounts"]?.array?.first?.object)
+        account["binding"] = nil
+        document["accounts"] = .array([.object(account)])
+        await store.set(try JSON.object(document).serialized(), for: key)
+        let error = await #expect(throws: AuthError.self) { try await scene.client(store: store).userInfo() }
+        #expect(error?.code == .loginRequired)
+        let signOut = try await scene.client(store: store).signOut()
+        guard case .failed = signOut.revocation else {
+            Issue.record("Nothing is revoked, and that is said.")
+            return
+        }
+    }
+
+    // MARK: Responses
+
+    @Test(arguments: [("access_denied", AuthError.Code.accessDenied), ("server_error", .issuerMismatch)])
+    func saysWhichUnconfirmedErrorCame(_ error: String, _ code: AuthError.Code) async throws {
+        let scene = try scene()
+        scene.emulator.fault = .callback(
+            .parameters {
+                $0["iss"] = nil
+                $0["code"] = nil
+                $0["error"] = error
+            }
+        )
+        let thrown = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        #expect(thrown?.code == code)
+        #expect(thrown?.providerError?.error == error)
+        #expect(thrown?.message.contains("not confirmed") == true)
+    }
+
+    @Test func aDeniedSecondLoginSaysNothingOfTheFirst() async throws {
+        let scene = try scene()
+        let store = MemoryTokenStore()
+        _ = try await scene.client(store: store).signIn()
+        let error = await #expect(throws: AuthError.self) {
+            try await scene.client(consent: .deny, store: store).signIn()
+        }
+        #expect(error?.code == .accessDenied)
+        #expect(error?.message.contains("signed in") == false)
+        #expect(try await scene.client(store: store).credential() != nil)
+    }
+
+    @Test func aLogoutTokenIsNoIDToken() async throws {
+        for fault in [
+            IDTokenFault.claim("events", ["http://schemas.openid.net/event/backchannel-logout": [:]]),
+            .header { $0["typ"] = "logout+jwt" }, .header { $0["typ"] = "at+jwt" }, .header { $0["typ"] = 5 },
+        ] {
+            let scene = try scene()
+            scene.emulator.fault = .idToken(fault)
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .invalidIDToken)
+        }
+        let scene = try scene()
+        scene.emulator.fault = .idToken(.header { $0["typ"] = "jwt" })
+        _ = try await scene.client().signIn()
+    }
+
+    @Test(arguments: ["\u{212A}elvin", "é", "1\u{301}"]) func aSubjectIsASCII(_ subject: String) async throws {
+        let scene = try scene()
+        scene.emulator.fault = .idToken(.claim("sub", .string(subject)))
+        let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+        #expect(error?.code == .invalidIDToken)
+    }
+
+    @Test func theWordsOfARefusalAreShown() async throws {
+        let scene = try scene()
+        let client = try scene.client()
+        _ = try await client.signIn()
+        scene.emulator.fault = .userInfo(
+            .reply {
+                $0.response.status = .unauthorized
+                $0.response.headerFields[.wwwAuthenticate] =
+                    #"Bearer error="invalid_token", error_description="Expired at noon""#
+                $0.body = []
+            }
+        )
+        let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
+        #expect(error.map { "\($0)" }?.contains("Expired at noon") == true)
+        scene.emulator.fault = .metadata(
+            .reply {
+                $0.response.status = .forbidden
+                $0.body = Array(#"{"message": "This tenant is suspended."}"#.utf8)
+            }
+        )
+        let discovery = await #expect(throws: AuthError.self) { try await scene.client().metadata() }
+        #expect(discovery.map { "\($0)" }?.contains("This tenant is suspended.") == true)
+    }
+
+    @Test func adviceIsThatOfTheAdapter() async throws {
+        struct Plain: ProviderAdapter {
+            let id: ProviderID = "plain"
+            func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+                try await discoveredMetadata(issuer: "https://id.example.com/none", in: context)
+            }
+        }
+        let scene = try scene()
+        let plain = await #expect(throws: AuthError.self) { try await scene.client(provider: Plain()).metadata() }
+        #expect(plain?.message.contains("by hand") == false)
+        let oidc = await #expect(throws: AuthError.self) {
+            try await scene.client(provider: OIDCProvider(issuer: "https://id.example.com/none")).metadata()
+        }
+        #expect(oidc?.message.contains("by hand") == true)
+    }
+
+    // MARK: Clients with a secret
+
+    @Test func sendsASpaceInTheHeaderAsPercentTwenty() async throws {
+        let secret = "a b+c:d%é"
+        let scene = try scene(clients: [
+            .init(id: "my app", secret: secret, authenticationMethod: "client_secret_basic")
+        ])
+        let settings = try ClientSettings(clientID: "my app", authentication: .clientSecretBasic(Secret(secret))).values
+        _ = try await scene.client(settings: settings).signIn()
+        let field = scene.emulator.receivedRequests.first { $0.path == "/token" }?.request.headerFields[.authorization]
+        let pair = try #require(Data(base64Encoded: String(field?.dropFirst("Basic ".count) ?? "")))
+        #expect(String(decoding: pair, as: UTF8.self) == "my%20app:a%20b%2Bc%3Ad%25%C3%A9")
+    }
+
+    @Test(arguments: [("right%", true), ("rightone", false)])
+    func advisesAnotherMethodWhenTheSecretHasOddCharacters(_ secret: String, _ isAdvised: Bool) async throws {
+        let scene = try scene(clients: [.init(id: "c", secret: "other", authenticationMethod: "client_secret_basic")])
+        let settings = try ClientSettings(clientID: "c", authentication: .clientSecretBasic(Secret(secret))).values
+        let error = await #expect(throws: AuthError.self) { try await scene.client(settings: settings).signIn() }
+        #expect(error?.providerError?.error == "invalid_client")
+        #expect(error?.message.contains("client_secret_post may help") == isAdvised)
+        #expect(error?.message.contains(secret) == false)
+    }
+
+    @Test func aReplacedKeyOfTheSameNameIsFound() async throws {
+        let scene = try scene()
+        let client = try scene.client()
+        _ = try await client.signIn()
+        // The emulator's keys have the same names after a rotation.
+        try scene.emulator.rotateKeys()
+        _ = try await client.signIn()
+        #expect(scene.emulator.requests.count { $0 == "GET /jwks" } == 2)
+    }
+
+    // MARK: Signing out
+
+    @Test(arguments: [true, false]) func namesTheClientAtTheSignOut(_ isNamed: Bool) async throws {
+        let scene = try scene()
+        var settings = try Scene.settings()
+        settings.postLogoutRedirectURI = try RedirectURI("http://127.0.0.1:8400/callback")
+        settings.parameters[.endSession] = ["ui_locales": "de"]
+        if !isNamed { settings.sendsClientIDAtSignOut = false }
+        let client = try scene.client(settings: settings)
+        _ = try await client.signIn()
+        guard case .done = try await client.signOut(endingSession: true).endSession else {
+            Issue.record("The session is ended.")
+            return
+        }
+        let query = try #require(scene.emulator.receivedRequests.first { $0.path == "/end_session" }?.query)
+        #expect(query["id_token_hint"] != nil)
+        #expect(query["client_id"] == (isNamed ? "authflow-demo" : nil))
+        #expect(query["ui_locales"] == "de")
+    }
+
+    @Test func revokesNoTokenThatHasExpired() async throws {
+        let time = TestTime()
+        let scene = Scene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        let client = try scene.client(host: time.host)
+        _ = try await client.signIn()
+        time.advance(3600)
+        guard case .done = try await client.signOut().revocation else {
+            Issue.record("There is nothing left to revoke.")
+            return
+        }
+        #expect(!scene.emulator.requests.contains("POST /revoke"))
+    }
+}
+
+/// A transport that answers some calls itself.
+private struct Answering: HTTPTransport {
+    let base: any HTTPTransport
+    let answer: @Sendable (HTTPCall) -> HTTPReply?
+
+    func send(_ call: HTTPCall) async throws -> HTTPReply {
+        if let reply = answer(call) { return reply }
+        return try await base.send(call)
+    }
+}
+
+extension HTTPReply {
+    fileprivate static func json(_ json: JSON) -> HTTPReply {
+        HTTPReply(
+            response: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+            body: (try? json.serialized()) ?? []
+        )
+    }
+}
