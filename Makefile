@@ -73,6 +73,7 @@ interop: install-test ## Sign in at Glewlwyd, and with a real Chromium; keep cre
 	Tests/Interop/keyring.sh unlocked swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh locked swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests
+	Tests/Interop/keyring.sh hanging swift test --skip-build --disable-xctest --filter KeyringTests
 
 lint: install ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources

@@ -184,10 +184,37 @@ import Testing
             let idle = try (0..<300).map {
                 try RawConnection.open(port: port, saying: String("GET /callb".prefix(1 + $0 % 10)))
             }
-            // Somebody who says what they want is served at once.
+            // A visitor that sends a whole request is served at once.
             let reply = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
             #expect(reply.hasPrefix("HTTP/1.1 404 "))
             for connection in idle { close(connection) }
+        }
+    }
+
+    /// More connections than a server holds, opened again as fast as they are closed, while a browser asks.
+    @Test func servesABrowserDuringAFloodOfSilentConnections() async throws {
+        try await survives { port in
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<2 {
+                    group.addTask {
+                        var held: [Int32] = []
+                        while !Task.isCancelled {
+                            if let connection = try? RawConnection.open(port: port, saying: "") {
+                                held.append(connection)
+                            }
+                            if held.count == 400 { close(held.removeFirst()) }
+                            await Task.yield()
+                        }
+                        for connection in held { close(connection) }
+                    }
+                }
+                for _ in 0..<20 {
+                    let reply = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
+                    #expect(reply.hasPrefix("HTTP/1.1 404 "))
+                }
+                group.cancelAll()
+                try await group.waitForAll()
+            }
         }
     }
 

@@ -158,6 +158,56 @@ import Testing
         }
     }
 
+    @Test func believesNoReturnFromASignOutWithoutItsState() async throws {
+        let (replies, reply) = AsyncStream<[String]>.makeStream()
+        let agent = agent { redirectURI in
+            let path = (try? Endpoint(redirectURI))?.path ?? ""
+            var pages: [String] = []
+            for query in ["", "?state=wrong", "?post_logout=1", "?state=the-right-state&state=the-right-state"] {
+                pages.append((try? await self.getRaw(redirectURI, path: path + query)) ?? "")
+            }
+            reply.yield(pages)
+            pages.append((try? await self.getRaw(redirectURI, path: "\(path)?state=the-right-state")) ?? "")
+            reply.yield([pages.last ?? ""])
+        }
+        let options = RedirectOptions(
+            purpose: .signOut,
+            redirectURIs: [try RedirectURI("http://127.0.0.1/callback")],
+            state: Secret("the-right-state"),
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        let answer = try await agent.withRedirectSession(options) {
+            try await $0.visit("https://id.example.com/logout?\($0.redirectURI)")
+        }
+        #expect(answer.hasSuffix("/callback?state=the-right-state"))
+        var pages = replies.makeAsyncIterator()
+        for page in await pages.next() ?? [] {
+            #expect(page.hasPrefix("HTTP/1.1 400"))
+            #expect(!page.contains("You are signed out"))
+        }
+        #expect(await pages.next()?.first?.contains("You are signed out") == true)
+    }
+
+    @Test(arguments: [("127.0.0.1", true), ("127.0.0.1:80", true), ("127.0.0.1:81", false), ("evil.example", false)])
+    func knowsPortEightyWithoutItsNumber(_ host: String, _ isBelieved: Bool) async throws {
+        // RFC 9110 section 4.2.3: a port that is the default of the scheme is left out.
+        let inbox = CallbackInbox(
+            redirectURI: "http://127.0.0.1/callback",
+            host: "127.0.0.1",
+            port: 80,
+            path: "/callback",
+            purpose: .signIn,
+            state: Secret("the-right-state"),
+            responseMode: .query,
+            clock: ContinuousClock()
+        )
+        inbox.conclude(.succeeded)
+        let target = "/callback?code=1&state=the-right-state"
+        let request = HTTPRequest(method: .get, scheme: "http", authority: host, path: target)
+        #expect(await inbox.handle(request, body: []).status == (isBelieved ? 200 : 400))
+    }
+
     @Test func answersASecondTabKindlyAndUsesTheFirst() async throws {
         let inbox = CallbackInbox(
             redirectURI: "http://127.0.0.1:8400/callback",

@@ -32,8 +32,36 @@ private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
             "\(error?.message ?? "")"
         )
         await #expect(throws: AuthError.self) { try await store.set([1], for: key) }
-        // Three seconds is what each call may take; nobody is asked to unlock anything.
+        // Three seconds is what each call may take; no prompt to unlock it is shown.
         #expect(ContinuousClock.now - start < .seconds(7))
+    }
+
+    @Test(.enabled(if: keyring == "hanging")) func waitsThreeSecondsForAServiceThatHangsAndGivesTheLockBack()
+        async throws
+    {
+        let start = ContinuousClock.now
+        let store = SecretServiceTokenStore()
+        let error = await #expect(throws: AuthError.self) {
+            try await store.withExclusiveAccess(to: key) { try await store.bytes(for: key) }
+        }
+        #expect(error?.code == .storageFailed)
+        #expect(error?.message.contains("did not answer within 3 seconds") == true)
+        #expect(ContinuousClock.now - start < .seconds(5))
+        // The lock is free, although the thread may still wait for the service.
+        try await store.withExclusiveAccess(to: key) {}
+        #expect(ContinuousClock.now - start < .seconds(5))
+
+        // A user who presses Ctrl-C does not wait for the deadline.
+        let (calls, call) = AsyncStream<Void>.makeStream()
+        let cancelled = Task {
+            call.finish()
+            return try await store.bytes(for: key)
+        }
+        for await _ in calls {}
+        let cancellation = ContinuousClock.now
+        cancelled.cancel()
+        await #expect(throws: CancellationError.self) { try await cancelled.value }
+        #expect(ContinuousClock.now - cancellation < .seconds(2))
     }
 }
 #endif

@@ -51,6 +51,8 @@ cat >"$work/authflow.json" <<JSON
   "BROWSER_LOGIN_SCREENSHOT=$pictures/signed-in" "BROWSER_LOGIN_TEXT=$work/signed-in"),
 "denied": $(profile "$issuer" authflow-demo http://localhost/callback BROWSER_LOGIN_DECISION=deny \
   "BROWSER_LOGIN_SCREENSHOT=$pictures/denied" "BROWSER_LOGIN_TEXT=$work/denied"),
+"fragment": $(profile "$issuer" authflow-demo http://127.0.0.1/callback BROWSER_LOGIN_PROVIDER=fragment \
+  "BROWSER_LOGIN_TEXT=$work/fragment" | sed 's/"timeout"/"response_mode": "fragment", "timeout"/'),
 "glewlwyd": $(profile "$AUTHFLOW_GLEWLWYD_ISSUER" authflow-interop "$AUTHFLOW_GLEWLWYD_REDIRECT" \
   BROWSER_LOGIN_PROVIDER=glewlwyd "BROWSER_LOGIN_SCREENSHOT=$pictures/glewlwyd" "BROWSER_LOGIN_TEXT=$work/glewlwyd")
 } }
@@ -92,7 +94,11 @@ expect "$work/glewlwyd" 'You are signed in'
 
 status=0; "$authflow" login --profile denied >/dev/null 2>&1 || status=$?
 [ "$status" -eq 5 ] || { echo "browser: a denial exits with $status, not 5" >&2; exit 1; }
-expect "$work/denied" 'You are not signed in'
+expect "$work/denied" 'The sign-in did not succeed'
+# Fields named after the methods of a form do not stop the page that sends a fragment on.
+status=0; "$authflow" login --profile fragment >/dev/null 2>"$work/talk" || status=$?
+[ "$status" -eq 5 ] || { cat "$work/talk" >&2; echo "browser: a refusal in a fragment exits with $status, not 5" >&2; exit 1; }
+expect "$work/fragment" 'The sign-in did not succeed'
 for name in first second; do
   "$authflow" login --config "$work/trees.json" --profile $name 2>"$work/talk" || { cat "$work/talk" >&2; exit 1; }
   expect "$work/$name" 'You are signed in'

@@ -4,7 +4,8 @@
 Usage: browser_login.py URL      (the address to sign in at, as a user agent opens it)
 
 Environment:
-  BROWSER_LOGIN_PROVIDER    emulator (default), glewlwyd or forgerock: which pages to expect; or nobody, when none may ask
+  BROWSER_LOGIN_PROVIDER    emulator (default), glewlwyd or forgerock: which pages to expect; nobody, when none may ask;
+                            or fragment: a provider that refuses, in a fragment whose parameters have names of a form's methods
   BROWSER_LOGIN_PROFILE     a folder for the browser's profile, to be the same browser again; one of its own unless given
   BROWSER_LOGIN_DECISION    allow (default) or deny: what to answer the emulator
   BROWSER_LOGIN_SCREENSHOT  where to save pictures of the last page: NAME for NAME-light.png and NAME-dark.png
@@ -133,10 +134,31 @@ def sign_in_at_forgerock(browser):
     browser.click("button")
 
 
+def refusal_in_a_fragment(url):
+    """Where a provider that refuses sends the browser: what the client asked for is in the redirect of its start page."""
+    class Stays(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_):
+            return None
+
+    try:
+        urllib.request.build_opener(Stays).open(url, timeout=PATIENCE)
+        raise SystemExit("browser_login: the start page leads nowhere")
+    except urllib.error.HTTPError as reply:
+        request = urllib.parse.urlsplit(reply.headers["Location"])
+    asked = dict(urllib.parse.parse_qsl(request.query))
+    answer = {"error": "access_denied", "state": asked["state"], "iss": "{0.scheme}://{0.netloc}".format(request)}
+    for name in ("submit", "appendChild", "append", "method", "action", "elements", "__proto__"):
+        answer[name] = "x"
+    return asked["redirect_uri"] + "#" + urllib.parse.urlencode(answer)
+
+
 def main():
+    url = sys.argv[1]
+    if os.environ.get("BROWSER_LOGIN_PROVIDER") == "fragment":
+        url = refusal_in_a_fragment(url)
     with Browser() as browser:
-        browser.command("POST", "/url", {"url": sys.argv[1]})
-        sign_in = {"glewlwyd": sign_in_at_glewlwyd, "forgerock": sign_in_at_forgerock, "nobody": lambda browser: None}
+        browser.command("POST", "/url", {"url": url})
+        sign_in = {"glewlwyd": sign_in_at_glewlwyd, "forgerock": sign_in_at_forgerock, "nobody": lambda browser: None, "fragment": lambda browser: None}
         sign_in.get(os.environ.get("BROWSER_LOGIN_PROVIDER"), sign_in_at_emulator)(browser)
         if "BROWSER_LOGIN_SCHEME" in os.environ:
             return browser.wait(lambda: os.path.exists(os.environ["BROWSER_LOGIN_END"]))

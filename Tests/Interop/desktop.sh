@@ -89,9 +89,9 @@ page 'You are signed in'
 
 browser BROWSER_LOGIN_DECISION=deny "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-denied"
 login port 5 'denied'
-page 'You are not signed in'
+page 'The sign-in did not succeed'
 
 browser "BROWSER_LOGIN_TEXT=$work/text" "BROWSER_LOGIN_SCREENSHOT=$pictures/desktop-error"
 login error 1 'ES512'
-page 'You are not signed in'
+page 'The sign-in did not succeed'
 echo "desktop: 4 sign-ins at a desktop went as they should; pictures are in .build-browser/"

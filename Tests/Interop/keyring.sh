@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Runs a command with a GNOME Keyring of its own, on a session bus of its own:
 #   keyring.sh unlocked COMMAND...    a keyring that is open
-#   keyring.sh locked COMMAND...      one that is locked, and nobody to unlock it
+#   keyring.sh locked COMMAND...      one that is locked, and no prompt to unlock it
 #   keyring.sh absent COMMAND...      a session bus with no keyring at all
-# Nothing of the person's is touched, and what was started is ended.
+#   keyring.sh hanging COMMAND...     a keyring that takes every call and answers none
+# Nothing of the user's is touched, and what was started is ended.
 set -euo pipefail
 
 if [ "${1:-}" != --inside ]; then
@@ -38,7 +39,7 @@ wait_for_service() {
   exit 1
 }
 daemon=
-trap '[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || true' EXIT
+trap '[ -z "$daemon" ] || kill -CONT "$daemon" 2>/dev/null && kill "$daemon" 2>/dev/null || true' EXIT
 case $state in
   absent) ;;
   unlocked)
@@ -55,6 +56,11 @@ case $state in
     start
     wait_for_service
     ;;
-  *) echo "keyring.sh: unlocked, locked or absent" >&2; exit 2 ;;
+  hanging)
+    start --unlock < <(printf 'password')
+    wait_for_service
+    kill -STOP "$daemon"
+    ;;
+  *) echo "keyring.sh: unlocked, locked, absent or hanging" >&2; exit 2 ;;
 esac
 "$@"

@@ -19,7 +19,7 @@ extension BrowserLauncher {
         ]
     }
 
-    /// The launcher that these options ask for; nil to leave it to the person.
+    /// The launcher that these options ask for; nil to leave it to the user.
     public static func configured(
         by options: ConfigurationObject,
         in surroundings: Surroundings
@@ -35,7 +35,7 @@ extension BrowserLauncher {
         _ options: ConfigurationObject,
         _ surroundings: Surroundings
     ) -> UserAgentFactory.Availability {
-        if options.flag("open_browser") == false { return .available(because: "somebody else opens the address") }
+        if options.flag("open_browser") == false { return .available(because: "another program opens the address") }
         if surroundings.mayOpenBrowser, let command = options.texts("browser")?.first {
             return .available(because: "the profile names the browser \(command)")
         }
@@ -46,6 +46,8 @@ extension BrowserLauncher {
                 surroundings.isRemoteShell
                 ? ", and this is a remote shell" : surroundings.isContainer ? ", and this is a container" : ""
             return .doubtful(reason: reason + place)
+        // A user who asks for no browser opens the address elsewhere, for which no terminal is needed.
+        case .none(let reason) where !surroundings.mayOpenBrowser: return .doubtful(reason: reason)
         case .none(let reason):
             return .unavailable(reason: "\(reason), and there is no terminal to show the address at")
         }

@@ -1,0 +1,303 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Providers that answer in ways of their own, over real sockets, with the real tool: what it says, what it exits with, and
+/// what it never prints.
+@Suite struct HostileProviderTests {
+    private static let environment = ["PASSWORD": "wonderland"]
+
+    private typealias Answer = @Sendable (_ path: String, _ body: String) async -> HTTPReply?
+
+    /// An emulator of which some answers are replaced.
+    private func withProvider(
+        _ changes: [String: String?] = [:],
+        answering answer: @escaping Answer = { _, _ in nil },
+        _ body: @Sendable (_ emulator: OIDCEmulator, _ witness: Witness, _ path: String) async throws -> Void
+    ) async throws {
+        let made = Mutex<OIDCEmulator?>(nil)
+        try await EmulatorServer.run { issuer in
+            let emulator = try OIDCEmulator(issuer: issuer)
+            made.withLock { $0 = emulator }
+            return Witness(issuer) { request, body in
+                let path = String((request.path ?? "").prefix { $0 != "?" })
+                if let reply = await answer(path, String(decoding: body, as: UTF8.self)) { return reply }
+                return await emulator.handle(request, body: body)
+            }
+        } _: { witness in
+            let emulator = try #require(made.withLock { $0 })
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
+                try await body(emulator, witness, path)
+            }
+        }
+    }
+
+    private func run(_ arguments: String...) async throws -> CommandHarness.Outcome {
+        try await CommandHarness.run(arguments, environment: Self.environment)
+    }
+
+    private static let longScopes: [String: String?] = ["scopes": #"["openid", "profile", "offline_access"]"#]
+
+    /// Control characters, C1, a bidirectional override and an invisible character.
+    private static let hostileText = "\u{1B}]0;owned\u{7}\u{9B}2J\u{202E}\u{200B}"
+
+    private func isClean(_ text: String) -> Bool {
+        !text.unicodeScalars.contains { $0 != "\n" && ($0.value < 32 || DisplayText.isInvisible($0)) }
+    }
+
+    // MARK: Exit statuses
+
+    private struct Failing: CustomTestStringConvertible, Sendable {
+        let name: String
+        let path: String
+        let reply: HTTPReply
+        let status: Int32
+        let words: String
+        var testDescription: String { name }
+    }
+
+    private static let failures: [Failing] = [
+        Failing(
+            name: "discovery leads elsewhere",
+            path: "/.well-known/openid-configuration",
+            reply: .redirect("https://other.example.com/"),
+            status: 7,
+            words: "redirect"
+        ),
+        Failing(
+            name: "discovery with a server error",
+            path: "/.well-known/openid-configuration",
+            reply: .text("", status: .badGateway),
+            status: 7,
+            words: "502"
+        ),
+        Failing(
+            name: "a token endpoint with a server error",
+            path: "/token",
+            reply: .text("", type: "text/html", status: .serviceUnavailable),
+            status: 7,
+            words: "503"
+        ),
+        Failing(
+            name: "too many requests, with a time",
+            path: "/token",
+            reply: HTTPReply(
+                response: HTTPResponse(status: .tooManyRequests, headerFields: [.retryAfter: "17"]),
+                body: Array(#"{"error": "slow", "error_description": "Mind the limit."}"#.utf8)
+            ),
+            status: 7,
+            words: "17 s"
+        ),
+        Failing(
+            name: "an access token with control characters",
+            path: "/token",
+            reply: .text(#"{"access_token": "a\u001b[2Jb", "token_type": "Bearer"}"#),
+            status: 1,
+            words: "access_token"
+        ),
+        Failing(
+            name: "a token type with a line break",
+            path: "/token",
+            reply: .text(#"{"access_token": "a", "token_type": "Bear\ner"}"#),
+            status: 1,
+            words: "token_type"
+        ),
+    ]
+
+    @Test(arguments: failures) private func saysWhatWentWrong(_ test: Failing) async throws {
+        try await withProvider {
+            [test] path, _ in
+            path == test.path ? test.reply : nil
+        } _: { _, _, path in
+            let outcome = try await run("login", "--config", path)
+            #expect(outcome.status == test.status, "\(outcome.talk)")
+            #expect(outcome.talk.contains(test.words), "\(outcome.talk)")
+            #expect(isClean(outcome.talk))
+            #expect(outcome.output.isEmpty)
+        }
+    }
+
+    @Test func aProviderThatTakesPushedRequestsOnlyIsUnsupportedAtOnce() async throws {
+        let bend = MetadataFault.members { $0["require_pushed_authorization_requests"] = true }
+        try await withProvider { emulator, witness, path in
+            emulator.fault = .metadata(bend)
+            let login = try await run("login", "--config", path)
+            #expect(login.status == 1)
+            #expect(login.talk.contains("RFC 9126"), "\(login.talk)")
+            #expect(!witness.requests.contains { $0.contains("/authorize") })
+            let doctor = try await run("doctor", "--config", path)
+            #expect(doctor.status == 1)
+            #expect(doctor.output.contains("!!  PAR"))
+        }
+    }
+
+    @Test func doctorFindsWhatWouldBreakASignIn() async throws {
+        let bend = MetadataFault.members {
+            $0["token_endpoint_auth_methods_supported"] = ["private_key_jwt"]
+            $0["code_challenge_methods_supported"] = ["plain"]
+        }
+        let changes: [String: String?] = [
+            "client_secret": #"{"env": "PASSWORD"}"#, "scopes": #"["profile", "offline_access"]"#,
+        ]
+        try await withProvider(changes) { emulator, _, path in
+            emulator.fault = .metadata(bend)
+            let doctor = try await run("doctor", "--config", path)
+            #expect(doctor.status == 1)
+            for line in ["!!  client", "!!  PKCE", "!!  scopes", "--  scopes"] {
+                #expect(doctor.output.contains(line), "\(line): \(doctor.output)")
+            }
+            #expect(!doctor.output.split(separator: "\n", omittingEmptySubsequences: false).dropLast().contains(""))
+            #expect(isClean(doctor.output))
+        }
+    }
+
+    // MARK: Sessions
+
+    @Test func aSignOutThatLeavesSomethingExitsWithNine() async throws {
+        try await withProvider {
+            path,
+            _ in
+            path == "/revoke" ? .text("", status: .internalServerError) : nil
+        } _: { _, _, path in
+            #expect(try await run("login", "--config", path).status == 0)
+            let outcome = try await run("logout", "--config", path)
+            #expect(outcome.status == 9, "\(outcome.talk)")
+            #expect(outcome.talk.contains("is signed out on this machine"))
+            #expect(try await run("status", "--config", path).status == 4)
+        }
+    }
+
+    @Test func aSessionThatHasExpiredForGoodExitsWithFour() async throws {
+        try await withProvider { emulator, _, path in
+            emulator.accessTokenLifetime = 0
+            #expect(try await run("login", "--config", path).status == 0)
+            let outcome = try await run("status", "--config", path)
+            #expect(outcome.status == 4, "\(outcome.output)\(outcome.talk)")
+            #expect(outcome.talk.contains("expired"), "\(outcome.talk)")
+        }
+    }
+
+    @Test func aSessionThatEndsWithoutWordsAsksForASignInAndKeepsTheCredential() async throws {
+        let isOver = Mutex(false)
+        try await withProvider(Self.longScopes) { path, body in
+            path == "/token" && isOver.withLock { $0 } ? .text("", status: .badRequest) : nil
+        } _: { emulator, _, path in
+            emulator.accessTokenLifetime = 0
+            #expect(try await run("login", "--config", path).status == 0)
+            isOver.withLock { $0 = true }
+            _ = try await run("token", "--config", path)
+            let second = try await run("token", "--config", path)
+            #expect(second.status == 4, "\(second.talk)")
+            // It may have been a fault of the provider's.
+            isOver.withLock { $0 = false }
+            emulator.accessTokenLifetime = 3600
+            #expect(try await run("token", "--config", path).status == 0)
+        }
+    }
+
+    @Test func tokensThatLiveHalfAMinuteAreUsedAndNotRefreshedByEachProcess() async throws {
+        try await withProvider(Self.longScopes) { emulator, witness, path in
+            emulator.accessTokenLifetime = 30
+            #expect(try await run("login", "--config", path).status == 0)
+            let tokens = try await withThrowingTaskGroup(of: CommandHarness.Outcome.self) { group in
+                for _ in 0..<12 { group.addTask { try await run("token", "--config", path, "--min-ttl", "60") } }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(tokens.allSatisfy { $0.status == 0 })
+            // At half of its life a token is replaced, which slow machines may reach.
+            #expect(witness.requests.count { $0 == "POST /token" } <= 3)
+        }
+    }
+
+    @Test func aDeniedSecondSignInSaysNothingOfTheFirst() async throws {
+        try await withProvider { emulator, _, path in
+            #expect(try await run("login", "--config", path).status == 0)
+            let agent = """
+                {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, \
+                "origins": ["\(emulator.issuer)"], "consent": "deny"}
+                """
+            let text = CommandHarness.profile(emulator.issuer, ["user_agent": agent])
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            let outcome = try await run("login", "--config", path)
+            #expect(outcome.status == 5)
+            #expect(!outcome.talk.localizedCaseInsensitiveContains("no user is signed in"))
+            #expect(try await run("token", "--config", path).status == 0)
+        }
+    }
+
+    // MARK: What is shown
+
+    @Test func printsNothingOfAProviderRaw() async throws {
+        let hostile = Self.hostileText
+        let bend = MetadataFault.members {
+            $0["service_documentation"] = .string("https://id.example.com/\(hostile)")
+            $0["scopes_supported"] = [.string(hostile)]
+        }
+        try await withProvider {
+            path,
+            _ in
+            path == "/userinfo" ? .text("{\"sub\": \"248289761001\", \"name\": \"x\u{202E}\u{9B}y\"}") : nil
+        } _: { emulator, _, path in
+            emulator.fault = .metadata(bend)
+            for arguments in [["discover"], ["login"], ["userinfo"], ["status", "--json"], ["doctor"]] {
+                let outcome = try await CommandHarness.run(
+                    arguments + ["--config", path],
+                    environment: Self.environment
+                )
+                #expect(isClean(outcome.output + outcome.talk), "\(arguments): \(outcome.output)")
+            }
+        }
+    }
+
+    @Test func showsTheAddressWithoutABrowserAndPromisesNone() async throws {
+        try await withProvider(["user_agent": nil]) { _, _, path in
+            let outcome = try await CommandHarness.run(
+                ["login", "--no-browser", "--config", path],
+                environment: Self.environment,
+                interruptWhen: { $0.contains("/authorize?") }
+            )
+            #expect(outcome.status == 130)
+            #expect(outcome.talk.contains("/authorize?"), "\(outcome.talk)")
+            #expect(!outcome.talk.contains("opens by itself"))
+        }
+    }
+
+    // MARK: Registration
+
+    @Test func aSecretWithoutAMethodIsForBasic() async throws {
+        // RFC 7591 section 2: "If unspecified or omitted, the default is 'client_secret_basic'".
+        let reply = #"{"client_id": "new-client", "client_secret": "s3cr3t-of-the-client"}"#
+        try await withProvider {
+            path,
+            _ in
+            path == "/register" ? .text(reply, status: .created) : nil
+        } _: { emulator, _, path in
+            let output = "\(path).new"
+            let outcome = try await run("register", emulator.issuer, "--output", output, "--name", "T")
+            #expect(outcome.status == 0, "\(outcome.talk)")
+            #expect(try String(contentsOfFile: output, encoding: .utf8).contains("client-secret"))
+            let secret = try String(contentsOfFile: "\(output).client-secret", encoding: .utf8)
+            #expect(secret == "s3cr3t-of-the-client\n")
+            #expect(!(outcome.talk + outcome.output).contains("s3cr3t"))
+        }
+    }
+
+    @Test func showsWhyARegistrationIsRefused() async throws {
+        let reply = #"{"error": "invalid_redirect_uri", "error_description": "Only https is allowed\u001b[2J."}"#
+        try await withProvider {
+            path,
+            _ in
+            path == "/register" ? .text(reply, status: .badRequest) : nil
+        } _: { emulator, _, path in
+            let outcome = try await run("register", emulator.issuer, "--output", "\(path).new", "--name", "T")
+            #expect(outcome.status != 0)
+            #expect(outcome.talk.contains("Only https is allowed"), "\(outcome.talk)")
+            #expect(isClean(outcome.talk))
+        }
+    }
+}
