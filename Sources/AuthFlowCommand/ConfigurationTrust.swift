@@ -8,11 +8,12 @@ import Foundation
 /// A configuration says which endpoints get the stored tokens, which files are read as secrets and which programs are started.
 /// Whoever can put a file into a folder must not thereby decide that for everybody who works there.
 struct ConfigurationTrust {
-    /// Where they are recorded: in the user's data directory.
-    let path: String
+    /// Where they are recorded: a folder in the user's data directory, with a file for each, so that two commands at once change
+    /// different files.
+    let folder: String
 
     init(environment: [String: String] = ProcessInfo.processInfo.environment) {
-        self.path = "\(FileTokenStore.defaultDirectory(environment: environment))/trusted-configurations.json"
+        self.folder = "\(FileTokenStore.defaultDirectory(environment: environment))/trusted-configurations"
     }
 
     /// What is known about a file.
@@ -24,47 +25,52 @@ struct ConfigurationTrust {
     }
 
     /// The paths that are trusted, sorted.
-    func paths() throws -> [String] { try entries().keys.sorted() }
+    func paths() throws -> [String] {
+        guard FileManager.default.fileExists(atPath: folder) else { return [] }
+        return try FileManager.default.contentsOfDirectory(atPath: folder).filter { $0.hasSuffix(".json") }
+            .compactMap { try record(at: "\(folder)/\($0)")?.path }.sorted()
+    }
 
     func verdict(on file: String, content: [UInt8]) throws -> Verdict {
-        guard let known = try entries()[Self.resolved(file)] else { return .unknown }
-        return known == Self.hash(content) ? .trusted : .changed
+        let resolved = Self.resolved(file)
+        guard let known = try record(at: place(of: resolved)), known.path.isIdentical(to: resolved) else {
+            return .unknown
+        }
+        return known.hash == Self.hash(content) ? .trusted : .changed
     }
 
     /// Records a file with what is in it now.
     /// - Returns: The path that was recorded.
     func trust(_ file: String, content: [UInt8]) throws -> String {
         let resolved = Self.resolved(file)
-        try change { $0[resolved] = Self.hash(content) }
+        try PrivateFile.createDirectory(folder)
+        let json: JSON = ["path": .string(resolved), "sha256": .string(Self.hash(content))]
+        try PrivateFile(place(of: resolved)).replace(with: try json.serialized(indented: true))
         return resolved
     }
 
     /// Forgets a file, whether or not it is still there.
     /// - Returns: Whether it was known.
     func untrust(_ file: String) throws -> Bool {
-        let known = try entries()
-        let name = [Self.resolved(file), file].first { known[$0] != nil }
-        guard let name else { return false }
-        try change { $0[name] = nil }
-        return true
-    }
-
-    private func entries() throws -> [String: String] {
-        guard let bytes = try PrivateFile(path).contents(maximumSize: 1024 * 1024) else { return [:] }
-        guard let files = (try? JSON(parsing: bytes))?["trusted"]?.object else {
-            throw AuthError(.storageFailed, "\(path) is damaged. Remove it, and trust the files anew.")
+        var wasKnown = false
+        for path in Set([Self.resolved(file), file]) {
+            let record = PrivateFile(place(of: path))
+            guard record.exists else { continue }
+            try record.remove()
+            wasKnown = true
         }
-        return files.compactMapValues(\.string)
+        return wasKnown
     }
 
-    private func change(_ body: (inout [String: String]) -> Void) throws {
-        try PrivateFile.createDirectory(
-            FileTokenStore.defaultDirectory(environment: ProcessInfo.processInfo.environment)
-        )
-        var entries = try entries()
-        body(&entries)
-        let json: JSON = ["trusted": .object(entries.mapValues(JSON.string))]
-        try PrivateFile(path).replace(with: try json.serialized(indented: true))
+    private func place(of path: String) -> String { "\(folder)/\(Self.hash(Array(path.utf8))).json" }
+
+    private func record(at place: String) throws -> (path: String, hash: String)? {
+        guard PrivateFile(place).exists else { return nil }
+        // Others may read which files are trusted. They must not decide it.
+        let bytes = try ConfigurationFile.contents(ofFile: place)
+        guard let json = try? JSON(parsing: bytes), let path = json["path"]?.string, let hash = json["sha256"]?.string
+        else { throw AuthError(.storageFailed, "\(place) is damaged. Remove it, and trust its configuration anew.") }
+        return (path, hash)
     }
 
     private static func hash(_ content: [UInt8]) -> String {
@@ -72,7 +78,7 @@ struct ConfigurationTrust {
     }
 
     /// The path with all links followed, absolute.
-    private static func resolved(_ file: String) -> String {
+    fileprivate static func resolved(_ file: String) -> String {
         guard let found = unsafe realpath(file, nil) else {
             return URL(fileURLWithPath: file).standardizedFileURL.path
         }
@@ -144,6 +150,8 @@ struct ConfigurationChoice {
                 )
             }
         }
-        return try ConfigurationFile(text: content, name: path, directory: ConfigurationFile.directory(of: path))
+        // What was trusted is a file in its folder. A link to it, in another folder, does not bring that folder's files into it.
+        let place = origin == .workingDirectory ? ConfigurationTrust.resolved(path) : path
+        return try ConfigurationFile(text: content, name: path, directory: ConfigurationFile.directory(of: place))
     }
 }

@@ -7,6 +7,7 @@ import Foundation
 @main enum Main {
     static func main() async {
         ProcessMemory.keepToItself()
+        StandardStreams.open()
         let work = Task { try await runCommand() }
         let signals = Signals { work.cancel() }
         let status: ExitCode
@@ -15,15 +16,24 @@ import Foundation
             status = ExitStatus.success
         } catch {
             // A refresh whose answer is on its way has used up the old refresh token: it is written down first.
-            if !(await UnfinishedClients.drain()) {
+            if UnfinishedClients.isBusy {
                 Terminal.talk(
-                    "What was under way could not be finished in time. The next command may have to sign in again."
+                    "Finishing what was sent to the provider, so that no token is lost. Ctrl-C again ends at once, and may end your session."
+                )
+                Terminal.talk(
+                    await UnfinishedClients.drain()
+                        ? "It is finished, and what it brought is stored: authflow status"
+                        : "It could not be finished in time. The next command may have to sign in again."
                 )
             }
             status = ExitStatus.of(error)
             report(error, status)
         }
         withExtendedLifetime(signals) {}
+        guard !Terminal.hasFailed else {
+            Terminal.talk("authflow: The result could not be written to standard output.")
+            exit(status == ExitStatus.success ? ExitStatus.failure : status)
+        }
         exit(status)
     }
 
@@ -55,6 +65,18 @@ import Foundation
 
     private static func exit(_ code: ExitCode) -> Never {
         Foundation.exit(code.rawValue)
+    }
+}
+
+/// The three streams that every program has.
+enum StandardStreams {
+    /// Opens those that the program was started without: the next file that is opened would get the number of one, and what is
+    /// printed would be written into it.
+    static func open() {
+        for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 {
+            // The lowest free number is this one. It is not open for writing, so a result that has no place to go is an error.
+            _ = unsafe Foundation.open("/dev/null", O_RDONLY)
+        }
     }
 }
 

@@ -52,6 +52,7 @@ struct RegisterCommand: AsyncParsableCommand {
         for path in [output, secretFile, registrationFile] where FileManager.default.fileExists(atPath: path) {
             throw AuthError(.invalidConfiguration, "\(path) is there already. Move it, or choose another --output.")
         }
+        try requireUsableFolder()
         let token = try initialAccessTokenFile.map { path in
             guard let text = try? String(contentsOfFile: path, encoding: .utf8) else {
                 throw AuthError(.invalidConfiguration, "\(path) cannot be read.")
@@ -83,6 +84,17 @@ struct RegisterCommand: AsyncParsableCommand {
         Terminal.talk("Registered. What the provider said is in \(registrationFile).")
         Terminal.talk("Sign in: authflow login --config \(output)")
         try Terminal.result(configuration)
+    }
+
+    /// Passes when files can be created where the configuration is to be, and the configuration will be believed there: what the
+    /// provider says about a new client comes once.
+    private func requireUsableFolder() throws {
+        let probe = PrivateFile(absolute("\(output).probe-\(UUID().uuidString)"))
+        guard try probe.create(with: []) else {
+            throw AuthError(.storageFailed, "\(output) cannot be created.")
+        }
+        defer { try? probe.remove() }
+        _ = try ConfigurationFile.contents(ofFile: probe.path)
     }
 
     private func configuration(

@@ -30,6 +30,8 @@ struct Signals {
             return source
         }
         signal(SIGPIPE, SIG_IGN)
+        // Ctrl-\ ends the program as it ends others. Swift's runtime would take it for a crash, and show its memory.
+        signal(SIGQUIT, SIG_DFL)
     }
 
     /// Whether the program was told to stop before.

@@ -1,20 +1,34 @@
 import AuthFlow
 import AuthFlowJSON
 import Foundation
+import Synchronization
 
 /// The two streams: results on standard output, talk on standard error.
 ///
 /// Whatever a provider may have written into a text cannot steer the terminal: control and format characters do not get through.
 enum Terminal {
+    /// Whether a result could not be written, as on a disk that is full.
+    static var hasFailed: Bool { failure.load(ordering: .relaxed) }
+
+    private static let failure = Atomic(false)
+
+    private static func write(_ text: String) {
+        do {
+            try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
+        } catch {
+            failure.store(true, ordering: .relaxed)
+        }
+    }
+
     /// Prints a result.
     static func result(_ text: String) {
-        try? FileHandle.standardOutput.write(contentsOf: Data("\(visible(text))\n".utf8))
+        write("\(visible(text))\n")
     }
 
     /// Prints a result as JSON, in which such characters are escaped (RFC 8259 section 7).
     static func result(_ json: JSON) throws {
         let text = String(decoding: try json.serialized(indented: true), as: UTF8.self)
-        try? FileHandle.standardOutput.write(contentsOf: Data("\(escaped(text))\n".utf8))
+        write("\(escaped(text))\n")
     }
 
     /// Says something to the user.
@@ -78,7 +92,9 @@ struct Progress: Sendable {
                 Terminal.talk("Browser: \(DisplayText.sanitized(browser))")
             }
         case (.storing, .failed):
-            Terminal.talk("Warning: the credential could not be stored. It is good, and only this program knows of it.")
+            Terminal.talk(
+                "Warning: the credential could not be stored, so it is lost when this command ends: authflow doctor says why."
+            )
         case (.sharing, .failed):
             Terminal.talk("Warning: the sign-in could not be shared with the other apps of the group.")
         case (let step, .succeeded):

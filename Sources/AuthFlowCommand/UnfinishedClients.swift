@@ -10,6 +10,9 @@ enum UnfinishedClients {
 
     static func add(_ client: AuthClient) { clients.withLock { $0.append(client) } }
 
+    /// Whether something is under way.
+    static var isBusy: Bool { clients.withLock { $0 }.contains(where: \.hasUnfinishedWork) }
+
     /// Waits until whatever must not be lost is stored.
     /// - Returns: Whether it is.
     static func drain() async -> Bool {

@@ -23,7 +23,8 @@ enum HTMLBounds {
         while let start = bytes[position...].firstIndex(of: UInt8(ascii: "<")) {
             position = start + 1
             if bytes[position...].starts(with: "!--".utf8) {
-                position = end(of: "-->", in: bytes, from: position + 3)
+                guard let end = endOfComment(in: bytes, from: position + 3) else { return false }
+                position = end
                 continue
             }
             let isEnd = position < bytes.count && bytes[position] == UInt8(ascii: "/")
@@ -43,6 +44,17 @@ enum HTMLBounds {
             }
         }
         return true
+    }
+
+    /// Where a comment ends; nil when parsers do not agree about it. Some end one at `>`, `->` or `--!>` too, and would read what is
+    /// not counted here.
+    private static func endOfComment(in bytes: [UInt8], from start: Int) -> Int? {
+        let rest = bytes[min(start, bytes.count)...]
+        guard !rest.starts(with: ">".utf8), !rest.starts(with: "->".utf8) else { return nil }
+        let position = end(of: "-->", in: bytes, from: start)
+        let isClosed = bytes[..<position].suffix(3).elementsEqual("-->".utf8)
+        guard isClosed, end(of: "--!>", in: bytes, from: start) > position else { return nil }
+        return position
     }
 
     private static func name(in bytes: [UInt8], at position: inout Int) -> String {

@@ -354,7 +354,8 @@ final class FailingStore: TokenStore {
         let second = try await client.freshTokens()
         #expect(second.accessToken != first.accessToken)
         #expect(warned.withLock { $0 } == 1)
-        #expect(try await client.credential()?.tokens == first)
+        #expect(try await client.credential()?.tokens == second)
+        #expect(try await self.client(store: store).credential()?.tokens == first)
         // The one in the store has been used up; the next refresh goes on from the one that is not there.
         store.fail(false)
         time.advance(3600)

@@ -93,6 +93,84 @@ import Testing
         }
     }
 
+    /// A link to a trusted file does not bring the files beside it, in another folder, into the configuration.
+    @Test func aLinkToATrustedFileBelongsToTheFolderOfThatFile() async throws {
+        try await withHome { home in
+            let text = CommandHarness.profile(
+                "http://127.0.0.1:1",
+                ["client_secret": #"{"file": "secret"}"#]
+            )
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                try write("own", to: "\(folder)/secret")
+                #expect(try await run(["config", "trust"], in: folder, home: home).status == 0)
+                let elsewhere = "\(home)/checkout"
+                try FileManager.default.createDirectory(atPath: elsewhere, withIntermediateDirectories: false)
+                try FileManager.default.createSymbolicLink(
+                    atPath: "\(elsewhere)/authflow.json",
+                    withDestinationPath: path
+                )
+                #expect(try await run(["config", "check"], in: elsewhere, home: home).status == 0)
+                try FileManager.default.removeItem(atPath: "\(folder)/secret")
+                try write("planted", to: "\(elsewhere)/secret")
+                #expect(try await run(["config", "check"], in: elsewhere, home: home).status == 2)
+            }
+        }
+    }
+
+    private func write(_ text: String, to path: String) throws {
+        try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
+    }
+
+    @Test func everyOneOfManyChangesOfTrustIsKept() async throws {
+        try await withHome { home in
+            let folders = (0..<6).map { "\(home)/\($0)" }
+            for folder in folders {
+                try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: false)
+                try write(CommandHarness.profile("http://127.0.0.1:1"), to: "\(folder)/authflow.json")
+            }
+            for command in ["trust", "untrust"] {
+                try await withThrowingTaskGroup(of: Void.self) { group in
+                    for folder in folders {
+                        group.addTask {
+                            let outcome = try await run(["config", command], in: folder, home: home)
+                            #expect(outcome.status == 0)
+                        }
+                    }
+                    try await group.waitForAll()
+                }
+                let list = try await run(["config", "trust", "--list"], in: home, home: home)
+                #expect(list.output.split(separator: "\n").count == (command == "trust" ? 6 : 0))
+            }
+        }
+    }
+
+    @Test(arguments: [">/dev/full", ">&-"]) func aResultThatCannotBeWrittenIsAFailure(_ redirection: String)
+        async throws
+    {
+        let program = CommandHarness.folder.appendingPathComponent("authflow").path
+        let outcome = try await CommandHarness.run(
+            ["-c", "'\(program)' config schema \(redirection)"],
+            program: "/bin/sh"
+        )
+        #expect(outcome.status == 1)
+        #expect(outcome.talk.contains("could not be written"))
+    }
+
+    @Test func nothingIsRegisteredWhereNothingCanBeWritten() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await withHome { home in
+                let arguments = ["register", emulator.issuer, "--output", "none/new.json"]
+                let outcome = try await run(arguments, in: home, home: home)
+                #expect(outcome.status != 0)
+                #expect(!emulator.requests.contains("POST /register"))
+                #expect(!FileManager.default.fileExists(atPath: "\(home)/none"))
+            }
+        }
+    }
+
     static let modes: [(file: Int, folder: Int)] = [(0o666, 0o755), (0o646, 0o755), (0o644, 0o777), (0o600, 0o702)]
 
     @Test(arguments: modes) func believesNoFileThatOthersCanChange(_ mode: (file: Int, folder: Int)) async throws {

@@ -252,7 +252,11 @@ import Testing
         ("attributes", { "<form " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + ">" }),
         ("attributes with quotes", { "<form " + (0..<40_000).map { "a\($0)='>'" }.joined(separator: " ") + ">" }),
         ("attributes with odd quotes", { "<form " + (0..<40_000).map { "a\($0)=x\"y" }.joined(separator: " ") + ">" }),
-        ("nesting", { String(repeating: "<div>", count: 100_000) }),
+        (
+            "attributes behind a comment that not all parsers end alike",
+            { "<!-- x --!><a " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + "> -->" }
+        ), ("a comment that ends at once", { "<!--><a " + (0..<9).map { "a\($0)" }.joined(separator: " ") + "> -->" }),
+        ("a comment without an end", { "<p><!-- <a>" }), ("nesting", { String(repeating: "<div>", count: 100_000) }),
         ("tags", { String(repeating: "<br>", count: 100_000) }),
         ("size", { String(repeating: "x", count: 600_000) }),
     ]

@@ -174,6 +174,11 @@ public final class AuthClient: Sendable {
         }
     }
 
+    /// Whether the redirect of a sign-in has come.
+    private final class IsAnswered: Sendable {
+        let value = Atomic(false)
+    }
+
     /// Whether another way to sign in may work where one could not begin.
     private static func mayGoOtherwise(_ error: AuthError) -> Bool {
         [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
@@ -191,13 +196,22 @@ public final class AuthClient: Sendable {
             // Known before anybody is asked anything: a program that nobody watches must not wait for somebody.
             if let unavailable = way.userAgent as? UnavailableUserAgent { throw unavailable.error }
             let timeout = engine.settings.timeout
+            let isAnswered = IsAnswered()
             return try await withDeadline(timeout, clock: engine.host.clock) {
+                // The tokens that come for a code are kept, so the sign-in is not said to have failed meanwhile.
+                isAnswered.value.load(ordering: .relaxed)
+            } orThrow: {
                 AuthError(
                     .timedOut,
-                    "Nobody finished signing in within \(Int(timeout.seconds)) seconds. Start again when ready."
+                    "The sign-in was not finished within \(Int(timeout.seconds)) seconds. Start again when ready."
                 )
             } _: {
-                let flow = AuthorizationCodeFlow(engine: self.engine, reporter: reporter, begun: begun)
+                let flow = AuthorizationCodeFlow(
+                    engine: self.engine,
+                    reporter: reporter,
+                    begun: begun,
+                    answered: { isAnswered.value.store(true, ordering: .relaxed) }
+                )
                 return try await flow.signIn(with: way.userAgent) { outcome in
                     try await self.keep(outcome, policy, reporter: reporter)
                 }
@@ -274,6 +288,9 @@ public final class AuthClient: Sendable {
         }
     }
 
+    /// Whether something is under way that must not be lost: what ``drain(within:)`` waits for.
+    public var hasUnfinishedWork: Bool { engine.unfinished.isBusy }
+
     /// Waits until nothing is under way that must not be lost: exchanges of codes and refresh tokens, whose results are then
     /// stored, and revocations. They come to their end whichever tasks are cancelled, but not when the process leaves: call it
     /// before that.
@@ -319,14 +336,15 @@ public final class AuthClient: Sendable {
 
     // MARK: Being signed in
 
-    /// The stored credential, whether or not its access token is still good; nil when nobody is signed in.
+    /// The stored credential, or the newer one that could not be stored, whether or not its access token is still good; nil when
+    /// no user is signed in.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential() async throws -> Credential? {
         try await keeper.book().entry(account)?.credential
     }
 
-    /// The stored credential, whether or not its access token is still good. Nobody is asked.
-    /// - Throws: ``AuthError`` with `login_required` when nobody is signed in, or, with the reason, when the provider has ended
+    /// What ``credential()`` returns. No page is shown.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in, or, with the reason, when the provider has ended
     ///   the session; `storage_failed`.
     public func requiredCredential() async throws -> Credential {
         try keeper.signedIn(in: try await keeper.book())

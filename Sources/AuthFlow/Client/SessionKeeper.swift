@@ -31,7 +31,8 @@ final class SessionKeeper: Sendable {
         var epoch = 0
         var running: SharedTask<Credential>?
         var backoff: Backoff?
-        var unsaved: Unsaved?
+        /// At most one for each account.
+        var unsaved: [Unsaved] = []
     }
 
     /// Tokens at hand, and when they are good.
@@ -52,7 +53,12 @@ final class SessionKeeper: Sendable {
     /// A credential that could not be written: the stored one is older than it.
     private struct Unsaved {
         let credential: Credential
+        /// The refresh token of what the store has in its place; nil for none. When the store has another one, that is newer.
         let replaces: Secret?
+        /// Whether it comes of a sign-in, and is the current account.
+        let isSignIn: Bool
+
+        var account: AccountID { credential.identity.account }
     }
 
     /// Thrown when another user was signed in, or none, before work had come to its end.
@@ -75,45 +81,52 @@ final class SessionKeeper: Sendable {
 
     // MARK: The store
 
-    /// What is stored. What is at hand and stands there no longer is dropped.
+    /// What is stored, with what could not be stored in its place. What is at hand and stands there no longer is dropped.
     /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`.
-    func book() async throws -> AccountBook {
+    func book() async throws -> AccountBook { try await read().known }
+
+    /// - Returns: What is stored, and the same with what could not be stored.
+    private func read() async throws -> (stored: AccountBook, known: AccountBook) {
         let (epoch, seen) = state.withLock { ($0.epoch, $0.cached) }
-        let book = try await store.bytes(for: key).map { bytes in try AccountBook(serialized: bytes) } ?? AccountBook()
-        let stored = book.entry(account)?.credential
-        state.withLock { state in
-            guard state.epoch == epoch, let cached = state.cached, cached === seen, state.unsaved == nil else { return }
-            if stored?.tokens.accessToken == cached.credential.tokens.accessToken {
-                state.checkedAt = engine.host.now().timeIntervalSinceReferenceDate
-            } else {
-                state.cached = nil
+        let stored =
+            try await store.bytes(for: key).map { bytes in try AccountBook(serialized: bytes) } ?? AccountBook()
+        return state.withLock { state in
+            var known = stored
+            // What another process has stored since is newer than what could not be stored here.
+            state.unsaved.removeAll { $0.replaces != stored.refreshToken(of: $0.account) }
+            for unsaved in state.unsaved { known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
+            if state.epoch == epoch, let cached = state.cached, cached === seen {
+                let tokens = known.entry(account)?.credential?.tokens
+                if tokens?.accessToken == cached.credential.tokens.accessToken,
+                    tokens?.expiresAt == cached.credential.tokens.expiresAt
+                {
+                    state.checkedAt = engine.host.now().timeIntervalSinceReferenceDate
+                } else {
+                    state.cached = nil
+                }
             }
+            return (stored, known)
         }
-        return book
     }
 
     /// The credential that was good last: what is stored, or what could not be stored.
     /// - Throws: ``AuthError`` with `login_required` and the reason.
-    func lastCredential() async throws -> Credential {
-        let book = try await book()
-        let unsaved = state.withLock { $0.unsaved }
-        if let unsaved, unsaved.replaces == book.refreshToken(account) { return unsaved.credential }
-        return try signedIn(in: book)
-    }
+    func lastCredential() async throws -> Credential { try signedIn(in: try await book()) }
 
     /// Changes what is stored, alone with it.
     func change<Return: Sendable>(_ body: (inout AccountBook) async throws -> Return) async throws -> Return {
         try await store.withExclusiveAccess(to: key) {
-            var book = try await book()
-            let before = book
+            var (stored, book) = try await read()
             let result = try await body(&book)
-            if book != before { try await write(book) }
+            if book != stored { try await write(book) }
             return result
         }
     }
 
+    /// Writes what is known, so that nothing is left that could not be stored.
     private func write(_ book: AccountBook) async throws {
         try await store.set(book.entries.isEmpty ? nil : try book.serialized(), for: key)
+        state.withLock { $0.unsaved = [] }
     }
 
     /// Finds out whether the store can be used at all and has room, before a user is asked to sign in for nothing.
@@ -136,9 +149,10 @@ final class SessionKeeper: Sendable {
             if let other, policy == .replaceAccount { book.remove(other) }
             book.set(.signedIn(credential), isCurrent: true)
             try await reporter.step(.storing) { [book] in try await write(book) }
+            beginEpoch()
+            // A client that is made for one account keeps what it signs in for another, and does not use it.
+            if book.entry(account)?.identity.account == credential.identity.account { _ = adopt(credential) }
         }
-        beginEpoch()
-        _ = adopt(credential)
     }
 
     /// The account that is meant here, when it is another one.
@@ -153,50 +167,68 @@ final class SessionKeeper: Sendable {
 
     /// Keeps what a sign-in has brought, and could not be stored, for as long as this process runs.
     func keepInMemory(_ credential: Credential) async {
-        let replaces = (try? await book())?.refreshToken(account)
+        let stored = try? await read().stored
         beginEpoch()
-        state.withLock { $0.unsaved = Unsaved(credential: credential, replaces: replaces) }
-        _ = adopt(credential)
+        remember(credential, replacing: stored?.refreshToken(of: credential.identity.account), isSignIn: true)
+        if account.map(credential.identity.subject.isIdentical) ?? true { _ = adopt(credential) }
+    }
+
+    /// Keeps in memory what could not be written.
+    private func remember(_ credential: Credential, replacing old: Secret?, isSignIn: Bool) {
+        let account = credential.identity.account
+        state.withLock { state in
+            let earlier = state.unsaved.first { $0.account == account }
+            state.unsaved.removeAll { $0.account == account }
+            state.unsaved.append(
+                Unsaved(
+                    credential: credential,
+                    // The store still has what the earlier one would have replaced.
+                    replaces: earlier.map(\.replaces) ?? old,
+                    isSignIn: isSignIn || earlier?.isSignIn == true
+                )
+            )
+        }
     }
 
     /// Takes an account out, alone with the store: what comes out is what was good last, whoever has refreshed it meanwhile.
     /// - Returns: What the account had; the credential is nil when its session had ended.
     func remove() async throws -> AccountBook.Entry? {
         beginEpoch()
-        let removed = try await store.withExclusiveAccess(to: key) { () -> AccountBook.Entry? in
-            var book = try await book()
-            let unsaved = state.withLock { $0.unsaved }
-            guard let entry = book.entry(account) else { return unsaved.map { .signedIn($0.credential) } }
+        return try await store.withExclusiveAccess(to: key) {
+            var (stored, book) = try await read()
+            guard let entry = book.entry(account) else { return nil }
             book.remove(entry.identity.account)
-            try await write(book)
-            guard let unsaved, unsaved.replaces == entry.credential?.tokens.refreshToken else { return entry }
-            return .signedIn(unsaved.credential)
+            if book != stored { try await write(book) }
+            let account = entry.identity.account
+            state.withLock { state in state.unsaved.removeAll { $0.account == account } }
+            beginEpoch()
+            return entry
         }
-        beginEpoch()
-        return removed
     }
 
     /// Removes everything, whether or not it can be read.
     func clear() async throws -> Bool {
         beginEpoch()
-        let existed = try await store.withExclusiveAccess(to: key) {
+        return try await store.withExclusiveAccess(to: key) {
             // What cannot be read is there all the same.
             let existed: Bool
             do { existed = try await store.bytes(for: key) != nil } catch { existed = true }
             try await store.set(nil, for: key)
-            return existed
+            defer { beginEpoch() }
+            return state.withLock { state in
+                defer { state.unsaved = [] }
+                return existed || !state.unsaved.isEmpty
+            }
         }
-        beginEpoch()
-        return existed
     }
 
-    /// Forgets what is at hand and what is under way, so that the next call looks at the store.
+    /// Forgets what is at hand and what is under way, so that the next call looks at the store. What could not be stored is kept:
+    /// it is the only copy.
     func beginEpoch() {
         state.withLock {
             $0.epoch += 1
             $0.cached = nil
             $0.backoff = nil
-            $0.unsaved = nil
         }
     }
 
@@ -213,7 +245,7 @@ final class SessionKeeper: Sendable {
     }
 
     private static func isChecked(_ state: State, _ now: Double) -> Bool {
-        state.unsaved != nil || now < state.checkedAt + checkInterval && now >= state.checkedAt
+        now < state.checkedAt + checkInterval && now >= state.checkedAt
     }
 
     /// A credential whose access token is fresh, refreshed when need be.
@@ -286,34 +318,32 @@ final class SessionKeeper: Sendable {
     /// Runs while no other holder has access to the store.
     private func refreshedAlone(_ margin: Duration, _ rejected: Secret?, _ epoch: Int) async throws -> Credential {
         guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
-        var book = try await book()
-        let credential = try await latest(in: &book)
+        var book = try await latestBook()
+        let credential = try signedIn(in: book)
         if isFresh(credential, margin), credential.tokens.accessToken != rejected { return adopt(credential, epoch) }
         return try await refreshed(credential, in: &book, rejected: rejected, epoch)
     }
 
-    /// The account's credential: what is stored, or what could not be stored last time.
-    private func latest(in book: inout AccountBook) async throws -> Credential {
-        let unsaved = state.withLock { $0.unsaved }
-        guard let unsaved, unsaved.replaces == book.refreshToken(account) else { return try signedIn(in: book) }
-        // The store still has what was replaced; perhaps it can be written to now.
-        await save(unsaved.credential, in: &book, replacing: unsaved.replaces)
-        return unsaved.credential
+    /// What is known. What could not be stored last time is written, if that is possible now.
+    private func latestBook() async throws -> AccountBook {
+        let (stored, known) = try await read()
+        if known != stored { try? await reporter().step(.storing) { try await write(known) } }
+        return known
     }
 
     /// Replaces the tokens, alone with the store.
     func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
-        let replaced = try await store.withExclusiveAccess(to: key) {
-            var book = try await book()
-            var credential = try await latest(in: &book)
+        try await store.withExclusiveAccess(to: key) {
+            let epoch = state.withLock { $0.epoch }
+            var book = try await latestBook()
+            var credential = try signedIn(in: book)
             try await engine.requireBinding(of: credential)
             let replaced = credential.tokens.refreshToken
             credential.tokens = try await body(credential.tokens)
             credential.obtainedAt = engine.host.wholeSecond
             await save(credential, in: &book, replacing: replaced)
-            return credential
+            return adopt(credential, epoch)
         }
-        return adopt(replaced)
     }
 
     private func refreshed(
@@ -323,7 +353,7 @@ final class SessionKeeper: Sendable {
         _ epoch: Int
     ) async throws -> Credential {
         // A token that has not expired is better than none.
-        func fallback(_ error: any Error) throws -> Credential {
+        func fallback(_ error: any Error, _ credential: Credential) throws -> Credential {
             guard !credential.isExpired(at: engine.host.now()), credential.tokens.accessToken != rejected,
                 !(error is CancellationError)
             else { throw error }
@@ -337,16 +367,23 @@ final class SessionKeeper: Sendable {
                 in again; many providers give one for the scope "offline_access".
                 """
             )
-            return adopt(try fallback(error), epoch)
+            return adopt(try fallback(error, credential), epoch)
         }
-        if let wait = state.withLock({ $0.backoff })?.error(at: engine.host.now()) { return try fallback(wait) }
+        if let wait = state.withLock({ $0.backoff })?.error(at: engine.host.now()) {
+            return try fallback(wait, credential)
+        }
         do {
             switch try await reporter().step(.refresh, { try await engine.refreshed(credential) }) {
             case .refreshed(let refreshed):
                 state.withLock { $0.backoff = nil }
                 await save(refreshed, in: &book, replacing: credential.tokens.refreshToken)
                 return adopt(refreshed, epoch)
+            case .unchecked(let kept, let error):
+                await save(kept, in: &book, replacing: credential.tokens.refreshToken)
+                backOff(error)
+                return adopt(try fallback(error, kept), epoch)
             case .refused(let kept, let error):
+                state.withLock { $0.cached = nil }
                 await save(kept, in: &book, replacing: credential.tokens.refreshToken)
                 backOff(error)
                 throw RefusedTokens(
@@ -373,7 +410,7 @@ final class SessionKeeper: Sendable {
         } catch let error as AuthError {
             backOff(error)
             if let refusal = await repeatedRefusal(of: credential, error, in: &book) { throw refusal }
-            return try fallback(error)
+            return try fallback(error, credential)
         }
     }
 
@@ -455,9 +492,8 @@ final class SessionKeeper: Sendable {
         book.set(.signedIn(credential), isCurrent: false)
         do {
             try await reporter().step(.storing) { try await write(book) }
-            state.withLock { $0.unsaved = nil }
         } catch {
-            state.withLock { $0.unsaved = Unsaved(credential: credential, replaces: old) }
+            remember(credential, replacing: old, isSignIn: false)
         }
     }
 
@@ -470,10 +506,10 @@ final class SessionKeeper: Sendable {
             endedAt: engine.host.wholeSecond
         )
         book.set(.ended(session), isCurrent: false)
-        state.withLock {
-            $0.cached = nil
-            $0.backoff = nil
-            $0.unsaved = nil
+        state.withLock { state in
+            state.cached = nil
+            state.backoff = nil
+            state.unsaved.removeAll { $0.account == credential.identity.account }
         }
         let reporter = reporter()
         reporter.report(.sessionEnd, details: ["reason": session.reason])

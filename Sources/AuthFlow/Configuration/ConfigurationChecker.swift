@@ -119,7 +119,7 @@ struct ConfigurationChecker {
     private mutating func unknown(_ what: String, _ name: String, among names: [String], at path: JSONPath) {
         let shown = DisplayText.sanitized(name, limit: 60)
         let hint = NearestName.of(name, among: names).map { "did you mean \"\($0)\"? " } ?? ""
-        report("the \(what) \"\(shown)\" is not known: \(hint)Known: \(names.joined(separator: ", "))", at: path)
+        report("the \(what) \"\(shown)\" is not known. \(hint)Known: \(names.joined(separator: ", "))", at: path)
     }
 
     private static func list(_ names: [String]) -> String {

@@ -91,7 +91,7 @@ public struct ConfigurationFile: Sendable {
         let hint = NearestName.of(name, among: profileNames).map { "did you mean \"\($0)\"? " } ?? ""
         let shown = DisplayText.sanitized(name, limit: 60)
         return source.error(
-            "there is no profile \"\(shown)\": \(hint)Known: \(profileNames.joined(separator: ", "))",
+            "there is no profile \"\(shown)\". \(hint)Known: \(profileNames.joined(separator: ", "))",
             at: path
         )
     }

@@ -31,20 +31,36 @@ struct TrustedFile {
             // In a folder like /tmp only its owner can replace a file.
             if status.st_mode & S_ISVTX == 0 { try requireOwn(status, folder) }
         }
+        try requireClosedAncestors()
         guard let bytes = BoundedFile.contents(of: descriptor, maximumSize: maximumSize) else {
             throw refusal("\(path) cannot be read, or has more than \(maximumSize) bytes.")
         }
         return bytes
     }
 
+    /// Those who can write to a folder further up can put another tree in the place of this one.
+    private func requireClosedAncestors() throws(AuthError) {
+        var folder = folder(of: resolved)
+        while folder != "/", folder != "." {
+            folder = self.folder(of: folder)
+            var status = stat()
+            guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
+            guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(folder) }
+        }
+    }
+
     private func requireOwn(_ status: stat, _ path: String) throws(AuthError) {
         guard status.st_uid == geteuid() || status.st_uid == 0 else { throw foreign(path) }
         let isOpenToGroup = status.st_mode & 0o020 != 0 && !PrivateGroup.isOwn(status.st_gid)
         guard status.st_mode & 0o002 == 0, !isOpenToGroup else {
-            throw refusal(
-                "Others can write to \(DisplayText.sanitized(path)), so what the configuration says cannot be believed. Look at it, then run: chmod go-w '\(DisplayText.sanitized(path))'"
-            )
+            throw writable(path)
         }
+    }
+
+    private func writable(_ path: String) -> AuthError {
+        refusal(
+            "Others can write to \(DisplayText.sanitized(path)), so what the configuration says cannot be believed. Look at it, then run: chmod go-w '\(DisplayText.sanitized(path))'"
+        )
     }
 
     private func foreign(_ path: String) -> AuthError {

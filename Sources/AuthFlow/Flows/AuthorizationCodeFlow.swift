@@ -15,6 +15,8 @@ struct AuthorizationCodeFlow: Sendable {
     let reporter: FlowReporter
     /// Called before the user agent shows anything.
     var begun: @Sendable () -> Void = {}
+    /// Called when the redirect has come: nothing is waited for any more but the provider's servers.
+    var answered: @Sendable () -> Void = {}
 
     /// Runs the whole flow.
     /// - Parameters:
@@ -40,6 +42,7 @@ struct AuthorizationCodeFlow: Sendable {
             let callback = try await reporter.step(.userAgentVisit) {
                 try await engine.visits.visit(pending.url, in: session, options)
             }
+            answered()
             // A code that was sent is used up, and the tokens that come for it are kept, whoever waits for them.
             return try await engine.unfinished.finish { try await store(try await finish(pending, with: callback)) }
         }

@@ -60,9 +60,10 @@ struct EndSessionFlow: Sendable {
     /// Section 3: the provider passes "this value back to the RP using the state parameter". Rows 61 and 62: when it does
     /// not, another page may have sent the user here, and it is not known whether they are signed out.
     private static func fault(of callback: String, redirectURI: String, state: String) -> String? {
-        let address = callback.unicodeScalars.prefix { $0 != "?" }
-        let parameters = FormURLEncoding.decode(String(callback.unicodeScalars.dropFirst(address.count + 1))) ?? [:]
-        guard String(address).isIdentical(to: redirectURI) else { return "the return went to another address" }
+        guard !callback.isIdentical(to: redirectURI) else { return "the return has no state" }
+        guard let response = RedirectOptions.response(in: callback, at: redirectURI, .query),
+            let parameters = FormURLEncoding.decode(response)
+        else { return "the return went to another address" }
         guard let returned = parameters["state"] else { return "the return has no state" }
         return Secret(returned) == Secret(state) ? nil : "the return has another state"
     }

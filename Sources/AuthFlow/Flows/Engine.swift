@@ -13,7 +13,20 @@ final class Engine: Sendable {
     let visits = WaitingVisits()
     /// What has to come to its end when the tasks that wait for it are cancelled.
     let unfinished: UnfinishedWork
-    private let known = Mutex<(metadata: ProviderMetadata?, isSupplemented: Bool)>((nil, false))
+    private let known = Mutex(Known())
+
+    /// What is known about the provider.
+    private struct Known {
+        var metadata: ProviderMetadata?
+        var supplement = Supplement.none
+    }
+
+    /// What became of the search for a second metadata document.
+    private enum Supplement {
+        case none
+        case running(SharedTask<ProviderMetadata>)
+        case finished
+    }
 
     init(
         provider: any ProviderAdapter,
@@ -43,18 +56,40 @@ final class Engine: Sendable {
     func metadata() async throws -> ProviderMetadata {
         if let known = known.withLock({ $0.metadata }) { return known }
         let found = try await provider.metadata(in: context)
-        remember(found)
+        known.withLock { $0.metadata = found }
         return found
     }
 
-    func remember(_ metadata: ProviderMetadata) { known.withLock { $0.metadata = metadata } }
-
-    /// Whether the second metadata document may be looked for: once in the life of the client.
-    func beginSupplement() -> Bool {
-        known.withLock { known in
-            defer { known.isSupplemented = true }
-            return !known.isSupplemented
+    /// The metadata with what a second document adds, which is looked for once in the life of the client. A search that fails for
+    /// a moment's reason counts for nothing; one caller's cancellation ends no other's wait.
+    /// - Parameter search: Returns the metadata to use from now on; throws when nothing has been learnt.
+    func supplementedMetadata(
+        _ search: @escaping @Sendable () async throws -> ProviderMetadata
+    ) async throws -> ProviderMetadata {
+        let task = known.withLock { known -> SharedTask<ProviderMetadata>? in
+            switch known.supplement {
+            case .finished: return nil
+            case .running(let task): return task
+            case .none:
+                let task = SharedTask { [self] in
+                    do {
+                        let found = try await search()
+                        self.known.withLock {
+                            $0.metadata = found
+                            $0.supplement = .finished
+                        }
+                        return found
+                    } catch {
+                        self.known.withLock { $0.supplement = .none }
+                        throw error
+                    }
+                }
+                known.supplement = .running(task)
+                return task
+            }
         }
+        guard let task else { return try await metadata() }
+        return try await task.value()
     }
 
     /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").

@@ -6,7 +6,7 @@ extension AuthClient {
     ///
     /// Most providers answer confidential clients only.
     /// - Parameters:
-    ///   - token: The token; the access token of the person who is signed in unless given.
+    ///   - token: The token; default: the access token of the user who is signed in.
     ///   - typeHint: `token_type_hint`: what kind of token it is.
     /// - Returns: The reply. `active` is there, and when it is false nothing else is to be believed.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such service, `provider_rejected` when it does not
@@ -15,7 +15,9 @@ extension AuthClient {
         let path = \ProviderMetadata.introspectionEndpoint
         let endpoint = try (try await engine.metadata(with: path)).required(path, "introspection endpoint")
         var token = token
-        if token == nil {
+        if let token {
+            try await requireBinding(ofStored: [token], with: path)
+        } else {
             let credential = try await keeper.credential()
             try await engine.requireBinding(of: credential, with: path)
             token = credential.tokens.accessToken
@@ -41,5 +43,21 @@ extension AuthClient {
             )
         }
         return json
+    }
+}
+
+extension AuthClient {
+    /// Passes when tokens that an app gives are not stored, or may go to the provider's endpoints as they are known now.
+    /// - Throws: ``AuthError`` with `login_required` when they may not.
+    func requireBinding(
+        ofStored tokens: [Secret?],
+        with path: KeyPath<ProviderMetadata, Endpoint?>? = nil
+    ) async throws {
+        for credential in try await keeper.book().entries.compactMap(\.credential) {
+            let stored = credential.tokens
+            let known = [stored.accessToken, stored.refreshToken, stored.idToken, stored.deviceSecret].compactMap { $0 }
+            guard tokens.contains(where: { $0.map(known.contains) == true }) else { continue }
+            try await engine.requireBinding(of: credential, with: path)
+        }
     }
 }

@@ -9,6 +9,9 @@ enum RefreshOutcome: Sendable {
     /// The provider has replaced the refresh token, and what came with the new one was refused: the credential to keep, with
     /// the new refresh token and no other new thing, and why nothing may be handed out.
     case refused(Credential, AuthError)
+    /// The provider has replaced the refresh token, and what came with the new one could not be checked, because its keys could
+    /// not be had: the credential to keep, whose access token is still the old one, and why.
+    case unchecked(Credential, AuthError)
 }
 
 extension Engine {
@@ -59,6 +62,9 @@ extension Engine {
             guard let replacement = replacement(in: reply), replacement != refreshToken else { throw error }
             var kept = credential
             kept.tokens.refreshToken = replacement
+            if [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code) {
+                return .unchecked(kept, error)
+            }
             // The old access token is not to be handed out either, once the provider has said something that cannot be true.
             kept.tokens.expiresAt = min(kept.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
             return .refused(kept, error)

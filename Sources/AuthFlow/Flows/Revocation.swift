@@ -1,7 +1,7 @@
 import HTTPTypes
 
 extension Engine {
-    /// Withdraws tokens one after the other (RFC 7009).
+    /// Revokes tokens one after the other (RFC 7009).
     /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, or what the first refusal was; the other tokens
     ///   have been tried all the same.
     func revoke(_ tokens: [RevocableToken]) async throws {
@@ -12,11 +12,31 @@ extension Engine {
         for token in tokens {
             do {
                 try await revoke(token, at: endpoint)
+            } catch let error as AuthError where standardName(of: error.providerError) == "invalid_token" {
+                // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some send one: Google does for an access
+                // token that it has revoked with its refresh token. What is not good any more needs no revoking.
+                continue
+            } catch let error as AuthError
+                where standardName(of: error.providerError) == "unsupported_token_type"
+            {
+                // Section 2.2.1: "the authorization server does not support the revocation of the presented token type".
+                failure =
+                    failure
+                    ?? AuthError(
+                        .unsupported,
+                        "\(endpoint.host) does not revoke tokens of the kind \(Self.words(for: token)).",
+                        providerError: error.providerError
+                    )
             } catch {
                 failure = failure ?? error
             }
         }
         if let failure { throw failure }
+    }
+
+    /// `refresh_token` is a name of the protocol, and no word.
+    private static func words(for token: RevocableToken) -> String {
+        DisplayText.sanitized(token.typeHint.replacing("_", with: " "), limit: 40)
     }
 
     private func revoke(_ token: RevocableToken, at endpoint: Endpoint) async throws {
@@ -36,7 +56,7 @@ extension Engine {
             let error = (try? provider.parameters(of: reply)).flatMap { ProviderError($0, status: reply.status) }
             throw AuthError(
                 .providerRejected,
-                "\(endpoint.host) did not revoke the \(token.typeHint) (status \(reply.status)).",
+                "\(endpoint.host) did not revoke the \(Self.words(for: token)) (status \(reply.status)).",
                 providerError: error ?? reply.http.providerError,
                 status: reply.status
             )

@@ -61,6 +61,7 @@ extension AuthClient {
     /// - Returns: The new tokens. An ID Token among them has passed every check.
     /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it.
     public func exchange(_ exchange: TokenExchange) async throws -> TokenSet {
+        try await requireBinding(ofStored: [exchange.subjectToken, exchange.actorToken])
         let metadata = try await engine.metadata()
         let received = try await engine.received(for: exchange, at: metadata)
         // RFC 8693 section 2.2.1: N_A when "the issued token is not an access token or usable as an access token".

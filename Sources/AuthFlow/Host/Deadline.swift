@@ -4,12 +4,14 @@
 /// - Parameters:
 ///   - duration: How long it may take.
 ///   - clock: The clock that is waited on.
+///   - isLifted: Asked when time has run out: whether the operation may go on to its end all the same; default: no.
 ///   - timeoutError: Makes the error to throw when time runs out.
 ///   - operation: What to run.
 /// - Throws: What `operation` throws, the timeout error, or `CancellationError`.
 public func withDeadline<Return: Sendable>(
     _ duration: Duration,
     clock: any Clock<Duration>,
+    unless isLifted: @Sendable @escaping () -> Bool = { false },
     orThrow timeoutError: @Sendable @escaping () -> AuthError,
     _ operation: @Sendable @escaping () async throws -> Return
 ) async throws -> Return {
@@ -23,6 +25,7 @@ public func withDeadline<Return: Sendable>(
         defer { group.cancelAll() }
         guard let first = try await group.next() else { throw CancellationError() }
         if let value = first { return value }
-        throw timeoutError()
+        guard isLifted(), let late = try await group.next(), let value = late else { throw timeoutError() }
+        return value
     }
 }

@@ -29,6 +29,9 @@ final class UnfinishedWork: Sendable {
         return try await begin(work).value()
     }
 
+    /// Whether something is under way.
+    var isBusy: Bool { running.withLock { !$0.isEmpty } }
+
     /// Waits until nothing is under way.
     /// - Returns: Whether that came in time.
     func drain(within patience: Duration, clock: any Clock<Duration>) async -> Bool {

@@ -257,11 +257,11 @@ struct IDTokenValidation: Sendable {
 
     /// What to say about the clocks when a time is wrong: most often it is this machine's.
     private var clockHint: String {
-        guard let offset = expectation.clockOffset, abs(offset) >= 5 else { return "; is this machine's clock right?" }
+        guard let offset = expectation.clockOffset, abs(offset) >= 5 else { return "; check this machine's clock" }
         return "; this machine's clock is \(seconds(abs(offset))) \(offset > 0 ? "ahead of" : "behind") the provider's"
     }
 
     private func seconds(_ interval: TimeInterval) -> String {
-        interval.isFinite && abs(interval) < 1e12 ? "\(Int(interval)) s" : "very long"
+        interval.isFinite && abs(interval) < 1e12 ? "\(Int(interval)) s" : "a very long time"
     }
 }

@@ -111,25 +111,39 @@ extension Engine {
     /// what the one of OpenID Connect lacks: that document is looked for once, when something is missing.
     func metadata(with path: KeyPath<ProviderMetadata, Endpoint?>) async throws -> ProviderMetadata {
         let metadata = try await metadata()
-        guard metadata[keyPath: path] == nil, metadata.document == .ofIssuer, beginSupplement() else { return metadata }
+        guard metadata[keyPath: path] == nil, metadata.document == .ofIssuer else { return metadata }
+        do {
+            return try await supplementedMetadata { [self] in try await supplemented(metadata) }
+        } catch is AuthError {
+            // What is missing stays missing for now.
+            return metadata
+        }
+    }
+
+    private func supplemented(_ metadata: ProviderMetadata) async throws -> ProviderMetadata {
         let discovery = Discovery(issuer: metadata.issuer, context: context)
-        // What is missing stays missing when there is no second document, or it cannot be used.
-        guard let place = try discovery.standardPlaces().last, let json = try? await discovery.document(at: place),
-            let other = try? ProviderMetadata(json)
-        else {
-            try Task.checkCancellation()
+        guard let place = try discovery.standardPlaces().last else { return metadata }
+        let other: ProviderMetadata
+        do {
+            guard let document = try await discovery.document(at: place) else { return metadata }
+            other = try ProviderMetadata(document)
+        } catch let error as AuthError
+            where [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
+        {
+            throw error
+        } catch is AuthError {
+            // There is no second document, or it cannot be used.
             return metadata
         }
         var members = metadata.json.object ?? [:]
         for (name, path) in ProviderMetadata.endpointNames where metadata[keyPath: path] == nil {
-            members[name] = json[name]
+            members[name] = other.json[name]
         }
         var supplemented = other
         supplemented.replaceEndpoints(by: metadata)
         var result = metadata
         result.replaceEndpoints(by: supplemented)
         result.json = .object(members)
-        remember(result)
         return result
     }
 }

@@ -39,13 +39,13 @@ extension ProviderAdapter {
             accessToken: Secret(accessToken),
             tokenType: tokenType,
             expiresAt: lifetime.map { context.host.wholeSecond.addingTimeInterval($0.rounded(.down)) },
-            refreshToken: parameters["refresh_token"]?.string.map(Secret.init),
-            idToken: parameters["id_token"]?.string.map(Secret.init),
+            refreshToken: parameters.token("refresh_token"),
+            idToken: parameters.token("id_token"),
             scopes: scopes ?? reply.scopes,
             // What is kept elsewhere is not kept twice.
             parameters: RedactedJSON(.object((parameters.object ?? [:]).filter { !tokenParameters.contains($0.key) }))
         )
-        tokens.deviceSecret = parameters["device_secret"]?.string.map(Secret.init)
+        tokens.deviceSecret = parameters.token("device_secret")
         return tokens
     }
 
@@ -71,6 +71,12 @@ extension ProviderAdapter {
 }
 
 extension JSON {
+    /// A token in a reply; nil also for an empty text, which no token is (RFC 6749 appendix A.17: 1*VSCHAR) and which must not take
+    /// the place of one.
+    fileprivate func token(_ name: String) -> Secret? {
+        self[name]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
+    }
+
     /// A number of seconds in a reply.
     /// - Returns: nil when the member is absent or null.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor, as some send it, a string of digits, or

@@ -80,8 +80,10 @@ public struct FileTokenStore: TokenStore {
             switch try lock.acquire() {
             case .taken: break waiting
             case .outdated:
+                // Opened before the old one is closed: what is closed when opening fails is then closed once.
+                let next = try place.openLock()
                 lock.release()
-                lock = try place.openLock()
+                lock = next
             case .busy:
                 guard waited < patience else {
                     let holder = lock.holder.map { "Process \($0)" } ?? "Another process"

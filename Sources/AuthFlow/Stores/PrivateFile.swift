@@ -4,7 +4,7 @@ import Foundation
 ///
 /// The calls are POSIX's own because Foundation can neither refuse a symbolic link, nor make a file durable, nor lock.
 package struct PrivateFile {
-    let path: String
+    package let path: String
 
     package init(_ path: String) {
         self.path = path
@@ -48,7 +48,7 @@ package struct PrivateFile {
         guard status.st_mode & 0o077 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Others can read \(path), so its tokens may be known to them. Sign in again, or if you are sure, run: chmod 600 '\(path)'"
+                "Others can read \(path), so its tokens may be known to them. Sign out locally, which removes it, and sign in again; or if you are sure, run: chmod 600 '\(path)'"
             )
         }
         guard status.st_size <= maximumSize else {
@@ -156,13 +156,13 @@ package struct PrivateFile {
     }
 
     /// Whether something has its name.
-    var exists: Bool {
+    package var exists: Bool {
         var status = stat()
         return unsafe lstat(path, &status) == 0
     }
 
     /// Removes the file, if there is one.
-    func remove() throws(AuthError) {
+    package func remove() throws(AuthError) {
         guard unsafe unlink(path) == 0 else {
             if errno == ENOENT { return }
             throw failure("cannot be removed")

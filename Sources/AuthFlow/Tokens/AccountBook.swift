@@ -46,8 +46,10 @@ struct AccountBook: Sendable, Hashable {
         return named.first { $0.identity.account == current } ?? named.first
     }
 
-    /// The refresh token of an account, or of the current one.
-    func refreshToken(_ subject: String?) -> Secret? { entry(subject)?.credential?.tokens.refreshToken }
+    /// The refresh token of an account; nil when it has none or is not signed in.
+    func refreshToken(of account: AccountID) -> Secret? {
+        entries.first { $0.identity.account == account }?.credential?.tokens.refreshToken
+    }
 
     /// Adds an entry, or replaces the one of the same account.
     mutating func set(_ entry: Entry, isCurrent: Bool) {

@@ -1,0 +1,221 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Testing
+
+/// Tokens that a provider has handed out and that could not be written down: they are the only copy, whatever happens next.
+@Suite struct UnsavedTokensTests {
+    private let time: TestTime
+    private let scene: Scene
+    private let transport: FlakyTransport
+    private let store = FailingStore()
+
+    init() throws {
+        let time = TestTime()
+        self.time = time
+        self.scene = Scene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        self.transport = FlakyTransport(scene.transport)
+    }
+
+    private func client(
+        user: OIDCEmulator.User = .alice,
+        account: String? = nil,
+        provider: (any ProviderAdapter)? = nil
+    ) throws -> AuthClient {
+        var settings = try Scene.settings()
+        settings.scopes = ["openid", "profile", "offline_access"]
+        return try scene.client(
+            settings: settings,
+            provider: provider,
+            user: user,
+            store: store,
+            account: account,
+            transport: transport,
+            host: time.host
+        )
+    }
+
+    private var revoked: [String] {
+        scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.compactMap { $0.form["token"] }
+    }
+
+    /// Signs in, and refreshes while nothing can be written.
+    private func refreshedUnsaved(_ client: AuthClient) async throws -> TokenSet {
+        _ = try await client.signIn()
+        time.advance(3600)
+        store.fail(true)
+        return try await client.freshTokens()
+    }
+
+    @Test func aSignOutRevokesThem() async throws {
+        let client = try client()
+        let unsaved = try await refreshedUnsaved(client)
+        let error = await #expect(throws: AuthError.self) { try await client.signOut() }
+        #expect(error?.code == .storageFailed)
+        #expect(revoked.isEmpty)
+        store.fail(false)
+        let signOut = try await client.signOut()
+        #expect(signOut.identity != nil)
+        #expect(revoked.contains(unsaved.refreshToken?.exposed ?? ""))
+    }
+
+    @Test func aSignInThatWasNotStoredIsSignedOut() async throws {
+        let client = try client()
+        _ = try await client.signIn()
+        _ = try await client.signOut()
+        let before = revoked.count
+        // The probe before a sign-in does not write.
+        store.fail(true)
+        let signIn = try await client.signIn()
+        #expect(signIn.storageError != nil)
+        let signOut = try await client.signOut()
+        #expect(signOut.identity == signIn.credential.identity)
+        #expect(revoked.count > before)
+        let after = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(after?.code == .loginRequired)
+    }
+
+    @Test func aSignOutThatFailsLosesNothing() async throws {
+        let client = try client()
+        _ = try await refreshedUnsaved(client)
+        await #expect(throws: AuthError.self) { try await client.signOut() }
+        time.advance(3600)
+        // The provider ends the session of a refresh token that comes twice.
+        _ = try await client.freshTokens()
+        store.fail(false)
+        time.advance(3600)
+        _ = try await client.freshTokens()
+    }
+
+    @Test func theyAreWrittenWithWhateverIsWrittenNext() async throws {
+        let alice = try client()
+        let bob = try client(user: .bob)
+        _ = try await bob.signIn(.addAccount)
+        _ = try await alice.signIn(.addAccount)
+        time.advance(3600)
+        store.fail(true)
+        let unsaved = try await alice.freshTokens()
+        store.fail(false)
+        try await alice.selectAccount("248289761002")
+        // Another process finds them.
+        let other = try client(account: "248289761001")
+        #expect(try await other.freshTokens().refreshToken == unsaved.refreshToken)
+    }
+
+    @Test func theyAreDroppedOnceAnotherProcessHasSignedInAnew() async throws {
+        let client = try client()
+        _ = try await refreshedUnsaved(client)
+        store.fail(false)
+        let newer = try await self.client().signIn().credential.tokens
+        time.advance(30)
+        #expect(try await client.freshTokens().accessToken == newer.accessToken)
+    }
+
+    // MARK: What cannot be checked
+
+    /// The keys are out of reach when a refreshed ID Token has come: the refresh token is new, and nothing was refused.
+    @Test func aRefreshThatCannotBeCheckedKeepsTheOldAccessToken() async throws {
+        let client = try client()
+        let first = try await client.signIn().credential.tokens
+        scene.emulator.fault = .jwks(.rotateBeforeSigning)
+        let network = KeysOutOfReach(scene.transport)
+        var settings = try Scene.settings()
+        settings.scopes = ["openid", "profile", "offline_access"]
+        let other = try scene.client(settings: settings, store: store, transport: network, host: time.host)
+        // Within the margin: the old token is good for some seconds more.
+        time.advance(3590)
+        #expect(try await other.freshTokens().accessToken == first.accessToken)
+        let kept = try #require(try await other.credential()?.tokens)
+        #expect(kept.refreshToken != first.refreshToken)
+        #expect(kept.expiresAt == first.expiresAt)
+    }
+
+    @Test func whatWasRefusedIsNotReplacedByWhatWasAtHand() async throws {
+        let client = try client()
+        let first = try await client.signIn().credential.tokens
+        scene.emulator.fault = .idToken(.claim("sub", "another"))
+        await #expect(throws: AuthError.self) { try await client.refresh() }
+        let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.code == .invalidIDToken)
+        #expect(try await client.credential()?.tokens.accessToken == first.accessToken)
+    }
+
+    @Test func anEmptyRefreshTokenTakesTheirPlaceNowhere() async throws {
+        let client = try client()
+        scene.emulator.refreshPolicy = .lasting
+        let first = try await client.signIn().credential.tokens
+        scene.emulator.fault = .tokenReply(.member("refresh_token", ""))
+        time.advance(3600)
+        #expect(try await client.freshTokens().refreshToken == first.refreshToken)
+    }
+
+    // MARK: Bindings
+
+    @Test func storedTokensGoToNoOtherEndpointByHand() async throws {
+        let tokens = try await client().signIn().credential.tokens
+        let elsewhere = try client(
+            provider: OIDCProvider(
+                issuer: scene.emulator.issuer,
+                endpoints: ProviderMetadata(
+                    issuer: scene.emulator.issuer,
+                    tokenEndpoint: try Endpoint("https://evil.example.com/token")
+                )
+            )
+        )
+        let exchange = await #expect(throws: AuthError.self) {
+            try await elsewhere.exchange(TokenExchange(tokens.accessToken, type: .accessToken))
+        }
+        #expect(exchange?.code == .loginRequired)
+        let introspection = await #expect(throws: AuthError.self) { try await elsewhere.introspect(tokens.accessToken) }
+        #expect(introspection?.code == .loginRequired)
+    }
+
+    // MARK: Revocation
+
+    @Test(arguments: [("invalid_token", true), ("unsupported_token_type", false), ("server_error", false)])
+    func aTokenThatIsNotGoodAnyMoreIsRevoked(_ error: String, _ isDone: Bool) async throws {
+        let network = RevocationReplies(scene.transport, error)
+        var settings = try Scene.settings()
+        settings.scopes = ["openid", "profile", "offline_access"]
+        let client = try scene.client(settings: settings, store: store, transport: network, host: time.host)
+        _ = try await client.signIn()
+        let outcome = try await client.signOut().revocation
+        switch outcome {
+        case .done: #expect(isDone)
+        case .unsupported(let words): #expect(words.contains("access token") && error == "unsupported_token_type")
+        default: #expect(error == "server_error")
+        }
+    }
+
+    /// A network in which keys cannot be had once they have changed.
+    private final class KeysOutOfReach: HTTPTransport {
+        private let base: any HTTPTransport
+        init(_ base: any HTTPTransport) { self.base = base }
+        func send(_ call: HTTPCall) async throws -> HTTPReply {
+            guard call.request.path?.contains("jwks") != true else {
+                throw AuthError(.networkFailed, "The network is down.")
+            }
+            return try await base.send(call)
+        }
+    }
+
+    /// Refuses to revoke access tokens.
+    private final class RevocationReplies: HTTPTransport {
+        private let base: any HTTPTransport
+        private let error: String
+        init(_ base: any HTTPTransport, _ error: String) { (self.base, self.error) = (base, error) }
+        func send(_ call: HTTPCall) async throws -> HTTPReply {
+            guard call.request.path == "/revoke",
+                String(decoding: call.body, as: UTF8.self).contains("token_type_hint=access_token")
+            else { return try await base.send(call) }
+            return HTTPReply(
+                response: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+                body: Array("{\"error\": \"\(error)\"}".utf8)
+            )
+        }
+    }
+}
