@@ -6,7 +6,7 @@ import Foundation
 /// The configuration files in working directories that the user has looked at: their paths, and what was in them.
 ///
 /// A configuration says which endpoints get the stored tokens, which files are read as secrets and which programs are started.
-/// Whoever can put a file into a folder must not thereby decide that for everybody who works there.
+/// A user who can put a file into a folder must not thereby decide that for every other one who works there.
 struct ConfigurationTrust {
     /// Where they are recorded: a folder in the user's data directory, with a file for each, so that two commands at once change
     /// different files.

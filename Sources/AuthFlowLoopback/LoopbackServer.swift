@@ -164,7 +164,7 @@ private final class Connections: Sendable {
                 guard connection.since.duration(to: now) >= Self.silence, !Self.hasSpoken(connection.socket) else {
                     return false
                 }
-                // Closed for reading, so that whoever waits for it finds its end; the descriptor stays that connection's.
+                // Closed for reading, so that a reader that waits for it finds its end; the descriptor stays that connection's.
                 shutdown(connection.socket.file.rawValue, Int32(SHUT_RDWR))
                 return true
             }

@@ -132,7 +132,7 @@ private final class SlowRefreshes: HTTPTransport {
         ),
     ]
 
-    /// Whoever finds the credential gone drops what is at hand.
+    /// A client that finds the credential gone drops what is at hand.
     @Test(arguments: looks) func nothingIsHandedOutOnceTheStoreWasSeenEmpty(
         _ test: (name: String, look: @Sendable (AuthClient) async throws -> Void)
     ) async throws {

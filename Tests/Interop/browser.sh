@@ -85,7 +85,10 @@ for name in emulator glewlwyd; do
   "$authflow" login --profile $name 2>"$work/talk" || { cat "$work/talk" >&2; exit 1; }
   "$authflow" userinfo --profile $name >"$work/userinfo"
   expect "$work/userinfo" '"name": "Alice Example"'
-  "$authflow" logout --profile $name
+  # Glewlwyd revokes tokens for clients with a secret alone, and the tool says that they go on.
+  expected=0; [ $name = emulator ] || expected=9
+  status=0; "$authflow" logout --profile $name || status=$?
+  [ "$status" -eq $expected ] || { echo "browser: logout exits with $status, not $expected" >&2; exit 1; }
   status=0; "$authflow" status --profile $name 2>/dev/null || status=$?
   [ "$status" -eq 4 ] || { echo "browser: still signed in after logout" >&2; exit 1; }
 done

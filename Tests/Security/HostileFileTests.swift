@@ -5,7 +5,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// What somebody can put into a folder that the tool is then run in, with the real tool.
+/// What an attacker can put into a folder that the tool is then run in, with the real tool.
 @Suite struct HostileFileTests {
     private static let password = ["PASSWORD": "wonderland"]
 

@@ -103,7 +103,7 @@ public final class AuthClient: Sendable {
         )
     }
 
-    /// What to do when somebody else signs in than the user who is signed in already.
+    /// What to do when another user signs in than the one who is signed in already.
     public enum AccountPolicy: Sendable, Hashable {
         /// Refuse. The one who was signed in stays.
         case sameAccount
@@ -117,7 +117,7 @@ public final class AuthClient: Sendable {
 
     /// Signs a person in: shows the provider's page, or a code for another screen, waits, checks everything, and keeps the
     /// credential. The ways in ``ClientSettings/flows`` are tried in order until one can begin.
-    /// - Parameter policy: What to do when it is somebody else than the user who is signed in already.
+    /// - Parameter policy: What to do when it is another user than the one who is signed in already.
     /// - Returns: The credential, and what went wrong if it could not be stored.
     /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
     ///   `CancellationError` when the task is cancelled.
@@ -275,7 +275,7 @@ public final class AuthClient: Sendable {
     /// - Parameters:
     ///   - pending: What ``beginSignIn()`` returned. It can be finished once.
     ///   - redirectURL: The URL that the person was sent back to, whole.
-    ///   - policy: What to do when it is somebody else than the user who is signed in already.
+    ///   - policy: What to do when it is another user than the one who is signed in already.
     /// - Throws: ``AuthError``. When the URL is not the answer, `pending` is still good and the answer may yet come.
     public func finishSignIn(
         _ pending: PendingAuthorization,

@@ -190,7 +190,7 @@ final class SessionKeeper: Sendable {
         }
     }
 
-    /// Takes an account out, alone with the store: what comes out is what was good last, whoever has refreshed it meanwhile.
+    /// Takes an account out, alone with the store: what comes out is what was good last, whichever process has refreshed it.
     /// - Returns: What the account had; the credential is nil when its session had ended.
     func remove() async throws -> AccountBook.Entry? {
         beginEpoch()
@@ -306,7 +306,7 @@ final class SessionKeeper: Sendable {
                 let credential = try await store.withExclusiveAccess(to: key) {
                     try await refreshedAlone(margin, rejected, epoch)
                 }
-                // Whoever was signed in when this began may not be any more.
+                // The user who was signed in when this began may not be any more.
                 guard self.state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
                 return credential
             }

@@ -16,7 +16,7 @@ public struct ConfigurationFile: Sendable {
     /// The largest file that is read, in bytes.
     private static let maximumSize = 1024 * 1024
 
-    /// Reads a file. It decides where secrets go, so it must belong to this user or root, and nobody else may be able to write to it
+    /// Reads a file. It decides where secrets go, so it must belong to this user or root, and no other user may be able to write to it
     /// or to its folder.
     /// - Throws: ``AuthError`` with `invalid_configuration` when there is no such file, or others could have written it;
     ///   ``ConfigurationError`` when its text is not acceptable.
@@ -24,7 +24,7 @@ public struct ConfigurationFile: Sendable {
         try self.init(text: try Self.contents(ofFile: path), name: path, directory: Self.directory(of: path))
     }
 
-    /// The bytes of a configuration file, once it is known that nobody but this user or root could have written them.
+    /// The bytes of a configuration file, once it is known that only this user or root could have written them.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package static func contents(ofFile path: String) throws(AuthError) -> [UInt8] {
         try TrustedFile(path).contents(maximumSize: maximumSize)

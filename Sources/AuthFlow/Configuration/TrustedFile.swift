@@ -1,6 +1,6 @@
 import Foundation
 
-/// A file whose text is believed, because nobody but this user or root could have written it.
+/// A file whose text is believed, because only this user or root could have written it.
 struct TrustedFile {
     let path: String
 

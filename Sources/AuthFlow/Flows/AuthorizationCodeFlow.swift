@@ -43,7 +43,7 @@ struct AuthorizationCodeFlow: Sendable {
                 try await engine.visits.visit(pending.url, in: session, options)
             }
             answered()
-            // A code that was sent is used up, and the tokens that come for it are kept, whoever waits for them.
+            // A code that was sent is used up, and the tokens that come for it are kept, whichever task waits for them.
             return try await engine.unfinished.finish { try await store(try await finish(pending, with: callback)) }
         }
     }

@@ -116,7 +116,7 @@ extension Engine {
         if let dpopKey { request.protectedParameters["dpop_jkt"] = dpopKey.thumbprint }
         try await provider.prepare(&request, in: context)
 
-        // What protects the request is decided by what is sent, whoever asked for it: an ID Token needs a nonce.
+        // What protects the request is decided by what is sent, however that came into the request: an ID Token needs a nonce.
         let scopes = request.scopes ?? []
         let nonce = scopes.contains("openid") ? host.randomToken() : nil
         request.protectedParameters["nonce"] = nonce

@@ -3,7 +3,7 @@ import Foundation
 /// Who can be reached at an address: everybody, a private network, or this machine alone.
 ///
 /// What a public server names is asked at public addresses only. Otherwise a hostile provider could have a client send codes
-/// and secrets to services that trust whoever is on the same machine or network.
+/// and secrets to services that trust everything on the same machine or network.
 enum NetworkReach: Int, Sendable, Comparable {
     /// A name, or a public address. What a name resolves to is not looked at: providers inside a company have names, too.
     case anywhere
@@ -69,7 +69,7 @@ enum NetworkReach: Int, Sendable, Comparable {
         // 64:ff9b::/96 (RFC 6052) leads to an IPv4 address as well.
         let isTranslated = bytes.prefix(12).elementsEqual([0, 0x64, 0xFF, 0x9B, 0, 0, 0, 0, 0, 0, 0, 0])
         if isMapped || isTranslated { return reach(ofIPv4: Array(bytes.suffix(4))) }
-        // :: and ::1, and the addresses compatible with IPv4 that nobody has any more.
+        // :: and ::1, and the addresses compatible with IPv4 that are not in use any more.
         if bytes.prefix(12).allSatisfy({ $0 == 0 }) { return .thisMachine }
         switch (bytes[0], bytes[1]) {
         case (0xFC...0xFD, _), (0xFE, 0x80...0xBF): return .privateNetwork

@@ -9,7 +9,7 @@ final class UnfinishedWork: Sendable {
     /// Begins a piece of work, for any number of tasks to wait for.
     func begin<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) -> SharedTask<Value> {
         let number = next.add(1, ordering: .relaxed).newValue
-        // Until the task is known, whoever drains waits for it here.
+        // Until the task is known, a drain waits for it here.
         let (started, start) = AsyncStream<Void>.makeStream()
         running.withLock { $0[number] = { for await _ in started {} } }
         let task = SharedTask { [self] in

@@ -21,7 +21,7 @@ extension ProviderAdapter {
         for place in places {
             guard let json = try await discovery.document(at: place) else { continue }
             var metadata = try ProviderMetadata(json)
-            // What the issuer's name leads to is the issuer's own; any other address was chosen by somebody else.
+            // What the issuer's name leads to is the issuer's own; any other address was chosen elsewhere.
             let isOwn = try address.map { address in try discovery.standardPlaces().contains { $0.url == address.url } }
             metadata.document = isOwn == false ? .at(place.url) : .ofIssuer
             return metadata

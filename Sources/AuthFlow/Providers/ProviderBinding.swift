@@ -2,7 +2,7 @@ import AuthFlowJSON
 
 /// Where a credential came from, and so where its tokens may go: the issuer, and how its endpoints were known.
 ///
-/// An issuer's name alone would not do. Whoever writes a configuration can write the name of another's issuer beside
+/// An issuer's name alone would not do. The author of a configuration can write the name of another's issuer beside
 /// endpoints of their own, and would be sent what is stored for that name.
 struct ProviderBinding: Sendable, Hashable {
     /// The issuer, the address of the document when the issuer's own name does not lead there, and every endpoint that is
