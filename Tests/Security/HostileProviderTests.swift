@@ -234,6 +234,7 @@ import Testing
 
     @Test func printsNothingOfAProviderRaw() async throws {
         let hostile = Self.hostileText
+        #expect(!isClean(hostile))
         let bend = MetadataFault.members {
             $0["service_documentation"] = .string("https://id.example.com/\(hostile)")
             $0["scopes_supported"] = [.string(hostile)]
@@ -250,6 +251,9 @@ import Testing
                     environment: Self.environment
                 )
                 #expect(isClean(outcome.output + outcome.talk), "\(arguments): \(outcome.output)")
+                // Where the provider's words are part of the result they are there, escaped.
+                let isEscaped = outcome.output.contains("\\u202e")
+                #expect(isEscaped == ["discover", "userinfo", "status"].contains(arguments[0]), "\(arguments): \(outcome)")
             }
         }
     }
