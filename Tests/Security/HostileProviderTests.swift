@@ -253,7 +253,10 @@ import Testing
                 #expect(isClean(outcome.output + outcome.talk), "\(arguments): \(outcome.output)")
                 // Where the provider's words are part of the result they are there, escaped.
                 let isEscaped = outcome.output.contains("\\u202e")
-                #expect(isEscaped == ["discover", "userinfo", "status"].contains(arguments[0]), "\(arguments): \(outcome)")
+                #expect(
+                    isEscaped == ["discover", "userinfo", "status"].contains(arguments[0]),
+                    "\(arguments): \(outcome)"
+                )
             }
         }
     }
