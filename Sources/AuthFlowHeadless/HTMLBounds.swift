@@ -25,6 +25,8 @@ enum HTMLBounds {
             if bytes[position...].starts(with: "!--".utf8) {
                 guard let end = endOfComment(in: bytes, from: position + 3) else { return false }
                 position = end
+                tags += 1
+                guard tags <= maximumTags else { return false }
                 continue
             }
             let isEnd = position < bytes.count && bytes[position] == UInt8(ascii: "/")
@@ -51,10 +53,12 @@ enum HTMLBounds {
     private static func endOfComment(in bytes: [UInt8], from start: Int) -> Int? {
         let rest = bytes[min(start, bytes.count)...]
         guard !rest.starts(with: ">".utf8), !rest.starts(with: "->".utf8) else { return nil }
-        let position = end(of: "-->", in: bytes, from: start)
-        let isClosed = bytes[..<position].suffix(3).elementsEqual("-->".utf8)
-        guard isClosed, end(of: "--!>", in: bytes, from: start) > position else { return nil }
-        return position
+        for position in rest.indices where bytes[position...].starts(with: "--".utf8) {
+            let behind = bytes[(position + 2)...]
+            if behind.starts(with: ">".utf8) { return position + 3 }
+            if behind.starts(with: "!>".utf8) { return nil }
+        }
+        return nil
     }
 
     private static func name(in bytes: [UInt8], at position: inout Int) -> String {

@@ -9,7 +9,7 @@ import Synchronization
 import Testing
 
 /// A transport whose replies to refreshes are held back until a test lets them go.
-private final class SlowRefreshes: HTTPTransport {
+final class SlowRefreshes: HTTPTransport {
     private let base: any HTTPTransport
     private let arrived = AsyncStream<Void>.makeStream()
     private let released = AsyncStream<Void>.makeStream()

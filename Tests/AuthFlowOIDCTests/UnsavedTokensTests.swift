@@ -115,6 +115,44 @@ import Testing
         #expect(try await client.freshTokens().accessToken == newer.accessToken)
     }
 
+    /// Without refresh tokens, too, a sign-out in another process is the end.
+    @Test func theyDoNotOutliveASignOutElsewhere() async throws {
+        scene.emulator.fault = .tokenReply(.member("refresh_token", nil))
+        let client = try client()
+        _ = try await client.signIn()
+        store.fail(true)
+        let unsaved = try await client.signIn()
+        #expect(unsaved.storageError != nil)
+        store.fail(false)
+        _ = try await self.client().signOut()
+        time.advance(30)
+        let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.code == .loginRequired)
+        #expect(try await self.client().credential() == nil)
+    }
+
+    /// A refresh of the session before a sign-in, whose answer comes after it.
+    @Test func aLateRefreshOfTheSessionBeforeReplacesNoSignIn() async throws {
+        let slow = SlowRefreshes(scene.transport)
+        var settings = try Scene.settings()
+        settings.scopes = ["openid", "profile", "offline_access"]
+        let client = try scene.client(settings: settings, store: store, transport: slow, host: time.host)
+        _ = try await client.signIn()
+        time.advance(3600)
+        slow.begin()
+        let late = Task { try await client.freshTokens() }
+        await slow.arrival()
+        store.fail(true)
+        let signingIn = Task { try await client.signIn() }
+        slow.release()
+        let signIn = try await signingIn.value
+        _ = try? await late.value
+        #expect(try await client.credential()?.tokens == signIn.credential.tokens)
+        store.fail(false)
+        time.advance(30)
+        #expect(try await client.freshTokens() == signIn.credential.tokens)
+    }
+
     // MARK: What cannot be checked
 
     /// The keys are out of reach when a refreshed ID Token has come: the refresh token is new, and nothing was refused.

@@ -256,7 +256,9 @@ import Testing
             "attributes behind a comment that not all parsers end alike",
             { "<!-- x --!><a " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + "> -->" }
         ), ("a comment that ends at once", { "<!--><a " + (0..<9).map { "a\($0)" }.joined(separator: " ") + "> -->" }),
-        ("a comment without an end", { "<p><!-- <a>" }), ("nesting", { String(repeating: "<div>", count: 100_000) }),
+        ("a comment without an end", { "<p><!-- <a>" }),
+        ("comments", { String(repeating: "<!---->", count: 70_000) }),
+        ("nesting", { String(repeating: "<div>", count: 100_000) }),
         ("tags", { String(repeating: "<br>", count: 100_000) }),
         ("size", { String(repeating: "x", count: 600_000) }),
     ]
@@ -269,11 +271,11 @@ import Testing
 
     @Test func readsAnOrdinaryPage() async throws {
         let script =
-            "<script>for (let a = 0; a<b && c d e; a++) { '</div>' }</script><style>a>b { c: d }</style><!-- <a b c d> -->"
+            "<script>for (let a = 0; a<b && c d e; a++) { '</div>' }</script><style>a>b { c: d }</style><!-- <a b c d> --><!----><!-- it's -->"
         let list = (0..<500).map { "<option value=\($0)>Number \($0)" }.joined()
         let network = Network { line in
             line.hasPrefix("GET")
-                ? .html(script + "<select>\(list)</select>" + Self.signIn)
+                ? .html(script + "<select>\(list)</select>" + Self.signIn + "<!-- the end -->")
                 : .redirect("com.example.app:/callback?code=1&state=the-state")
         }
         #expect(try await visit(in: network).contains("code=1"))

@@ -53,12 +53,21 @@ final class SessionKeeper: Sendable {
     /// A credential that could not be written: the stored one is older than it.
     private struct Unsaved {
         let credential: Credential
-        /// The refresh token of what the store has in its place; nil for none. When the store has another one, that is newer.
-        let replaces: Secret?
+        /// What the store has in its place. When the store has something else, that is newer.
+        var replaces: Replaced
         /// Whether it comes of a sign-in, and is the current account.
         let isSignIn: Bool
+        /// When it was made: work of an earlier epoch neither replaces nor removes it.
+        let epoch: Int
 
         var account: AccountID { credential.identity.account }
+    }
+
+    /// What a store has for an account.
+    private enum Replaced: Equatable {
+        /// What is read next.
+        case unknown
+        case entry(AccountBook.Entry?)
     }
 
     /// Thrown when another user was signed in, or none, before work had come to its end.
@@ -85,15 +94,18 @@ final class SessionKeeper: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`.
     func book() async throws -> AccountBook { try await read().known }
 
-    /// - Returns: What is stored, and the same with what could not be stored.
-    private func read() async throws -> (stored: AccountBook, known: AccountBook) {
+    /// - Returns: What is stored, the same with what could not be stored, and the epoch of that.
+    private func read() async throws -> (stored: AccountBook, known: AccountBook, epoch: Int) {
         let (epoch, seen) = state.withLock { ($0.epoch, $0.cached) }
         let stored =
             try await store.bytes(for: key).map { bytes in try AccountBook(serialized: bytes) } ?? AccountBook()
         return state.withLock { state in
             var known = stored
+            for index in state.unsaved.indices where state.unsaved[index].replaces == .unknown {
+                state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
+            }
             // What another process has stored since is newer than what could not be stored here.
-            state.unsaved.removeAll { $0.replaces != stored.refreshToken(of: $0.account) }
+            state.unsaved.removeAll { $0.replaces != .entry(stored.entry(of: $0.account)) }
             for unsaved in state.unsaved { known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
             if state.epoch == epoch, let cached = state.cached, cached === seen {
                 let tokens = known.entry(account)?.credential?.tokens
@@ -105,7 +117,7 @@ final class SessionKeeper: Sendable {
                     state.cached = nil
                 }
             }
-            return (stored, known)
+            return (stored, known, state.epoch)
         }
     }
 
@@ -116,17 +128,21 @@ final class SessionKeeper: Sendable {
     /// Changes what is stored, alone with it.
     func change<Return: Sendable>(_ body: (inout AccountBook) async throws -> Return) async throws -> Return {
         try await store.withExclusiveAccess(to: key) {
-            var (stored, book) = try await read()
+            var (stored, book, epoch) = try await read()
             let result = try await body(&book)
-            if book != stored { try await write(book) }
+            if book != stored { try await write(book, epoch) }
             return result
         }
     }
 
-    /// Writes what is known, so that nothing is left that could not be stored.
-    private func write(_ book: AccountBook) async throws {
+    /// Writes what was known in an epoch, so that nothing of it is left that could not be stored.
+    private func write(_ book: AccountBook, _ epoch: Int) async throws {
         try await store.set(book.entries.isEmpty ? nil : try book.serialized(), for: key)
-        state.withLock { $0.unsaved = [] }
+        state.withLock { state in
+            state.unsaved.removeAll { $0.epoch <= epoch }
+            // What is newer takes the place of what has been written now, whatever that reads as.
+            for index in state.unsaved.indices { state.unsaved[index].replaces = .unknown }
+        }
     }
 
     /// Finds out whether the store can be used at all and has room, before a user is asked to sign in for nothing.
@@ -138,7 +154,7 @@ final class SessionKeeper: Sendable {
     /// - Throws: ``AuthError`` with `account_mismatch` when it is another account than the policy allows.
     func keep(_ credential: Credential, _ policy: AuthClient.AccountPolicy, _ reporter: FlowReporter) async throws {
         try await store.withExclusiveAccess(to: key) {
-            var book = try await book()
+            var (_, book, epoch) = try await read()
             let other = otherAccount(than: credential.identity.account, in: book)
             if other != nil, policy == .sameAccount {
                 throw AuthError(
@@ -148,7 +164,7 @@ final class SessionKeeper: Sendable {
             }
             if let other, policy == .replaceAccount { book.remove(other) }
             book.set(.signedIn(credential), isCurrent: true)
-            try await reporter.step(.storing) { [book] in try await write(book) }
+            try await reporter.step(.storing) { [book] in try await write(book, epoch) }
             beginEpoch()
             // A client that is made for one account keeps what it signs in for another, and does not use it.
             if book.entry(account)?.identity.account == credential.identity.account { _ = adopt(credential) }
@@ -168,23 +184,27 @@ final class SessionKeeper: Sendable {
     /// Keeps what a sign-in has brought, and could not be stored, for as long as this process runs.
     func keepInMemory(_ credential: Credential) async {
         let stored = try? await read().stored
-        beginEpoch()
-        remember(credential, replacing: stored?.refreshToken(of: credential.identity.account), isSignIn: true)
+        let epoch = beginEpoch()
+        let replaced = stored.map { Replaced.entry($0.entry(of: credential.identity.account)) } ?? .unknown
+        remember(credential, replacing: replaced, isSignIn: true, epoch)
         if account.map(credential.identity.subject.isIdentical) ?? true { _ = adopt(credential) }
     }
 
     /// Keeps in memory what could not be written.
-    private func remember(_ credential: Credential, replacing old: Secret?, isSignIn: Bool) {
+    private func remember(_ credential: Credential, replacing old: Replaced, isSignIn: Bool, _ epoch: Int) {
         let account = credential.identity.account
         state.withLock { state in
             let earlier = state.unsaved.first { $0.account == account }
+            // A sign-in that came meanwhile is newer.
+            if let earlier, earlier.epoch > epoch { return }
             state.unsaved.removeAll { $0.account == account }
             state.unsaved.append(
                 Unsaved(
                     credential: credential,
                     // The store still has what the earlier one would have replaced.
                     replaces: earlier.map(\.replaces) ?? old,
-                    isSignIn: isSignIn || earlier?.isSignIn == true
+                    isSignIn: isSignIn || earlier?.isSignIn == true,
+                    epoch: epoch
                 )
             )
         }
@@ -195,10 +215,10 @@ final class SessionKeeper: Sendable {
     func remove() async throws -> AccountBook.Entry? {
         beginEpoch()
         return try await store.withExclusiveAccess(to: key) {
-            var (stored, book) = try await read()
+            var (stored, book, epoch) = try await read()
             guard let entry = book.entry(account) else { return nil }
             book.remove(entry.identity.account)
-            if book != stored { try await write(book) }
+            if book != stored { try await write(book, epoch) }
             let account = entry.identity.account
             state.withLock { state in state.unsaved.removeAll { $0.account == account } }
             beginEpoch()
@@ -224,11 +244,14 @@ final class SessionKeeper: Sendable {
 
     /// Forgets what is at hand and what is under way, so that the next call looks at the store. What could not be stored is kept:
     /// it is the only copy.
-    func beginEpoch() {
+    /// - Returns: The new epoch.
+    @discardableResult
+    func beginEpoch() -> Int {
         state.withLock {
             $0.epoch += 1
             $0.cached = nil
             $0.backoff = nil
+            return $0.epoch
         }
     }
 
@@ -326,8 +349,8 @@ final class SessionKeeper: Sendable {
 
     /// What is known. What could not be stored last time is written, if that is possible now.
     private func latestBook() async throws -> AccountBook {
-        let (stored, known) = try await read()
-        if known != stored { try? await reporter().step(.storing) { try await write(known) } }
+        let (stored, known, epoch) = try await read()
+        if known != stored { try? await reporter().step(.storing) { try await write(known, epoch) } }
         return known
     }
 
@@ -338,10 +361,9 @@ final class SessionKeeper: Sendable {
             var book = try await latestBook()
             var credential = try signedIn(in: book)
             try await engine.requireBinding(of: credential)
-            let replaced = credential.tokens.refreshToken
             credential.tokens = try await body(credential.tokens)
             credential.obtainedAt = engine.host.wholeSecond
-            await save(credential, in: &book, replacing: replaced)
+            await save(credential, in: &book, epoch)
             return adopt(credential, epoch)
         }
     }
@@ -376,15 +398,16 @@ final class SessionKeeper: Sendable {
             switch try await reporter().step(.refresh, { try await engine.refreshed(credential) }) {
             case .refreshed(let refreshed):
                 state.withLock { $0.backoff = nil }
-                await save(refreshed, in: &book, replacing: credential.tokens.refreshToken)
+                await save(refreshed, in: &book, epoch)
                 return adopt(refreshed, epoch)
             case .unchecked(let kept, let error):
-                await save(kept, in: &book, replacing: credential.tokens.refreshToken)
+                await save(kept, in: &book, epoch)
                 backOff(error)
-                return adopt(try fallback(error, kept), epoch)
+                guard let old = try? fallback(error, kept) else { throw RefusedTokens(error: error) }
+                return adopt(old, epoch)
             case .refused(let kept, let error):
-                state.withLock { $0.cached = nil }
-                await save(kept, in: &book, replacing: credential.tokens.refreshToken)
+                state.withLock { if $0.epoch == epoch { $0.cached = nil } }
+                await save(kept, in: &book, epoch)
                 backOff(error)
                 throw RefusedTokens(
                     error: AuthError(
@@ -406,10 +429,10 @@ final class SessionKeeper: Sendable {
         {
             // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". Access to the store is exclusive and
             // it was read a moment ago, so this is the token that is stored, and no newer one is lost.
-            throw await ended(credential, error, in: &book)
+            throw await ended(credential, error, in: &book, epoch)
         } catch let error as AuthError {
             backOff(error)
-            if let refusal = await repeatedRefusal(of: credential, error, in: &book) { throw refusal }
+            if let refusal = await repeatedRefusal(of: credential, error, in: &book, epoch) { throw refusal }
             return try fallback(error, credential)
         }
     }
@@ -435,7 +458,8 @@ final class SessionKeeper: Sendable {
     private func repeatedRefusal(
         of credential: Credential,
         _ error: AuthError,
-        in book: inout AccountBook
+        in book: inout AccountBook,
+        _ epoch: Int
     ) async -> AuthError? {
         // RFC 6749 section 5.2: these are faults of the client or the request, which signing in again does not mend.
         let faults = [
@@ -449,7 +473,7 @@ final class SessionKeeper: Sendable {
         }
         var counted = credential
         counted.refusedRefreshes = min(credential.refusedRefreshes + 1, Self.toleratedRefusals)
-        if counted != credential { await save(counted, in: &book, replacing: credential.tokens.refreshToken) }
+        if counted != credential { await save(counted, in: &book, epoch) }
         guard counted.refusedRefreshes >= Self.toleratedRefusals else { return nil }
         return AuthError(
             .loginRequired,
@@ -488,16 +512,23 @@ final class SessionKeeper: Sendable {
     }
 
     /// Writes a refreshed credential down. When that fails it is good all the same, and only this process knows of it.
-    private func save(_ credential: Credential, in book: inout AccountBook, replacing old: Secret?) async {
+    /// - Parameter epoch: When the work began that it comes of.
+    private func save(_ credential: Credential, in book: inout AccountBook, _ epoch: Int) async {
+        let old = book.entry(of: credential.identity.account)
         book.set(.signedIn(credential), isCurrent: false)
         do {
-            try await reporter().step(.storing) { try await write(book) }
+            try await reporter().step(.storing) { [book] in try await write(book, epoch) }
         } catch {
-            remember(credential, replacing: old, isSignIn: false)
+            remember(credential, replacing: .entry(old), isSignIn: false, epoch)
         }
     }
 
-    private func ended(_ credential: Credential, _ error: AuthError, in book: inout AccountBook) async -> AuthError {
+    private func ended(
+        _ credential: Credential,
+        _ error: AuthError,
+        in book: inout AccountBook,
+        _ epoch: Int
+    ) async -> AuthError {
         let words = error.providerError.map { "\($0)" } ?? "invalid_grant"
         let reason = await engine.provider.reasonForEnd(of: credential, in: engine.context)
         let session = EndedSession(
@@ -507,14 +538,13 @@ final class SessionKeeper: Sendable {
         )
         book.set(.ended(session), isCurrent: false)
         state.withLock { state in
-            state.cached = nil
-            state.backoff = nil
-            state.unsaved.removeAll { $0.account == credential.identity.account }
+            if state.epoch == epoch { (state.cached, state.backoff) = (nil, nil) }
+            state.unsaved.removeAll { $0.account == credential.identity.account && $0.epoch <= epoch }
         }
         let reporter = reporter()
         reporter.report(.sessionEnd, details: ["reason": session.reason])
         // If this cannot be written, the next process will ask the provider once more and be told the same.
-        try? await reporter.step(.storing) { try await write(book) }
+        try? await reporter.step(.storing) { [book] in try await write(book, epoch) }
         return session.error(providerError: error.providerError)
     }
 }

@@ -56,8 +56,12 @@ final class Engine: Sendable {
     func metadata() async throws -> ProviderMetadata {
         if let known = known.withLock({ $0.metadata }) { return known }
         let found = try await provider.metadata(in: context)
-        known.withLock { $0.metadata = found }
-        return found
+        // Another task may have found more meanwhile.
+        return known.withLock { known in
+            let result = known.metadata ?? found
+            known.metadata = result
+            return result
+        }
     }
 
     /// The metadata with what a second document adds, which is looked for once in the life of the client. A search that fails for

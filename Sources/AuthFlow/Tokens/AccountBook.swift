@@ -46,10 +46,8 @@ struct AccountBook: Sendable, Hashable {
         return named.first { $0.identity.account == current } ?? named.first
     }
 
-    /// The refresh token of an account; nil when it has none or is not signed in.
-    func refreshToken(of account: AccountID) -> Secret? {
-        entries.first { $0.identity.account == account }?.credential?.tokens.refreshToken
-    }
+    /// The entry of an account.
+    func entry(of account: AccountID) -> Entry? { entries.first { $0.identity.account == account } }
 
     /// Adds an entry, or replaces the one of the same account.
     mutating func set(_ entry: Entry, isCurrent: Bool) {
