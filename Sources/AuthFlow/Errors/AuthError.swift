@@ -100,6 +100,11 @@ extension AuthError {
     }
 }
 
+extension AuthError {
+    /// Whether the next try may go better: nothing was learnt but that the other side could not be heard now.
+    var isPassing: Bool { [.networkFailed, .timedOut, .temporarilyUnavailable].contains(code) }
+}
+
 extension AuthError: CustomStringConvertible {
     /// The message, and in brackets what the provider said.
     public var description: String {

@@ -104,7 +104,7 @@ struct DevicePolling: Sendable {
         let reply: ProviderReply
         do {
             reply = try await engine.send(request, scopes: scopes, key: key)
-        } catch let error as AuthError where Self.isPassing(error) {
+        } catch let error as AuthError where error.isPassing {
             return .silence(error, asked: error.retryAfter ?? .zero)
         }
         do {
@@ -131,11 +131,6 @@ struct DevicePolling: Sendable {
             default: throw error
             }
         }
-    }
-
-    /// Whether the next try may go better.
-    private static func isPassing(_ error: AuthError) -> Bool {
-        [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
     }
 
     private func expiry(_ silence: AuthError?, providerError: ProviderError? = nil) -> AuthError {

@@ -62,9 +62,7 @@ extension Engine {
             guard let replacement = replacement(in: reply), replacement != refreshToken else { throw error }
             var kept = credential
             kept.tokens.refreshToken = replacement
-            if [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code) {
-                return .unchecked(kept, error)
-            }
+            if error.isPassing { return .unchecked(kept, error) }
             // The old access token is not to be handed out either, once the provider has said something that cannot be true.
             kept.tokens.expiresAt = min(kept.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
             return .refused(kept, error)

@@ -127,9 +127,7 @@ extension Engine {
         do {
             guard let document = try await discovery.document(at: place) else { return metadata }
             other = try ProviderMetadata(document)
-        } catch let error as AuthError
-            where [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
-        {
+        } catch let error as AuthError where error.isPassing {
             throw error
         } catch is AuthError {
             // There is no second document, or it cannot be used.
