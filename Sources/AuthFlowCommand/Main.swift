@@ -9,7 +9,7 @@ import Foundation
         ProcessMemory.keepToItself()
         StandardStreams.open()
         let work = Task { try await runCommand() }
-        let signals = Signals { work.cancel() }
+        Signals.watch { work.cancel() }
         let status: ExitCode
         do {
             try await work.value
@@ -29,7 +29,6 @@ import Foundation
             status = ExitStatus.of(error)
             report(error, status)
         }
-        withExtendedLifetime(signals) {}
         guard !Terminal.hasFailed else {
             Terminal.talk("authflow: The result could not be written to standard output.")
             exit(status == ExitStatus.success ? ExitStatus.failure : status)

@@ -18,7 +18,7 @@ public enum TerminalPrompt {
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 // Reading a terminal blocks for as long as the person likes.
-                Thread.detachNewThread {
+                DetachedThread.run {
                     let question = DisplayText.sanitized(question, limit: 2000)
                     continuation.resume(
                         with: Result { try read(question, isSecret) { isCancelled.withLock { $0 } } }

@@ -88,7 +88,7 @@ public final class TerminalRedirects: Sendable {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 // Reading a terminal blocks for as long as the person likes.
-                Thread.detachNewThread { [self] in
+                DetachedThread.run { [self] in
                     readLines(isCancelled: { isCancelled.withLock { $0 } }, deliver: client.resume)
                     continuation.resume()
                 }

@@ -17,7 +17,7 @@ package enum BlockingCall {
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 guard waiter.wait(continuation) else { return continuation.resume(throwing: CancellationError()) }
-                Thread.detachNewThread { waiter.finish(Result { try call() }) }
+                DetachedThread.run { waiter.finish(Result { try call() }) }
             }
         } onCancel: {
             onCancel()

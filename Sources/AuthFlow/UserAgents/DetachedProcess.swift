@@ -15,7 +15,7 @@ package enum DetachedProcess {
         #if os(Linux)
         let identifier = try spawn(command, environment: environment)
         // Somebody has to take note of its end, or it stays in the process table.
-        Thread.detachNewThread {
+        DetachedThread.run {
             var status: Int32 = 0
             while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
             // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.

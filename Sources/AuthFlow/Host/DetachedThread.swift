@@ -1,0 +1,46 @@
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// A thread for work that blocks, so that none of Swift's own threads has to: there are only as many of those as processors.
+package enum DetachedThread {
+    /// Runs work on a new thread, which ends with it.
+    ///
+    /// When the system refuses another thread, the work runs on the caller's: late is better than never.
+    package static func run(_ work: @escaping @Sendable () -> Void) {
+        let box = unsafe Unmanaged.passRetained(Work(work))
+        var attributes = unsafe pthread_attr_t()
+        unsafe pthread_attr_init(&attributes)
+        defer { unsafe pthread_attr_destroy(&attributes) }
+        unsafe pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
+        #if canImport(Darwin)
+        var thread: pthread_t?
+        #else
+        var thread = pthread_t()
+        #endif
+        let status = unsafe pthread_create(&thread, &attributes, start, box.toOpaque())
+        guard status != 0 else { return }
+        unsafe box.release()
+        work()
+    }
+
+    /// Carries a closure through the pointer that C passes to a thread.
+    private final class Work: Sendable {
+        let run: @Sendable () -> Void
+        init(_ run: @escaping @Sendable () -> Void) { self.run = run }
+    }
+
+    #if canImport(Darwin)
+    private static let start: @convention(c) (UnsafeMutableRawPointer) -> UnsafeMutableRawPointer? = { pointer in
+        unsafe Unmanaged<Work>.fromOpaque(pointer).takeRetainedValue().run()
+        return nil
+    }
+    #else
+    private static let start: @convention(c) (UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? = { pointer in
+        if let pointer = unsafe pointer { unsafe Unmanaged<Work>.fromOpaque(pointer).takeRetainedValue().run() }
+        return nil
+    }
+    #endif
+}
