@@ -60,6 +60,9 @@ let package = Package(
             providers: [.apt(["libxml2-dev"]), .yum(["libxml2-devel"]), .brew(["libxml2"])]
         ),
 
+        // Loads libcurl when the program runs; on Apple's systems URLSession stands in its place.
+        .target(name: "CCurl"),
+
         // Engine
         .target(
             name: "AuthFlowJSON",
@@ -67,7 +70,13 @@ let package = Package(
                 .target(name: "CJansson", condition: .when(platforms: [.linux, .macOS], traits: ["Jansson"]))
             ]
         ),
-        .target(name: "AuthFlow", dependencies: ["AuthFlowJSON", httpTypes, crypto, cryptoExtras]),
+        .target(
+            name: "AuthFlow",
+            dependencies: [
+                "AuthFlowJSON", .target(name: "CCurl", condition: .when(platforms: [.linux])), httpTypes, crypto,
+                cryptoExtras,
+            ]
+        ),
 
         // User agents
         .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", flyingSocks, httpTypes]),
@@ -278,6 +287,8 @@ let package = Package(
 
 for target in package.targets {
     switch target.type {
+    case .regular where target.name == "CCurl":
+        break  // C
     case .regular, .test, .executable:
         target.swiftSettings = [
             .strictMemorySafety(),

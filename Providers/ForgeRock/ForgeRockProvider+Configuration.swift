@@ -51,7 +51,7 @@ extension UserAgentFactory {
     ///   - ask: Asks the user; nil when no user can be asked.
     ///   - show: Shows the user a text that belongs to the questions; nil to leave it out.
     public static func tree(
-        transport: any HTTPTransport = URLSessionTransport(),
+        transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system,
         ask: (@Sendable (_ question: String, _ isSecret: Bool) async throws -> String)? = nil,
         show: (@Sendable (_ text: String) async -> Void)? = nil

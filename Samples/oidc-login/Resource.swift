@@ -29,7 +29,7 @@ struct Resource {
             endpoint,
             headerFields: [.authorization: "Bearer \(tokens.accessToken.exposed)", .accept: "application/json"]
         )
-        let reply = try await URLSessionTransport().send(call)
+        let reply = try await SystemTransport().send(call)
         guard reply.status == 200 else { return "status \(reply.status)" }
         return try text(try reply.json(from: title))
     }

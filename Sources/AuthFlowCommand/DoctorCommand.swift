@@ -184,7 +184,7 @@ private struct Findings {
 
 /// A transport that compares this machine's clock with that of who answers.
 private final class ServerClock: HTTPTransport {
-    private let base = URLSessionTransport()
+    private let base = SystemTransport()
     private let found = Mutex<TimeInterval?>(nil)
 
     /// How far this machine's clock is ahead, in seconds; nil when nobody said their time.

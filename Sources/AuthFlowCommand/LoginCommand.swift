@@ -53,7 +53,7 @@ struct LoginCommand: AsyncParsableCommand {
             flows: flows,
             userAgent: userAgent,
             surroundings: surroundings,
-            transport: trace == nil ? URLSessionTransport() : flowTrace.transport(URLSessionTransport())
+            transport: trace == nil ? SystemTransport() : flowTrace.transport(SystemTransport())
         ) { event in
             redirects.observer(event)
             flowTrace.observer(event)

@@ -49,7 +49,7 @@ struct ProfileOptions: ParsableArguments {
         flows: [SignInFlow]? = nil,
         userAgent: String? = nil,
         surroundings: Surroundings = .current(),
-        transport: any HTTPTransport = URLSessionTransport(),
+        transport: any HTTPTransport = SystemTransport(),
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         let progress = Progress(isVerbose: verbose, surroundings: surroundings)

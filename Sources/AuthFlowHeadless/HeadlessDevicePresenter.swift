@@ -21,7 +21,7 @@ public struct HeadlessDevicePresenter: Sendable {
     ///   - observer: Is told of the code.
     public init(
         driver: any LoginDriver,
-        transport: any HTTPTransport = URLSessionTransport(),
+        transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system,
         observer: @escaping @Sendable (DeviceAuthorization) -> Void = { _ in }
     ) {

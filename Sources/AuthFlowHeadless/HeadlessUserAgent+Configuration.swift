@@ -2,7 +2,7 @@ public import AuthFlow
 
 extension UserAgentFactory {
     /// `headless`: signs in without a window, by filling in HTML forms.
-    public static var headless: UserAgentFactory { headless(transport: URLSessionTransport()) }
+    public static var headless: UserAgentFactory { headless(transport: SystemTransport()) }
 
     /// `headless`, with a transport of its own.
     ///

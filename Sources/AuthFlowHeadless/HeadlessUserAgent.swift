@@ -22,7 +22,7 @@ public struct HeadlessUserAgent: Sendable {
     public init(
         driver: any LoginDriver,
         sharedCookies: SharedCookies? = nil,
-        transport: any HTTPTransport = URLSessionTransport(),
+        transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system
     ) {
         self.driver = driver

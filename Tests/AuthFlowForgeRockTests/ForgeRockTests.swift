@@ -27,7 +27,7 @@ struct ForgeRockScene: Sendable {
             return try await EmulatorServer.run {
                 try ForgeRockEmulator(origin: $0, now: now)
             } _: { emulator in
-                try await body(ForgeRockScene(emulator: emulator, transport: URLSessionTransport()))
+                try await body(ForgeRockScene(emulator: emulator, transport: SystemTransport()))
             }
         }
     }

@@ -26,7 +26,7 @@ struct GitHubScene: Sendable {
             return try await EmulatorServer.run {
                 GitHubEmulator(origin: $0, users: users, apps: apps, now: now)
             } _: { emulator in
-                try await body(GitHubScene(emulator: emulator, transport: URLSessionTransport()))
+                try await body(GitHubScene(emulator: emulator, transport: SystemTransport()))
             }
         }
     }

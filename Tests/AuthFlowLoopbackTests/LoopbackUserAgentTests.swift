@@ -9,7 +9,7 @@ import Testing
 
 /// The loopback port over real sockets.
 @Suite struct LoopbackUserAgentTests {
-    private let transport = URLSessionTransport()
+    private let transport = SystemTransport()
 
     private func options(_ redirectURI: String = "http://127.0.0.1/callback") throws -> RedirectOptions {
         RedirectOptions(

@@ -375,7 +375,7 @@ import Testing
             // The "browser" goes through the provider's pages and then really does what it is sent to do.
             let launcher = BrowserLauncher { url in
                 Task {
-                    let start = try await URLSessionTransport().send(HTTPCall(.get, Endpoint(url)))
+                    let start = try await SystemTransport().send(HTTPCall(.get, Endpoint(url)))
                     let target = start.response.headerFields[.location] ?? ""
                     try await deliver(try await scene.visit(target, responseMode: mode), mode)
                 }
@@ -399,7 +399,7 @@ import Testing
     }
 
     private func deliver(_ answer: String, _ mode: ResponseMode) async throws {
-        let transport = URLSessionTransport()
+        let transport = SystemTransport()
         let parts = answer.split(maxSplits: 1) { $0 == "?" || $0 == "#" }
         let address = try Endpoint(String(parts[0]))
         let form = HTTPCall(

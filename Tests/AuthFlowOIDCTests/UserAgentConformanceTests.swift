@@ -13,7 +13,7 @@ import Testing
     ) async throws {
         let agent = LoopbackUserAgent(launcher: nil)
         try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI(redirectURI)) { answer in
-            _ = try await URLSessionTransport().send(HTTPCall(.get, Endpoint(answer)))
+            _ = try await SystemTransport().send(HTTPCall(.get, Endpoint(answer)))
         }.run()
     }
 

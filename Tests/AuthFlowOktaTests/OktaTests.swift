@@ -28,7 +28,7 @@ struct OktaScene: Sendable {
             return try await EmulatorServer.run {
                 try OktaEmulator(origin: $0, now: now)
             } _: { emulator in
-                try await body(OktaScene(emulator: emulator, transport: URLSessionTransport()))
+                try await body(OktaScene(emulator: emulator, transport: SystemTransport()))
             }
         }
     }

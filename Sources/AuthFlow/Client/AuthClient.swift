@@ -47,7 +47,7 @@ public final class AuthClient: Sendable {
         store: any TokenStore = MemoryTokenStore(),
         sharedCredentials: SharedCredentialStore? = nil,
         account: String? = nil,
-        transport: any HTTPTransport = URLSessionTransport(),
+        transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) {

@@ -28,7 +28,7 @@ extension AuthClient {
         userAgent override: String? = nil,
         surroundings: Surroundings? = nil,
         account: String? = nil,
-        transport: any HTTPTransport = URLSessionTransport(),
+        transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws {

@@ -87,7 +87,7 @@ struct TrustedFile {
 enum PrivateGroup {
     /// Whether a group is this user's own, and no other user is in it.
     static func isOwn(_ group: gid_t) -> Bool {
-        var user = passwd()
+        var user = unsafe passwd()
         var found: UnsafeMutablePointer<passwd>?
         var buffer = [CChar](repeating: 0, count: 16 * 1024)
         guard unsafe getpwuid_r(geteuid(), &user, &buffer, buffer.count, &found) == 0, unsafe found != nil else {
@@ -95,7 +95,7 @@ enum PrivateGroup {
         }
         let userName = unsafe String(cString: user.pw_name)
         guard unsafe user.pw_gid == group else { return false }
-        var entry = SwiftGroup()
+        var entry = unsafe SwiftGroup()
         var foundGroup: UnsafeMutablePointer<SwiftGroup>?
         var groupBuffer = [CChar](repeating: 0, count: 16 * 1024)
         guard unsafe getgrgid_r(group, &entry, &groupBuffer, groupBuffer.count, &foundGroup) == 0,

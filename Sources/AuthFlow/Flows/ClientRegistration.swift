@@ -77,7 +77,7 @@ public struct ClientRegistration: Sendable {
     /// - Throws: ``AuthError``.
     public init(
         provider: any ProviderAdapter,
-        transport: any HTTPTransport = URLSessionTransport(),
+        transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system
     ) throws {
         // A client that is not registered has no identifier yet; nothing is sent with this one.

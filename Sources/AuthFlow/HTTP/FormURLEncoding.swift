@@ -44,12 +44,17 @@ public enum FormURLEncoding {
         return parameters
     }
 
-    private static func decodeValue(_ encoded: ArraySlice<UInt8>) -> String? {
+    /// Decodes escapes alone (RFC 3986 section 2.1): a `+` stays what it is.
+    static func percentDecoded(_ text: String) -> String? {
+        decodeValue(Array(text.utf8)[...], plusIsSpace: false)
+    }
+
+    private static func decodeValue(_ encoded: ArraySlice<UInt8>, plusIsSpace: Bool = true) -> String? {
         var bytes: [UInt8] = []
         var rest = encoded.makeIterator()
         while let byte = rest.next() {
             switch byte {
-            case UInt8(ascii: "+"):
+            case UInt8(ascii: "+") where plusIsSpace:
                 bytes.append(UInt8(ascii: " "))
             case UInt8(ascii: "%"):
                 guard let high = rest.next().flatMap(hexValue), let low = rest.next().flatMap(hexValue) else {

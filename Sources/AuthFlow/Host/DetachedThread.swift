@@ -11,7 +11,7 @@ package enum DetachedThread {
     /// When the system refuses another thread, the work runs on the caller's: late is better than never.
     package static func run(_ work: @escaping @Sendable () -> Void) {
         let box = unsafe Unmanaged.passRetained(Work(work))
-        var attributes = unsafe pthread_attr_t()
+        var attributes = pthread_attr_t()
         unsafe pthread_attr_init(&attributes)
         defer { unsafe pthread_attr_destroy(&attributes) }
         unsafe pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))

@@ -13,7 +13,7 @@ public struct WebFinger: Sendable {
     /// - Parameters:
     ///   - transport: The way to the network.
     ///   - host: The clock for timeouts.
-    public init(transport: any HTTPTransport = URLSessionTransport(), host: HostServices = .system) {
+    public init(transport: any HTTPTransport = SystemTransport(), host: HostServices = .system) {
         self.transport = transport
         self.host = host
     }

@@ -42,7 +42,7 @@ public struct Scene: Sendable {
             return try await EmulatorServer.run { issuer in
                 try OIDCEmulator(issuer: issuer, clients: clients, now: now)
             } _: { emulator in
-                try await body(Scene(emulator: emulator, transport: URLSessionTransport()))
+                try await body(Scene(emulator: emulator, transport: SystemTransport()))
             }
         }
     }

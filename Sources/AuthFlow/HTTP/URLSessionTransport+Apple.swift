@@ -1,8 +1,10 @@
+// CHECK_APPLE is set where these files are type-checked on Linux, against Foundation's own URLSession there.
+#if canImport(Darwin) || CHECK_APPLE
 import Foundation
 import HTTPTypes
 import Synchronization
 
-#if canImport(FoundationNetworking)
+#if CHECK_APPLE
 import FoundationNetworking
 #endif
 
@@ -104,9 +106,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
 
     /// Stops what a task does without waiting for it.
     private func stop(_ task: URLSessionTask) {
-        // On Linux `cancel` waits for its turn behind the very data that it is to stop. Waiting here would keep all of that in
-        // memory; meanwhile it is thrown away.
-        DispatchQueue.global().async { task.cancel() }
+        task.cancel()
     }
 
     func urlSession(
@@ -216,10 +216,4 @@ extension HTTPResponse {
         self.init(status: Status(code: response.statusCode), headerFields: fields)
     }
 }
-
-extension Duration {
-    /// The duration in seconds, with its fraction.
-    var seconds: Double {
-        Double(components.seconds) + Double(components.attoseconds) / 1e18
-    }
-}
+#endif

@@ -4,7 +4,7 @@ import HTTPTypes
 import Testing
 
 /// The transport over real sockets: what it must not do by itself.
-@Suite struct URLSessionTransportTests {
+@Suite struct SystemTransportTests {
     private func reply(_ status: Int, _ fields: HTTPFields = [:], body: [UInt8] = []) -> HTTPReply {
         HTTPReply(response: HTTPResponse(status: .init(code: status), headerFields: fields), body: body)
     }
@@ -26,7 +26,7 @@ import Testing
                 "\(request.method) \(request.path ?? "") \(request.headerFields[.accept] ?? "") \(String(decoding: body, as: UTF8.self))"
             return HTTPReply(response: HTTPResponse(status: .created), body: Array(seen.utf8))
         } _: { origin in
-            try await URLSessionTransport().send(
+            try await SystemTransport().send(
                 HTTPCall(
                     .post,
                     Endpoint("\(origin)/a?b=c%20d"),
@@ -43,7 +43,7 @@ import Testing
         let reply = try await serve { request, _ in
             request.path == "/" ? self.reply(status, [.location: "/elsewhere"]) : self.reply(200)
         } _: { origin in
-            try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+            try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
         }
         #expect(reply.status == status)
         #expect(reply.response.headerFields[.location] == "/elsewhere")
@@ -53,7 +53,7 @@ import Testing
         let second = try await serve { request, _ in
             self.reply(200, [.setCookie: "a=1; Path=/"], body: Array((request.headerFields[.cookie] ?? "none").utf8))
         } _: { origin in
-            let transport = URLSessionTransport()
+            let transport = SystemTransport()
             _ = try await transport.send(HTTPCall(.get, Endpoint("\(origin)/")))
             return try await transport.send(HTTPCall(.get, Endpoint("\(origin)/")))
         }
@@ -65,7 +65,7 @@ import Testing
         let sent = try await serve { request, _ in
             self.reply(200, body: Array((request.headerFields[.cookie] ?? "").utf8))
         } _: { origin in
-            try await URLSessionTransport().send(
+            try await SystemTransport().send(
                 HTTPCall(.get, Endpoint("\(origin)/"), headerFields: [.cookie: cookies])
             )
         }
@@ -79,7 +79,7 @@ import Testing
             for cookie in cookies { fields.append(HTTPField(name: .setCookie, value: cookie)) }
             return self.reply(200, fields)
         } _: { origin in
-            try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+            try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
         }
         #expect(Set(reply.response.headerFields[fields: .setCookie].map(\.value)) == Set(cookies))
     }
@@ -89,7 +89,7 @@ import Testing
             try await serve { _, _ in
                 self.reply(200, body: [UInt8](repeating: 65, count: 100_000))
             } _: { origin in
-                try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/"), maximumReplySize: 50_000))
+                try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/"), maximumReplySize: 50_000))
             }
         }
         #expect(error.code == .invalidReply)
@@ -98,7 +98,7 @@ import Testing
     @Test func stopsReadingABodyWithoutAnEnd() async throws {
         let port = try EndlessServer.start()
         let error = try await #require(throws: AuthError.self) {
-            try await URLSessionTransport().send(HTTPCall(.get, Endpoint("http://127.0.0.1:\(port)/")))
+            try await SystemTransport().send(HTTPCall(.get, Endpoint("http://127.0.0.1:\(port)/")))
         }
         #expect(error.code == .invalidReply)
     }
@@ -110,7 +110,7 @@ import Testing
             $0
         }
         let error = try await #require(throws: AuthError.self) {
-            try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(port)/?secret=1")))
+            try await SystemTransport().send(HTTPCall(.get, Endpoint("\(port)/?secret=1")))
         }
         #expect(error.code == .networkFailed)
         #expect(!error.description.contains("secret"))
@@ -125,7 +125,7 @@ import Testing
                 try? await Task.never()
                 return self.reply(200)
             } _: { origin in
-                let task = Task { try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/"))) }
+                let task = Task { try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/"))) }
                 for await _ in arrivals { break }
                 task.cancel()
                 return try await task.value
@@ -145,7 +145,7 @@ import Testing
                 for _ in 0..<8 {
                     group.addTask {
                         unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
-                        return try await URLSessionTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+                        return try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
                     }
                 }
                 while let result = await group.nextResult() {

@@ -1,0 +1,98 @@
+#if os(Linux)
+import CCurl
+
+/// A handle of libcurl's for one transfer at a time (libcurl-easy(3)).
+@safe final class CurlEasy {
+    private let pointer: OpaquePointer
+
+    /// The address, by which libcurl names the handle.
+    var identifier: UInt { unsafe UInt(bitPattern: pointer) }
+
+    /// Lends the handle to another of libcurl's functions.
+    func withPointer<Value>(_ body: (OpaquePointer) -> Value) -> Value { unsafe body(pointer) }
+
+    /// Whether libcurl has accepted every option since the last ``reset()``.
+    private(set) var hasAcceptedAll = true
+
+    private var lists: [OpaquePointer] = unsafe []
+
+    /// - Returns: nil when there is no memory.
+    init?() {
+        guard let pointer = unsafe authflow_curl_easy_new() else { return nil }
+        unsafe self.pointer = pointer
+    }
+
+    deinit {
+        unsafe authflow_curl_easy_free(pointer)
+        freeLists()
+    }
+
+    /// Makes it as good as new. What is known about hosts, and connections, are the loop's and stay.
+    func reset() {
+        unsafe authflow_curl_easy_reset(pointer)
+        freeLists()
+        hasAcceptedAll = true
+    }
+
+    func set(_ option: authflow_curl_option, _ value: Int) {
+        note(unsafe authflow_curl_set_number(pointer, option, Int64(value)))
+    }
+
+    /// Sets what not every version of libcurl has.
+    func trySet(_ option: authflow_curl_option, _ value: Int) {
+        _ = unsafe authflow_curl_set_number(pointer, option, Int64(value))
+    }
+
+    func set(_ option: authflow_curl_option, _ value: String) {
+        note(unsafe authflow_curl_set_text(pointer, option, value))
+    }
+
+    /// Sets bytes that libcurl copies.
+    func set(_ option: authflow_curl_option, bytes: [UInt8]) {
+        // An empty array has no address, and no address would mean that there is no body.
+        let bytes = bytes.isEmpty ? [0] : bytes
+        unsafe bytes.withUnsafeBytes { buffer in
+            note(unsafe authflow_curl_set_pointer(pointer, option, UnsafeMutableRawPointer(mutating: buffer.baseAddress)))
+        }
+    }
+
+    /// Sets a list, which is kept for as long as the option is.
+    func set(_ option: authflow_curl_option, list lines: [String]) {
+        var list: OpaquePointer?
+        for line in lines {
+            guard let longer = unsafe authflow_curl_list_append(list, line) else {
+                hasAcceptedAll = false
+                break
+            }
+            unsafe list = longer
+        }
+        guard let list = unsafe list else { return }
+        unsafe lists.append(list)
+        note(unsafe authflow_curl_set_list(pointer, option, list))
+    }
+
+    /// Sets what is called with header fields and body, and before a request is sent. `context` must outlive the transfer.
+    func setReceivers(
+        _ context: CurlTransfer,
+        header: authflow_curl_receive,
+        body: authflow_curl_receive,
+        beforeRequest: authflow_curl_before_request
+    ) {
+        let address = unsafe Unmanaged.passUnretained(context).toOpaque()
+        note(unsafe authflow_curl_set_receivers(pointer, header, body, beforeRequest, address))
+    }
+
+    func info(_ information: authflow_curl_information) -> Int {
+        Int(unsafe authflow_curl_info(pointer, information))
+    }
+
+    private func note(_ result: authflow_curl_result) {
+        if result != AUTHFLOW_CURL_OK { hasAcceptedAll = false }
+    }
+
+    private func freeLists() {
+        for index in unsafe lists.indices { unsafe authflow_curl_list_free(lists[index]) }
+        unsafe lists = []
+    }
+}
+#endif

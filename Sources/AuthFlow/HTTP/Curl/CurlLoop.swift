@@ -1,0 +1,172 @@
+#if os(Linux)
+import CCurl
+import Synchronization
+
+/// The one thread that drives all transfers of a process, by libcurl's multi interface (libcurl-multi(3)).
+///
+/// It begins with the first transfer, sleeps until a socket or another thread wakes it up, and ends with its connections when nothing has
+/// been asked of it for a while.
+final class CurlLoop: Sendable {
+    static let shared = CurlLoop()
+
+    /// How many connections there may be to one server, and altogether. Further requests wait for one to be free.
+    private static let (maximumPerHost, maximumConnections) = (64, 256)
+
+    /// How long the thread stays without work. Servers close idle connections after about as long.
+    private static let idleTime = Duration.seconds(60)
+
+    /// How many handles are kept for the next requests.
+    private static let maximumSpareHandles = 16
+
+    private struct State {
+        var added: [CurlTransfer] = []
+        var cancelled: [CurlTransfer] = []
+        var isRunning = false
+        var multi: CurlMulti?
+    }
+
+    private let state = Mutex(State())
+
+    /// Begins a transfer, from any thread.
+    func begin(_ transfer: CurlTransfer) {
+        let mustStart = state.withLock { state in
+            state.added.append(transfer)
+            state.multi?.wakeUp()
+            defer { state.isRunning = true }
+            return !state.isRunning
+        }
+        if mustStart { DetachedThread.run { self.run() } }
+    }
+
+    /// Ends a transfer that its caller has left already, from any thread.
+    func cancel(_ transfer: CurlTransfer) {
+        state.withLock { state in
+            // Without the thread there is no transfer: it has ended, or does not begin, because it has its result.
+            guard state.isRunning else { return }
+            state.cancelled.append(transfer)
+            state.multi?.wakeUp()
+        }
+    }
+
+    private func run() {
+        let opened = authflow_curl_open()
+        guard opened == AUTHFLOW_CURL_READY, let multi = CurlMulti() else {
+            let error = CurlFailure.unavailable(opened)
+            let added = state.withLock { state in
+                defer { state = State() }
+                return state.added
+            }
+            for transfer in added { transfer.end(error) }
+            return
+        }
+        multi.set(AUTHFLOW_CURL_MAX_HOST_CONNECTIONS, Self.maximumPerHost)
+        multi.set(AUTHFLOW_CURL_MAX_TOTAL_CONNECTIONS, Self.maximumConnections)
+        multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumPerHost)
+        state.withLock { $0.multi = multi }
+        var transfers = RunningTransfers(multi: multi, maximumSpareHandles: Self.maximumSpareHandles)
+        var idleSince = ContinuousClock.now
+        while true {
+            let (added, cancelled) = state.withLock { state in
+                defer { (state.added, state.cancelled) = ([], []) }
+                return (state.added, state.cancelled)
+            }
+            for transfer in added { transfers.begin(transfer) }
+            for transfer in cancelled { transfers.cancel(transfer) }
+            multi.perform()
+            transfers.endFinished()
+            if transfers.isEmpty {
+                let isOver = state.withLock { state in
+                    guard state.added.isEmpty, state.cancelled.isEmpty, idleSince.duration(to: .now) >= Self.idleTime
+                    else { return false }
+                    state = State()
+                    return true
+                }
+                if isOver { return }
+                multi.wait(Self.idleTime)
+            } else {
+                // Once a second is often enough to look for servers that say nothing.
+                multi.wait(.seconds(1))
+                idleSince = .now
+                transfers.endSilent()
+            }
+        }
+    }
+}
+
+/// The transfers that libcurl works on, and handles for the next ones. It belongs to the loop's thread.
+private struct RunningTransfers {
+    private struct Running {
+        let transfer: CurlTransfer
+        let easy: CurlEasy
+    }
+
+    private let multi: CurlMulti
+    private let maximumSpareHandles: Int
+    private var running: [UInt: Running] = [:]
+    private var handles: [ObjectIdentifier: UInt] = [:]
+    private var spare: [CurlEasy] = []
+    private var lastLook = ContinuousClock.now
+
+    init(multi: CurlMulti, maximumSpareHandles: Int) {
+        self.multi = multi
+        self.maximumSpareHandles = maximumSpareHandles
+    }
+
+    var isEmpty: Bool { running.isEmpty }
+
+    mutating func begin(_ transfer: CurlTransfer) {
+        guard !transfer.result.isFinished else { return }
+        guard let easy = spare.popLast() ?? CurlEasy() else {
+            return transfer.end(AuthError(.networkFailed, "There is no memory for another request."))
+        }
+        do throws(AuthError) {
+            try transfer.prepare(easy)
+        } catch {
+            return transfer.end(error)
+        }
+        transfer.start = .now
+        guard multi.add(easy) else {
+            return transfer.end(AuthError(.networkFailed, "libcurl does not take another request."))
+        }
+        running[easy.identifier] = Running(transfer: transfer, easy: easy)
+        handles[ObjectIdentifier(transfer)] = easy.identifier
+    }
+
+    mutating func cancel(_ transfer: CurlTransfer) {
+        guard let identifier = handles[ObjectIdentifier(transfer)], let entry = remove(identifier) else { return }
+        entry.transfer.end(CancellationError())
+    }
+
+    mutating func endFinished() {
+        while let (identifier, result) = multi.nextEnded() {
+            guard let entry = running[identifier] else { continue }
+            // Before the handle is reset: it is asked how the transfer ended.
+            entry.transfer.end(result)
+            remove(identifier)
+        }
+    }
+
+    /// Ends the transfers whose servers have sent nothing for too long.
+    mutating func endSilent() {
+        let now = ContinuousClock.now
+        guard lastLook.duration(to: now) >= .seconds(1) else { return }
+        lastLook = now
+        for (identifier, entry) in running {
+            guard let start = entry.transfer.start, entry.transfer.isTooSilent(after: start.duration(to: now)) else { continue }
+            remove(identifier)
+            entry.transfer.end(entry.transfer.silenceError)
+        }
+    }
+
+    @discardableResult private mutating func remove(_ identifier: UInt) -> Running? {
+        guard let entry = running.removeValue(forKey: identifier) else { return nil }
+        handles[ObjectIdentifier(entry.transfer)] = nil
+        multi.remove(entry.easy)
+        if spare.count < maximumSpareHandles {
+            entry.easy.reset()
+            spare.append(entry.easy)
+        }
+        return entry
+    }
+}
+#endif

@@ -1,0 +1,210 @@
+#if os(Linux)
+import CCurl
+import HTTPTypes
+
+/// One exchange under way. All but its result belongs to the thread of the loop.
+final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touched by the loop's thread alone.
+    /// Where the caller waits.
+    let result = FirstResult<HTTPReply>()
+
+    /// When it began, by the clock of the loop; nil before.
+    var start: ContinuousClock.Instant?
+
+    private let call: HTTPCall
+    private let settings: NetworkSettings
+    private let proxy: NetworkSettings.ProxyServer?
+    private var easy: CurlEasy?
+    private var head = ResponseHead()
+    private var body: [UInt8] = []
+    private var attempts = 0
+    private var fault: AuthError?
+
+    init(_ call: HTTPCall, settings: NetworkSettings, proxy: NetworkSettings.ProxyServer?) {
+        self.call = call
+        self.settings = settings
+        self.proxy = proxy
+    }
+
+    /// Tells a handle of libcurl's all about the call.
+    /// - Throws: ``AuthError`` with `network_failed` when libcurl refuses anything that was asked of it.
+    func prepare(_ easy: CurlEasy) throws(AuthError) {
+        self.easy = easy
+        easy.set(AUTHFLOW_CURL_URL, call.url)
+        unsafe easy.setReceivers(self, header: Self.receiveHeader, body: Self.receiveBody, beforeRequest: Self.beforeRequest)
+        prepareRequest(easy)
+        easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
+        easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
+        easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
+        easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
+        easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate")
+        easy.set(AUTHFLOW_CURL_TIMEOUT_MS, call.timeout.milliseconds)
+        easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, min(settings.connectTimeout, call.timeout).milliseconds)
+        // A name that is being looked up is left behind by whoever has waited long enough. Before 7.87 there is no such option.
+        easy.trySet(AUTHFLOW_CURL_QUICK_EXIT, 1)
+        prepareTLS(easy)
+        prepareProxy(easy)
+        if !settings.addresses.isEmpty {
+            easy.set(AUTHFLOW_CURL_RESOLVE, list: settings.addresses.map { "\($0.key):\($0.value)" }.sorted())
+        }
+        guard easy.hasAcceptedAll else {
+            throw AuthError(.networkFailed, "The libcurl of this system refuses a setting that \(call) needs.")
+        }
+    }
+
+    private func prepareRequest(_ easy: CurlEasy) {
+        let method = call.request.method
+        var lines: [String] = []
+        for field in call.request.headerFields where field.name != .cookie {
+            // libcurl leaves out a field that has nothing behind its colon.
+            lines.append(field.value.isEmpty ? "\(field.name.rawName);" : "\(field.name.rawName): \(field.value)")
+        }
+        // The fields are kept apart for HTTP/2; HTTP/1.1 wants one (RFC 6265 section 5.4).
+        let cookies = call.request.headerFields[values: .cookie]
+        if !cookies.isEmpty { lines.append("Cookie: \(cookies.joined(separator: "; "))") }
+        if call.request.headerFields[.userAgent] == nil { lines.append("User-Agent: AuthFlow") }
+        let wantsLength = [.post, .put, .patch].contains(method)
+        if !call.body.isEmpty || wantsLength {
+            if call.request.headerFields[.contentType] == nil { lines.append("Content-Type:") }
+            // A body of this size is not worth asking for permission first.
+            lines.append("Expect:")
+            easy.set(AUTHFLOW_CURL_POST_FIELD_SIZE, call.body.count)
+            easy.set(AUTHFLOW_CURL_COPY_POST_FIELDS, bytes: call.body)
+        }
+        if method == .head { easy.set(AUTHFLOW_CURL_NO_BODY, 1) }
+        if method != .get, method != .head || !call.body.isEmpty {
+            easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue)
+        } else if method == .get, !call.body.isEmpty {
+            easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, "GET")
+        }
+        easy.set(AUTHFLOW_CURL_HTTP_HEADER, list: lines)
+    }
+
+    private func prepareTLS(_ easy: CurlEasy) {
+        easy.set(AUTHFLOW_CURL_SSL_VERIFY_PEER, 1)
+        easy.set(AUTHFLOW_CURL_SSL_VERIFY_HOST, 2)
+        // RFC 9325 section 3.1.1: "Implementations MUST NOT negotiate TLS version 1.1".
+        easy.set(AUTHFLOW_CURL_SSL_VERSION, 6)  // TLS 1.2 or later
+        // libcurl then goes on to use the folder with the system's own.
+        if let file = settings.certificateAuthorities { easy.set(AUTHFLOW_CURL_CA_INFO, file) }
+        if let certificate = settings.clientCertificate {
+            easy.set(AUTHFLOW_CURL_SSL_CERT, certificate.file)
+            easy.set(AUTHFLOW_CURL_SSL_KEY, certificate.keyFile)
+            // A key with a passphrase would have OpenSSL ask for it at the terminal.
+            easy.set(AUTHFLOW_CURL_KEY_PASSWORD, "")
+        }
+    }
+
+    private func prepareProxy(_ easy: CurlEasy) {
+        // An empty text keeps libcurl from looking at the environment by itself.
+        easy.set(AUTHFLOW_CURL_PROXY, proxy?.url ?? "")
+        easy.set(AUTHFLOW_CURL_NO_PROXY, "")
+        guard let proxy else { return }
+        // Whatever a request carries goes to its server alone: the proxy passes it on unread.
+        easy.set(AUTHFLOW_CURL_HTTP_PROXY_TUNNEL, 1)
+        easy.set(AUTHFLOW_CURL_SUPPRESS_CONNECT_HEADERS, 1)
+        if let username = proxy.username { easy.set(AUTHFLOW_CURL_PROXY_USERNAME, username) }
+        if let password = proxy.password { easy.set(AUTHFLOW_CURL_PROXY_PASSWORD, password.exposed) }
+    }
+
+    /// Takes what libcurl has to say at the end, and tells the caller.
+    func end(_ code: authflow_curl_result) {
+        defer { easy = nil }
+        if let fault { return result.finish(.failure(fault)) }
+        guard code == AUTHFLOW_CURL_OK, let response = head.response else {
+            return result.finish(.failure(CurlFailure(code, of: call, through: proxy, easy: easy).error))
+        }
+        result.finish(.success(HTTPReply(response: response, body: body)))
+    }
+
+    /// Ends it before libcurl does.
+    func end(_ error: any Error) {
+        easy = nil
+        result.finish(.failure(error))
+    }
+
+    /// Whether the server has been silent for longer than is waited for, when `duration` has passed since the beginning.
+    func isTooSilent(after duration: Duration) -> Bool {
+        duration > settings.firstByteTimeout && head.isEmpty
+    }
+
+    var silenceError: AuthError {
+        AuthError(
+            .timedOut,
+            "\(place) sent nothing within \(Int(settings.firstByteTimeout.seconds)) seconds."
+        )
+    }
+
+    private var place: String { call.request.authority ?? "the server" }
+
+    // MARK: What libcurl calls
+
+    private static let receiveHeader: authflow_curl_receive = { bytes, size, count, context in
+        let transfer = unsafe CurlTransfer.at(context)
+        let line = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
+        return transfer.receive(header: unsafe Array(line)) ? line.count : 0
+    }
+
+    private static let receiveBody: authflow_curl_receive = { bytes, size, count, context in
+        let transfer = unsafe CurlTransfer.at(context)
+        let part = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
+        return unsafe transfer.receive(body: part) ? part.count : 0
+    }
+
+    private static let beforeRequest: authflow_curl_before_request = { context, _, _, _, _ in
+        unsafe CurlTransfer.at(context).mayBeSent() ? 0 : 1
+    }
+
+    private static func at(_ context: UnsafeMutableRawPointer?) -> CurlTransfer {
+        guard let context = unsafe context else { preconditionFailure("libcurl lost its context") }
+        return unsafe Unmanaged<CurlTransfer>.fromOpaque(context).takeUnretainedValue()
+    }
+
+    private func receive(header line: [UInt8]) -> Bool {
+        do throws(ResponseHead.Fault) {
+            try head.read(line)
+        } catch {
+            switch error {
+            case .tooLarge:
+                fault = AuthError(
+                    .invalidReply,
+                    "\(call) answered with more than \(ResponseHead.maximumSize / 1024) KiB of header fields."
+                )
+            case .malformed(let reason):
+                fault = AuthError(.invalidReply, "What \(call) answered with is not HTTP: \(reason).")
+            }
+            return false
+        }
+        guard let response = head.response, call.request.method != .head,
+            let length = response.headerFields[.contentLength].flatMap({ Int($0) }), length > call.maximumReplySize
+        else { return true }
+        return refuseSize()
+    }
+
+    private func receive(body part: UnsafeRawBufferPointer) -> Bool {
+        guard body.count + part.count <= call.maximumReplySize else { return refuseSize() }
+        unsafe body.append(contentsOf: part)
+        return true
+    }
+
+    private func refuseSize() -> Bool {
+        fault = AuthError(.invalidReply, "\(call) answered with more than \(call.maximumReplySize) bytes.", status: head.response?.status.code)
+        return false
+    }
+
+    /// libcurl repeats a request by itself when a connection that it has used before turns out to be dead. A code or a refresh token
+    /// works once, and a server may have taken what it did not answer to: what has been sent, even in part, is not sent again.
+    private func mayBeSent() -> Bool {
+        attempts += 1
+        guard attempts > 1, let easy, easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0 else { return true }
+        fault = AuthError(
+            .networkFailed,
+            "The connection to \(place) broke off after the request had been sent, which is not sent twice. Try again."
+        )
+        return false
+    }
+}
+
+extension Duration {
+    fileprivate var milliseconds: Int { max(1, Int(min(self.seconds, 1_000_000) * 1000)) }
+}
+#endif

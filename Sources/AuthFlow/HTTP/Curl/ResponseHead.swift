@@ -1,0 +1,114 @@
+import HTTPTypes
+
+/// The header section of a response (RFC 9112 sections 4 and 5), read line by line as it arrives.
+///
+/// Informational responses that come before are passed over, and trailers that come after the body are dropped: nothing that decides
+/// about a sign-in may stand in either.
+struct ResponseHead {
+    /// What a header section may take altogether, informational responses and trailers included, in bytes.
+    static let maximumSize = 64 * 1024
+
+    /// Why a header section is refused.
+    enum Fault: Error, Hashable {
+        case tooLarge
+        case malformed(String)
+    }
+
+    /// The response, once its header section has ended.
+    private(set) var response: HTTPResponse?
+
+    /// Whether nothing has arrived yet.
+    var isEmpty: Bool { size == 0 }
+
+    private var size = 0
+    private var status: Int?
+    private var fields: [(name: HTTPField.Name, value: [UInt8])] = []
+
+    /// Takes one line, with or without its line break.
+    mutating func read(_ line: some Collection<UInt8>) throws(Fault) {
+        size += line.count
+        guard size <= Self.maximumSize else { throw .tooLarge }
+        guard response == nil else { return }
+        var line = Array(line)
+        if line.last == UInt8(ascii: "\n") { line.removeLast() }
+        if line.last == UInt8(ascii: "\r") { line.removeLast() }
+        guard let status else {
+            self.status = try Self.status(of: line)
+            return
+        }
+        switch line.first {
+        case nil: try endSection(status)
+        // RFC 9112 section 5.2: a client "MUST replace each received obs-fold with one or more SP octets".
+        case UInt8(ascii: " "), UInt8(ascii: "\t"): try continueField(line)
+        default: try readField(line)
+        }
+    }
+
+    /// `status-line = HTTP-version SP status-code SP [ reason-phrase ]`
+    private static func status(of line: [UInt8]) throws(Fault) -> Int {
+        let parts = line.split(separator: UInt8(ascii: " "), maxSplits: 2, omittingEmptySubsequences: false)
+        guard parts.count >= 2, parts[0].starts(with: "HTTP/".utf8), parts[1].count == 3,
+            let code = Int(String(decoding: parts[1], as: UTF8.self)), (100...599).contains(code)
+        else { throw .malformed("its status line cannot be read") }
+        // RFC 9110 section 15.2.2: 101 answers a request to leave HTTP, which is never made here.
+        guard code != 101 else { throw .malformed("it switches to another protocol") }
+        return code
+    }
+
+    private mutating func endSection(_ code: Int) throws(Fault) {
+        guard code >= 200 else {
+            status = nil
+            fields = []
+            return
+        }
+        try requireOneLength()
+        var headerFields = HTTPFields()
+        for field in fields {
+            headerFields.append(HTTPField(name: field.name, value: Self.text(field.value)))
+        }
+        response = HTTPResponse(status: .init(code: code), headerFields: headerFields)
+    }
+
+    private mutating func readField(_ line: [UInt8]) throws(Fault) {
+        // RFC 9112 section 5.1: "No whitespace is allowed between the field name and colon."
+        guard let colon = line.firstIndex(of: UInt8(ascii: ":")),
+            let name = HTTPField.Name(String(decoding: line[..<colon], as: UTF8.self))
+        else { throw .malformed("a header field has no name") }
+        fields.append((name, try Self.value(line[(colon + 1)...])))
+    }
+
+    private mutating func continueField(_ line: [UInt8]) throws(Fault) {
+        guard !fields.isEmpty else { throw .malformed("its first header field has no name") }
+        fields[fields.count - 1].value += [UInt8(ascii: " ")] + (try Self.value(line[...]))
+    }
+
+    /// RFC 9110 section 5.5: "Field values containing CR, LF, or NUL characters are invalid and dangerous".
+    private static func value(_ bytes: ArraySlice<UInt8>) throws(Fault) -> [UInt8] {
+        let isSpace: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
+        guard bytes.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }) else {
+            throw .malformed("a header field has a control character in it")
+        }
+        var value = bytes.drop(while: isSpace)
+        while let last = value.last, isSpace(last) { value.removeLast() }
+        return Array(value)
+    }
+
+    /// RFC 9112 section 6.3: lengths that contradict each other are "an unrecoverable error", and a length beside a
+    /// `Transfer-Encoding` "ought to be handled as an error" (section 6.1): both are how one response is passed off as two.
+    private func requireOneLength() throws(Fault) {
+        let lengths = fields.filter { $0.name == .contentLength }.map(\.value)
+        guard let first = lengths.first else { return }
+        guard Set(lengths).count == 1, !first.isEmpty,
+            first.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
+        else { throw .malformed("its lengths contradict each other") }
+        guard !fields.contains(where: { $0.name == .transferEncoding }) else {
+            throw .malformed("it has both a length and a transfer encoding")
+        }
+    }
+
+    /// UTF-8, or else ISO 8859-1 as RFC 9110 section 5.5 has it of old.
+    private static func text(_ bytes: [UInt8]) -> String {
+        String(validating: bytes, as: UTF8.self)
+            ?? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+    }
+}

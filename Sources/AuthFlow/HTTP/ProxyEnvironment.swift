@@ -1,0 +1,55 @@
+/// The proxy as the environment names it, by the conventions that curl has made common.
+struct ProxyEnvironment {
+    private let variables: [String: String]
+
+    init(_ variables: [String: String]) { self.variables = variables }
+
+    /// The proxy for a server; nil for none.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the variable that counts is not the address of a proxy.
+    func proxy(scheme: String, host: String, port: Int) throws(AuthError) -> NetworkSettings.ProxyServer? {
+        guard !isExcepted(host, port) else { return nil }
+        // HTTP_PROXY is set by a header field of a request where a program runs as CGI, and is not read for that reason.
+        let names = scheme == "http" ? ["http_proxy"] : ["https_proxy", "HTTPS_PROXY"]
+        for name in names + ["all_proxy", "ALL_PROXY"] {
+            guard let value = variables[name], !value.isEmpty else { continue }
+            do throws(AuthError) {
+                return try Self.server(value)
+            } catch {
+                throw AuthError(.invalidConfiguration, "The variable \(name) does not name a proxy. \(error.message)")
+            }
+        }
+        return nil
+    }
+
+    /// An address as these variables have it: a scheme that may be missing, credentials that may stand before the host.
+    private static func server(_ value: String) throws(AuthError) -> NetworkSettings.ProxyServer {
+        let (scheme, rest) =
+            value.firstRange(of: "://").map { (String(value[..<$0.lowerBound]), String(value[$0.upperBound...])) } ?? ("http", value)
+        guard let at = rest.utf8.lastIndex(of: UInt8(ascii: "@")) else {
+            return try NetworkSettings.ProxyServer(url: "\(scheme)://\(rest)")
+        }
+        let credentials = rest[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+        let decoded = credentials.map { FormURLEncoding.percentDecoded(String($0)) ?? String($0) }
+        return try NetworkSettings.ProxyServer(
+            url: "\(scheme)://\(rest[rest.utf8.index(after: at)...])",
+            username: decoded.first,
+            password: decoded.count > 1 ? Secret(decoded[1]) : nil
+        )
+    }
+
+    /// Whether `no_proxy` names a host: by itself, by a domain it is in, or by `*`; with a port, for that port alone.
+    private func isExcepted(_ host: String, _ port: Int) -> Bool {
+        let list = variables["no_proxy"] ?? variables["NO_PROXY"] ?? ""
+        let bare = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
+        return list.split(whereSeparator: { $0 == "," || $0 == " " }).contains { entry in
+            var name = entry.lowercased()
+            if name == "*" { return true }
+            let suffix = ":\(port)"
+            if name.hasSuffix(suffix), !name.hasPrefix("["), name.utf8.count(where: { $0 == UInt8(ascii: ":") }) == 1 {
+                name.removeLast(suffix.utf8.count)
+            }
+            if name.hasPrefix("*.") { name.removeFirst(2) } else if name.hasPrefix(".") { name.removeFirst() }
+            return !name.isEmpty && (bare == name || bare.hasSuffix(".\(name)"))
+        }
+    }
+}

@@ -1,0 +1,59 @@
+import Synchronization
+
+/// The first of several results, for the one task that waits: what a call brings, or that the task was cancelled.
+final class FirstResult<Value: Sendable>: Sendable {
+    private enum State {
+        case idle
+        case waiting(CheckedContinuation<Value, any Error>)
+        case finished
+    }
+
+    private let state = Mutex(State.idle)
+
+    /// Waits for the first result. A cancelled task does not wait, whatever the work still does.
+    /// - Parameters:
+    ///   - begin: Begins the work, unless the task was cancelled before.
+    ///   - onCancel: Called when the task is cancelled, from another thread.
+    /// - Throws: The error of the first result, or `CancellationError`.
+    func value(
+        begin: () -> Void,
+        onCancel: @escaping @Sendable () -> Void
+    ) async throws -> Value {
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                guard wait(continuation) else { return continuation.resume(throwing: CancellationError()) }
+                begin()
+            }
+        } onCancel: {
+            onCancel()
+            finish(.failure(CancellationError()))
+        }
+    }
+
+    /// Gives a result; all but the first are dropped.
+    func finish(_ result: Result<Value, any Error>) {
+        let continuation = state.withLock { state -> CheckedContinuation<Value, any Error>? in
+            defer { state = .finished }
+            if case .waiting(let continuation) = state { return continuation }
+            return nil
+        }
+        continuation?.resume(with: result)
+    }
+
+    /// Whether there is a result already.
+    var isFinished: Bool {
+        state.withLock { state in
+            if case .finished = state { return true }
+            return false
+        }
+    }
+
+    /// - Returns: Whether it is worth waiting: false when the task was cancelled before.
+    private func wait(_ continuation: CheckedContinuation<Value, any Error>) -> Bool {
+        state.withLock { state in
+            guard case .idle = state else { return false }
+            state = .waiting(continuation)
+            return true
+        }
+    }
+}

@@ -1,0 +1,149 @@
+#ifndef AUTHFLOW_CCURL_H
+#define AUTHFLOW_CCURL_H
+
+// The part of libcurl's interface that AuthFlow uses, written from its manual pages. The library is opened when the first
+// request is made, so that a program that makes none neither needs it nor waits for it to load.
+
+#if defined(__linux__)
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma clang assume_nonnull begin
+
+typedef struct authflow_curl_easy authflow_curl_easy;
+typedef struct authflow_curl_multi authflow_curl_multi;
+typedef struct authflow_curl_list authflow_curl_list;
+
+/// What became of opening the library.
+typedef enum {
+    AUTHFLOW_CURL_READY = 0,
+    AUTHFLOW_CURL_MISSING = 1,
+    AUTHFLOW_CURL_TOO_OLD = 2,
+} authflow_curl_state;
+
+/// Opens the library at the first call. Thread-safe.
+authflow_curl_state authflow_curl_open(void);
+
+/// Options of a transfer (curl_easy_setopt(3)). The last digits tell them apart, the first their type.
+typedef enum {
+    AUTHFLOW_CURL_WRITE_DATA = 10001,
+    AUTHFLOW_CURL_URL = 10002,
+    AUTHFLOW_CURL_PROXY = 10004,
+    AUTHFLOW_CURL_HTTP_HEADER = 10023,
+    AUTHFLOW_CURL_SSL_CERT = 10025,
+    AUTHFLOW_CURL_KEY_PASSWORD = 10026,
+    AUTHFLOW_CURL_HEADER_DATA = 10029,
+    AUTHFLOW_CURL_CUSTOM_REQUEST = 10036,
+    AUTHFLOW_CURL_CA_INFO = 10065,
+    AUTHFLOW_CURL_SSL_KEY = 10087,
+    AUTHFLOW_CURL_CA_PATH = 10097,
+    AUTHFLOW_CURL_ACCEPT_ENCODING = 10102,
+    AUTHFLOW_CURL_PRIVATE = 10103,
+    AUTHFLOW_CURL_COPY_POST_FIELDS = 10165,
+    AUTHFLOW_CURL_PROXY_USERNAME = 10175,
+    AUTHFLOW_CURL_PROXY_PASSWORD = 10176,
+    AUTHFLOW_CURL_NO_PROXY = 10177,
+    AUTHFLOW_CURL_RESOLVE = 10203,
+    AUTHFLOW_CURL_BEFORE_REQUEST_DATA = 10313,
+    AUTHFLOW_CURL_SSL_VERSION = 32,
+    AUTHFLOW_CURL_NO_BODY = 44,
+    AUTHFLOW_CURL_HTTP_PROXY_TUNNEL = 61,
+    AUTHFLOW_CURL_SSL_VERIFY_PEER = 64,
+    AUTHFLOW_CURL_SSL_VERIFY_HOST = 81,
+    AUTHFLOW_CURL_HTTP_VERSION = 84,
+    AUTHFLOW_CURL_NO_SIGNAL = 99,
+    AUTHFLOW_CURL_TIMEOUT_MS = 155,
+    AUTHFLOW_CURL_CONNECT_TIMEOUT_MS = 156,
+    AUTHFLOW_CURL_PROTOCOLS = 181,
+    AUTHFLOW_CURL_PATH_AS_IS = 234,
+    AUTHFLOW_CURL_SUPPRESS_CONNECT_HEADERS = 265,
+    AUTHFLOW_CURL_NO_USERNAME_IN_URL = 278,
+    AUTHFLOW_CURL_QUICK_EXIT = 322,
+    AUTHFLOW_CURL_POST_FIELD_SIZE = 30120,
+} authflow_curl_option;
+
+/// Options of the whole (curl_multi_setopt(3)).
+typedef enum {
+    AUTHFLOW_CURL_MAX_CONNECTS = 6,
+    AUTHFLOW_CURL_MAX_HOST_CONNECTIONS = 7,
+    AUTHFLOW_CURL_MAX_TOTAL_CONNECTIONS = 13,
+} authflow_curl_multi_option;
+
+/// What can be asked about a transfer (curl_easy_getinfo(3)).
+typedef enum {
+    AUTHFLOW_CURL_INFO_REQUEST_SIZE = 0x20000C,
+    AUTHFLOW_CURL_INFO_VERIFY_RESULT = 0x20000D,
+    AUTHFLOW_CURL_INFO_CONNECT_CODE = 0x200016,
+} authflow_curl_information;
+
+/// How a transfer ended (libcurl-errors(3)).
+typedef enum {
+    AUTHFLOW_CURL_OK = 0,
+    AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL = 1,
+    AUTHFLOW_CURL_URL_MALFORMED = 3,
+    AUTHFLOW_CURL_NO_PROXY_ADDRESS = 5,
+    AUTHFLOW_CURL_NO_HOST_ADDRESS = 6,
+    AUTHFLOW_CURL_NO_CONNECTION = 7,
+    AUTHFLOW_CURL_WEIRD_REPLY = 8,
+    AUTHFLOW_CURL_HTTP2_FRAMING = 16,
+    AUTHFLOW_CURL_PARTIAL = 18,
+    AUTHFLOW_CURL_WRITE_ERROR = 23,
+    AUTHFLOW_CURL_OUT_OF_MEMORY = 27,
+    AUTHFLOW_CURL_TIMED_OUT = 28,
+    AUTHFLOW_CURL_TLS_FAILED = 35,
+    AUTHFLOW_CURL_ABORTED_BY_CALLBACK = 42,
+    AUTHFLOW_CURL_GOT_NOTHING = 52,
+    AUTHFLOW_CURL_SEND_ERROR = 55,
+    AUTHFLOW_CURL_RECEIVE_ERROR = 56,
+    AUTHFLOW_CURL_CLIENT_CERTIFICATE = 58,
+    AUTHFLOW_CURL_CERTIFICATE_REFUSED = 60,
+    AUTHFLOW_CURL_BAD_ENCODING = 61,
+    AUTHFLOW_CURL_BAD_CA_FILE = 77,
+    AUTHFLOW_CURL_CERTIFICATE_REQUIRED = 98,
+    AUTHFLOW_CURL_TOO_LARGE = 100,
+} authflow_curl_result;
+
+/// Receives bytes; fewer than were given ends the transfer.
+typedef size_t (*authflow_curl_receive)(char *bytes, size_t size, size_t count, void *_Nullable context);
+
+/// Called when a connection is there and before a request is sent on it; other than 0 ends the transfer.
+typedef int (*authflow_curl_before_request)(void *_Nullable context, char *_Nullable remote_address,
+                                            char *_Nullable local_address, int remote_port, int local_port);
+
+authflow_curl_easy *_Nullable authflow_curl_easy_new(void);
+void authflow_curl_easy_free(authflow_curl_easy *easy);
+/// Undoes all options; connections, and what is known about hosts, stay.
+void authflow_curl_easy_reset(authflow_curl_easy *easy);
+/// Each returns 0, or how it failed.
+authflow_curl_result authflow_curl_set_number(authflow_curl_easy *easy, authflow_curl_option option, int64_t value);
+authflow_curl_result authflow_curl_set_text(authflow_curl_easy *easy, authflow_curl_option option, const char *_Nullable value);
+authflow_curl_result authflow_curl_set_pointer(authflow_curl_easy *easy, authflow_curl_option option, void *_Nullable value);
+authflow_curl_result authflow_curl_set_list(authflow_curl_easy *easy, authflow_curl_option option, authflow_curl_list *_Nullable value);
+authflow_curl_result authflow_curl_set_receivers(authflow_curl_easy *easy, authflow_curl_receive header, authflow_curl_receive body,
+                                authflow_curl_before_request before_request, void *context);
+int64_t authflow_curl_info(authflow_curl_easy *easy, authflow_curl_information information);
+
+/// Adds a copy of a line; nil when there is no memory, and the list is then as it was.
+authflow_curl_list *_Nullable authflow_curl_list_append(authflow_curl_list *_Nullable list, const char *line);
+void authflow_curl_list_free(authflow_curl_list *_Nullable list);
+
+authflow_curl_multi *_Nullable authflow_curl_multi_new(void);
+void authflow_curl_multi_free(authflow_curl_multi *multi);
+int authflow_curl_multi_set(authflow_curl_multi *multi, authflow_curl_multi_option option, int64_t value);
+int authflow_curl_multi_add(authflow_curl_multi *multi, authflow_curl_easy *easy);
+int authflow_curl_multi_remove(authflow_curl_multi *multi, authflow_curl_easy *easy);
+/// Does what can be done without waiting.
+int authflow_curl_multi_perform(authflow_curl_multi *multi);
+/// Waits until something can be done, it is woken up, or time is up.
+int authflow_curl_multi_wait(authflow_curl_multi *multi, int milliseconds);
+/// Ends the waiting. The only one of these that another thread may call.
+int authflow_curl_multi_wake_up(authflow_curl_multi *multi);
+/// Takes one transfer that has ended; nil when there is none.
+authflow_curl_easy *_Nullable authflow_curl_multi_next_ended(authflow_curl_multi *multi, authflow_curl_result *result);
+
+#pragma clang assume_nonnull end
+
+#endif
+#endif
