@@ -53,8 +53,12 @@ public struct NetworkSettings: Sendable {
             func refuse(_ reason: String) -> AuthError {
                 AuthError(.invalidConfiguration, "The proxy cannot be used: \(reason).")
             }
-            let parts = url.unicodeScalars.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
-            guard parts.count == 3, parts[1].isEmpty, ["http:", "https:", "socks5:", "socks5h:"].contains(parts[0].lowercased()) else {
+            let parts = url.unicodeScalars.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(
+                String.init
+            )
+            guard parts.count == 3, parts[1].isEmpty,
+                ["http:", "https:", "socks5:", "socks5h:"].contains(parts[0].lowercased())
+            else {
                 throw refuse("its address does not begin with http://, https://, socks5:// or socks5h://")
             }
             let place = parts[2].hasSuffix("/") ? String(parts[2].dropLast()) : parts[2]
@@ -98,7 +102,11 @@ extension NetworkSettings {
         case .none: return nil
         case .server(let server): return server
         case .environment(let variables):
-            return try ProxyEnvironment(variables).proxy(scheme: call.request.scheme ?? "https", host: host, port: call.port)
+            return try ProxyEnvironment(variables).proxy(
+                scheme: call.request.scheme ?? "https",
+                host: host,
+                port: call.port
+            )
         }
     }
 }
@@ -133,8 +141,11 @@ extension NetworkSettings: CustomStringConvertible, CustomReflectable {
             case .server(let server): "proxy \(server)"
             case .environment: "the environment's proxy"
             }
-        return [way, certificateAuthorities.map { "authorities of \($0)" }, clientCertificate.map { "certificate \($0.file)" }]
-            .compactMap(\.self).joined(separator: ", ")
+        return [
+            way, certificateAuthorities.map { "authorities of \($0)" },
+            clientCertificate.map { "certificate \($0.file)" },
+        ]
+        .compactMap(\.self).joined(separator: ", ")
     }
     /// A mirror without children, for the same reason.
     public var customMirror: Mirror { Mirror(self, children: [:]) }

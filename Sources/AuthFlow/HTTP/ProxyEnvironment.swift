@@ -24,7 +24,9 @@ struct ProxyEnvironment {
     /// An address as these variables have it: a scheme that may be missing, credentials that may stand before the host.
     private static func server(_ value: String) throws(AuthError) -> NetworkSettings.ProxyServer {
         let (scheme, rest) =
-            value.firstRange(of: "://").map { (String(value[..<$0.lowerBound]), String(value[$0.upperBound...])) } ?? ("http", value)
+            value.firstRange(of: "://").map { (String(value[..<$0.lowerBound]), String(value[$0.upperBound...])) } ?? (
+                "http", value
+            )
         guard let at = rest.utf8.lastIndex(of: UInt8(ascii: "@")) else {
             return try NetworkSettings.ProxyServer(url: "\(scheme)://\(rest)")
         }

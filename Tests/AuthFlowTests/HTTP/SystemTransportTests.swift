@@ -95,14 +95,6 @@ import Testing
         #expect(error.code == .invalidReply)
     }
 
-    @Test func stopsReadingABodyWithoutAnEnd() async throws {
-        let port = try EndlessServer.start()
-        let error = try await #require(throws: AuthError.self) {
-            try await SystemTransport().send(HTTPCall(.get, Endpoint("http://127.0.0.1:\(port)/")))
-        }
-        #expect(error.code == .invalidReply)
-    }
-
     @Test func saysThatNobodyAnswers() async throws {
         let port = try await serve { _, _ in
             self.reply(200)

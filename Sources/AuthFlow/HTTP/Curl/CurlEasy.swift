@@ -52,7 +52,9 @@ import CCurl
         // An empty array has no address, and no address would mean that there is no body.
         let bytes = bytes.isEmpty ? [0] : bytes
         unsafe bytes.withUnsafeBytes { buffer in
-            note(unsafe authflow_curl_set_pointer(pointer, option, UnsafeMutableRawPointer(mutating: buffer.baseAddress)))
+            note(
+                unsafe authflow_curl_set_pointer(pointer, option, UnsafeMutableRawPointer(mutating: buffer.baseAddress))
+            )
         }
     }
 

@@ -19,22 +19,32 @@ struct CurlFailure {
         func failure(_ message: String) -> AuthError { AuthError(.networkFailed, message) }
         switch result {
         case AUTHFLOW_CURL_TIMED_OUT:
-            error = AuthError(.timedOut, "\(place) did not answer within \(Int(call.timeout.seconds.rounded(.up))) seconds.")
+            error = AuthError(
+                .timedOut,
+                "\(place) did not answer within \(Int(call.timeout.seconds.rounded(.up))) seconds."
+            )
         case AUTHFLOW_CURL_NO_HOST_ADDRESS:
             error = failure("The name \(place) is not known here. Is it spelt right, and is there a network?")
         case AUTHFLOW_CURL_NO_PROXY_ADDRESS:
             error = failure("The name of \(peer) is not known here. Is it spelt right?")
-        case _ where proxy != nil && connectStatus == 407:
+        case _ where proxy != nil && [401, 407].contains(connectStatus):
             error = failure("\(peer.capitalizedFirst) wants a user name and a password, or refuses those it was given.")
         case _ where proxy != nil && connectStatus >= 300:
             error = failure("\(peer.capitalizedFirst) refuses to connect to \(place) (status \(connectStatus)).")
         case AUTHFLOW_CURL_NO_CONNECTION:
             error = failure("Nothing answers at \(peer). Is the address right, and is the server up?")
         case AUTHFLOW_CURL_CERTIFICATE_REFUSED, AUTHFLOW_CURL_BAD_CA_FILE:
-            let reason = Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
-            error = failure("No trusted TLS connection to \(place) could be made: its certificate was refused\(reason).")
+            let isBadFile = result == AUTHFLOW_CURL_BAD_CA_FILE
+            let reason =
+                isBadFile
+                ? ": the authorities could not be read" : Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
+            error = failure(
+                "No trusted TLS connection to \(place) could be made: its certificate was refused\(reason)."
+            )
         case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
-            error = failure("The client certificate for \(place) cannot be used. Is it PEM, does the key belong to it, and is the key without a passphrase?")
+            error = failure(
+                "The client certificate for \(place) cannot be used. Is it PEM, does the key belong to it, and is the key without a passphrase?"
+            )
         case AUTHFLOW_CURL_CERTIFICATE_REQUIRED:
             error = failure("\(place) asks for a client certificate.")
         case AUTHFLOW_CURL_TLS_FAILED:
@@ -57,10 +67,13 @@ struct CurlFailure {
     /// What OpenSSL found wrong with a certificate (x509_vfy.h); empty for what needs no more words.
     private static func reason(_ code: Int) -> String {
         switch code {
+        // OpenSSL has nothing against it, or was not asked yet: libcurl compares the name by itself, and first.
+        case 0, 1: ": it is for another name"
         case 9, 13: ": it is not valid yet"
         case 10, 14: ": it has expired"
         case 18: ": it is signed by itself"
-        case 19, 20, 21: ": its issuer is not among the authorities that this system, or the settings of this client, trust"
+        case 19, 20, 21:
+            ": its issuer is not among the authorities that this system, or the settings of this client, trust"
         case 23: ": it has been revoked"
         case 62, 64: ": it is for another name"
         case 66, 67, 68: ": its key or its signature is too weak"
@@ -71,7 +84,10 @@ struct CurlFailure {
     /// Why there is no libcurl to ask.
     static func unavailable(_ state: authflow_curl_state) -> AuthError {
         state == AUTHFLOW_CURL_MISSING
-            ? AuthError(.networkFailed, "libcurl is not installed, and there is no other way to the network here. Install it (Debian: libcurl4).")
+            ? AuthError(
+                .networkFailed,
+                "libcurl is not installed, and there is no other way to the network here. Install it (Debian: libcurl4)."
+            )
             : AuthError(.networkFailed, "The libcurl of this system is older than 7.80, and too old.")
     }
 }

@@ -61,7 +61,7 @@ final class CurlLoop: Sendable {
         }
         multi.set(AUTHFLOW_CURL_MAX_HOST_CONNECTIONS, Self.maximumPerHost)
         multi.set(AUTHFLOW_CURL_MAX_TOTAL_CONNECTIONS, Self.maximumConnections)
-        multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumPerHost)
+        multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumConnections)
         state.withLock { $0.multi = multi }
         var transfers = RunningTransfers(multi: multi, maximumSpareHandles: Self.maximumSpareHandles)
         var idleSince = ContinuousClock.now
@@ -152,7 +152,9 @@ private struct RunningTransfers {
         guard lastLook.duration(to: now) >= .seconds(1) else { return }
         lastLook = now
         for (identifier, entry) in running {
-            guard let start = entry.transfer.start, entry.transfer.isTooSilent(after: start.duration(to: now)) else { continue }
+            guard let start = entry.transfer.start, entry.transfer.isTooSilent(after: start.duration(to: now)) else {
+                continue
+            }
             remove(identifier)
             entry.transfer.end(entry.transfer.silenceError)
         }

@@ -30,8 +30,14 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     func prepare(_ easy: CurlEasy) throws(AuthError) {
         self.easy = easy
         easy.set(AUTHFLOW_CURL_URL, call.url)
-        unsafe easy.setReceivers(self, header: Self.receiveHeader, body: Self.receiveBody, beforeRequest: Self.beforeRequest)
+        unsafe easy.setReceivers(
+            self,
+            header: Self.receiveHeader,
+            body: Self.receiveBody,
+            beforeRequest: Self.beforeRequest
+        )
         prepareRequest(easy)
+        if !isSafe { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
         easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
         easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
@@ -187,15 +193,27 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     }
 
     private func refuseSize() -> Bool {
-        fault = AuthError(.invalidReply, "\(call) answered with more than \(call.maximumReplySize) bytes.", status: head.response?.status.code)
+        fault = AuthError(
+            .invalidReply,
+            "\(call) answered with more than \(call.maximumReplySize) bytes.",
+            status: head.response?.status.code
+        )
         return false
     }
 
+    /// Whether the request changes nothing at the server (RFC 9110 section 9.2.1).
+    private var isSafe: Bool { [.get, .head].contains(call.request.method) }
+
     /// libcurl repeats a request by itself when a connection that it has used before turns out to be dead. A code or a refresh token
     /// works once, and a server may have taken what it did not answer to: what has been sent, even in part, is not sent again.
+    ///
+    /// HTTP/2 servers refuse requests that come after they have said goodbye (GOAWAY, RFC 9113 section 6.8), which cannot be told from
+    /// here. So safe requests may be repeated over TLS, and the others use HTTP/1.1, in which no request is sent after a goodbye.
     private func mayBeSent() -> Bool {
         attempts += 1
-        guard attempts > 1, let easy, easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0 else { return true }
+        guard attempts > 1, !(isSafe && call.request.scheme == "https"), let easy,
+            easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0
+        else { return true }
         fault = AuthError(
             .networkFailed,
             "The connection to \(place) broke off after the request had been sent, which is not sent twice. Try again."

@@ -4,23 +4,26 @@ import CCurl
 /// libcurl: the transport on Linux. Everything that it would do by itself is off: redirects, cookies, credentials from files, repeating
 /// a request.
 ///
-/// All transports share one thread and its connections. libcurl is loaded at the first request (Debian: `libcurl4`, 7.80 or later).
+/// Transports share one thread and its connections, where their settings are the same. libcurl is loaded at the first request (Debian: `libcurl4`, 7.80 or later).
 public struct CurlTransport: HTTPTransport {
     private let settings: NetworkSettings
+    private let loop: CurlLoop
 
     /// Creates a transport.
     /// - Parameter settings: The proxy, certificates and limits of every request; default: no proxy, the system's certificates.
     public init(_ settings: NetworkSettings = NetworkSettings()) {
         self.settings = settings
+        // libcurl remembers addresses for all that share a thread. Those that were made up for one are not for others.
+        self.loop = settings.addresses.isEmpty ? .shared : CurlLoop()
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func send(_ call: HTTPCall) async throws -> HTTPReply {
         let transfer = CurlTransfer(call, settings: settings, proxy: try settings.proxy(for: call))
         return try await transfer.result.value {
-            CurlLoop.shared.begin(transfer)
+            loop.begin(transfer)
         } onCancel: {
-            CurlLoop.shared.cancel(transfer)
+            loop.cancel(transfer)
         }
     }
 }

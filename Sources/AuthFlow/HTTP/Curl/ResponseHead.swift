@@ -98,9 +98,10 @@ struct ResponseHead {
     private func requireOneLength() throws(Fault) {
         let lengths = fields.filter { $0.name == .contentLength }.map(\.value)
         guard let first = lengths.first else { return }
-        guard Set(lengths).count == 1, !first.isEmpty,
-            first.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) })
-        else { throw .malformed("its lengths contradict each other") }
+        guard Set(lengths).count == 1 else { throw .malformed("its lengths contradict each other") }
+        guard first.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
+            Int(String(decoding: first, as: UTF8.self)) != nil
+        else { throw .malformed("its length is not a number that can be") }
         guard !fields.contains(where: { $0.name == .transferEncoding }) else {
             throw .malformed("it has both a length and a transfer encoding")
         }

@@ -1,0 +1,374 @@
+import AuthFlow
+import Foundation
+import HTTPTypes
+import Testing
+
+/// Servers that answer wrongly, byte for byte, over real sockets.
+@Suite struct BadServerTests {
+    private typealias Step = ScriptedServer.Step
+
+    private static let reply = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+
+    private func get(
+        _ server: ScriptedServer,
+        method: HTTPRequest.Method = .get,
+        timeout: Duration = .seconds(10),
+        maximumReplySize: Int = 100_000
+    ) async throws -> HTTPReply {
+        try await SystemTransport().send(
+            HTTPCall(
+                method,
+                Endpoint("\(server.origin)/?code=secret"),
+                timeout: timeout,
+                maximumReplySize: maximumReplySize
+            )
+        )
+    }
+
+    private func post(_ server: ScriptedServer) async throws -> HTTPReply {
+        try await SystemTransport().send(
+            HTTPCall(.post, Endpoint("\(server.origin)/token"), body: Array("refresh_token=once".utf8))
+        )
+    }
+
+    @Test func aResponseThatEndsAnywhereIsAnErrorAndNoMore() async throws {
+        for end in [[], [Step.reset]] {
+            for count in 0..<Self.reply.utf8.count {
+                let step = Step.send(Array(Self.reply.utf8.prefix(count)))
+                try await ScriptedServer.run([.receive, step] + end) { server in
+                    let error = await #expect(throws: AuthError.self, "after \(count) bytes") { try await get(server) }
+                    #expect(
+                        error.map { [.networkFailed, .invalidReply].contains($0.code) } == true,
+                        "\(count): \(error as Any)"
+                    )
+                    #expect(error?.description.contains("secret") == false)
+                    #expect(
+                        server.requests.flatMap(\.self).count == 1,
+                        "a request was sent twice, after \(count) bytes"
+                    )
+                }
+            }
+        }
+    }
+
+    @Test(arguments: [
+        #"Basic realm="id""#, "Basic", #"Digest realm="id", nonce="n", qop="auth""#, "Negotiate", "Negotiate YII=",
+        "NTLM",
+        #"Bearer realm="id", error="invalid_token""#, #"DPoP error="use_dpop_nonce", algs="ES256""#,
+        "Bearer, Basic realm=x, Digest",
+        "",
+    ]) func aChallengeIsShownAsItCameAndAnsweredByNothing(_ challenge: String) async throws {
+        for status in [400, 401, 403, 407, 429, 500, 503] {
+            let field = status == 407 ? "Proxy-Authenticate" : "WWW-Authenticate"
+            let body = #"{"error":"invalid_client"}"#
+            let reply =
+                "HTTP/1.1 \(status) No\r\n\(field): \(challenge)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+            try await ScriptedServer.run([.receive, .send(reply)]) { server in
+                let reply = try await get(server, timeout: .seconds(5))
+                #expect(reply.status == status)
+                #expect(String(decoding: reply.body, as: UTF8.self) == body)
+                #expect(server.requests.flatMap(\.self).count == 1)
+            }
+        }
+    }
+
+    /// How a response may be wrong, and what comes of it: an error, or a status with a body.
+    struct Case: Sendable, CustomTestStringConvertible {
+        let name: String
+        let steps: [ScriptedServer.Step]
+        var method = HTTPRequest.Method.get
+        var code: AuthError.Code?
+        var body = "{}"
+        var testDescription: String { name }
+    }
+
+    static let cases: [Case] = [
+        Case(
+            name: "informational responses before it",
+            steps: [.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n\(reply)")]
+        ),
+        Case(
+            name: "informational responses without end",
+            steps: [.flood("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "another protocol",
+            steps: [.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"), .hold],
+            code: .invalidReply
+        ),
+        Case(
+            name: "a length that is too long",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}")],
+            code: .networkFailed
+        ),
+        Case(
+            name: "a length that is too short",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\n\r\n")]
+        ),
+        Case(
+            name: "a length that is no number",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n{}")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "a negative length",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "a length beyond 64 bits",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n{}"), .hold],
+            code: .invalidReply
+        ),
+        Case(
+            name: "two lengths",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 1\r\n\r\n{}"), .hold],
+            code: .invalidReply
+        ),
+        Case(
+            name: "the same length twice",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\n{}")]
+        ),
+        Case(
+            name: "a length beside chunks",
+            steps: [
+                .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
+            ],
+            code: .invalidReply
+        ),
+        Case(
+            name: "chunks",
+            steps: [
+                .send(
+                    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\n{\r\n1\r\n}\r\n0\r\nX: trailer\r\n\r\n"
+                )
+            ]
+        ),
+        Case(
+            name: "chunks that end early",
+            steps: [.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}")],
+            code: .networkFailed
+        ),
+        Case(
+            name: "a chunk without a size",
+            steps: [.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n{}"), .hold],
+            code: .networkFailed
+        ),
+        Case(
+            name: "a header without end",
+            steps: [.send("HTTP/1.1 200 OK\r\n"), .flood("X-Field: 0123456789\r\n")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "a field without end",
+            steps: [.send("HTTP/1.1 200 OK\r\nX-Field: "), .flood("0123456789")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "a body without end",
+            steps: [.send("HTTP/1.1 200 OK\r\n\r\n"), .flood("0123456789")],
+            code: .invalidReply
+        ),
+        Case(name: "no header", steps: [.send("{}")], code: .invalidReply),
+        Case(name: "something else than HTTP", steps: [.send("SSH-2.0-OpenSSH_9.2\r\n"), .hold], code: .invalidReply),
+        Case(
+            name: "a field on two lines",
+            steps: [.send("HTTP/1.1 200 OK\r\nX-Folded: one\r\n  two\r\nContent-Length: 2\r\n\r\n{}")]
+        ),
+        Case(
+            name: "NUL in a field",
+            steps: [.send("HTTP/1.1 200 OK\r\nX-Field: a\0b\r\nContent-Length: 2\r\n\r\n{}")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "an escape character in a field",
+            steps: [.send("HTTP/1.1 200 OK\r\nX-Field: a\u{1B}b\r\nContent-Length: 2\r\n\r\n{}")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "a space before the colon",
+            steps: [.send("HTTP/1.1 200 OK\r\nX-Field : a\r\nContent-Length: 2\r\n\r\n{}")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "a line without a colon",
+            steps: [.send("HTTP/1.1 200 OK\r\nX-Field\r\nContent-Length: 2\r\n\r\n{}")],
+            code: .invalidReply
+        ),
+        Case(name: "a body after HEAD", steps: [.send(reply)], method: .head, body: ""),
+        Case(
+            name: "a status of four digits",
+            steps: [.send("HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\n{}")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "gzip",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"), .send(Compressed.small)],
+            body: #"{"a":1}"#
+        ),
+        Case(
+            name: "a gzip bomb",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"), .send(Compressed.gzipBomb), .hold],
+            code: .invalidReply
+        ),
+        Case(
+            name: "a deflate bomb",
+            steps: [
+                .send("HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\n\r\n"), .send(Compressed.deflateBomb), .hold,
+            ],
+            code: .invalidReply
+        ),
+        Case(
+            name: "gzip that is none",
+            steps: [.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nplain")],
+            code: .invalidReply
+        ),
+        Case(
+            name: "gzip over and over",
+            steps: [
+                .send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\(String(repeating: ", gzip", count: 200))\r\n\r\n"),
+                .send(Compressed.small),
+            ],
+            code: .invalidReply
+        ),
+        Case(name: "a drip", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"), .hold], code: .timedOut),
+        Case(
+            name: "chunk extensions without end",
+            steps: [.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;"), .hold],
+            code: .timedOut
+        ),
+    ]
+
+    @Test(arguments: cases) func aBadResponseIsAnError(_ example: Case) async throws {
+        try await ScriptedServer.run([.receive] + example.steps) { server in
+            let timeout = example.code == .timedOut ? Duration.milliseconds(300) : .seconds(10)
+            guard let code = example.code else {
+                let reply = try await get(server, method: example.method, timeout: timeout)
+                #expect(reply.status == 200)
+                #expect(String(decoding: reply.body, as: UTF8.self) == example.body)
+                return
+            }
+            let error = await #expect(throws: AuthError.self) {
+                try await get(server, method: example.method, timeout: timeout)
+            }
+            #expect(error?.code == code, "\(error as Any)")
+            #expect(error?.description.contains("secret") == false)
+            #expect(server.requests.flatMap(\.self).count == 1)
+        }
+    }
+
+    @Test func aFoldedFieldIsJoinedWithASpace() async throws {
+        let reply = try await ScriptedServer.run(
+            [.receive, .send("HTTP/1.1 200 OK\r\nX-Folded: one\r\n\t two\r\nContent-Length: 0\r\n\r\n")]
+        ) { try await get($0) }
+        #expect(reply.response.headerFields[HTTPField.Name("X-Folded")!] == "one two")
+    }
+
+    @Test func trailersAreNoHeaderFields() async throws {
+        let reply = try await ScriptedServer.run(
+            [
+                .receive,
+                .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Type: text/html\r\n\r\n"),
+            ]
+        ) { try await get($0) }
+        #expect(reply.response.headerFields[.contentType] == nil)
+    }
+
+    /// A code or a refresh token works once, and the server may have taken what it did not answer to.
+    @Test(arguments: [[ScriptedServer.Step.reset], []]) func aRequestIsNotRepeatedWhenItsConnectionDies(
+        _ end: [ScriptedServer.Step]
+    ) async throws {
+        for method in [HTTPRequest.Method.post, .get, .put, .delete] {
+            try await ScriptedServer.run([.receive, .send(Self.reply), .receive] + end, [.receive, .send(Self.reply)]) {
+                server in
+                _ = try await post(server)
+                let call = try HTTPCall(
+                    method,
+                    Endpoint("\(server.origin)/token"),
+                    body: method == .get || method == .delete ? [] : Array("refresh_token=once".utf8)
+                )
+                let error = await #expect(throws: AuthError.self) { try await SystemTransport().send(call) }
+                #expect(error?.code == .networkFailed)
+                // libcurl has opened another connection before it is told that nothing may be sent on it.
+                #expect(server.requests.map(\.count).filter { $0 > 0 } == [2], "\(method): \(server.requests)")
+                if method == .post { #expect(server.requests.first?.last?.hasSuffix("refresh_token=once") == true) }
+            }
+        }
+    }
+
+    /// A connection that the server has closed while nothing was under way is replaced by another.
+    @Test func aConnectionThatWasClosedMeanwhileIsReplaced() async throws {
+        try await ScriptedServer.run([.receive, .send(Self.reply)], [.receive, .send(Self.reply)]) { server in
+            for _ in 0..<2 {
+                let reply = try await post(server)
+                #expect(reply.status == 200)
+            }
+            #expect(server.requests.allSatisfy { $0.count == 1 && $0[0].hasSuffix("refresh_token=once") })
+        }
+    }
+
+    @Test func aServerThatSaysNothingIsLeftAfterAWhile() async throws {
+        var settings = NetworkSettings()
+        settings.firstByteTimeout = .milliseconds(100)
+        let transport = SystemTransport(settings)
+        try await ScriptedServer.run([.receive, .hold]) { server in
+            let error = await #expect(throws: AuthError.self) {
+                try await transport.send(HTTPCall(.get, Endpoint(server.origin), timeout: .seconds(60)))
+            }
+            #expect(error?.code == .timedOut)
+        }
+    }
+
+    @Test func aThousandRequestsAtOnceAreAllAnswered() async throws {
+        try await ScriptedServer.run(Array(repeating: [Step.receive, .send(Self.reply)], count: 100).flatMap(\.self)) {
+            server in
+            let statuses = try await withThrowingTaskGroup(of: Int.self) { group in
+                for _ in 0..<1000 { group.addTask { try await get(server, timeout: .seconds(60)).status } }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+            #expect(statuses == Array(repeating: 200, count: 1000))
+            #expect(server.requests.count < 150, "\(server.requests.count) connections")
+        }
+    }
+
+    @Test func whatIsSentIsWhatTheCallSays() async throws {
+        try await ScriptedServer.run([.receive, .send(Self.reply)]) { server in
+            _ = try await post(server)
+            let request = try #require(server.requests.first?.first)
+            let lines = request.split(separator: "\r\n").map(String.init)
+            #expect(lines.first == "POST /token HTTP/1.1")
+            for unwanted in ["Expect", "Content-Type", "Cookie", "Authorization", "Proxy"] {
+                #expect(!lines.contains { $0.hasPrefix(unwanted) }, "\(unwanted) is sent")
+            }
+            #expect(lines.contains("Content-Length: 18"))
+        }
+    }
+
+    @Test func aProxyIsNotAskedForThisMachine() async throws {
+        let dead = try NetworkSettings.ProxyServer(url: "http://127.0.0.1:9")
+        for proxy in [
+            NetworkSettings.Proxy.server(dead),
+            .environment(["http_proxy": "http://127.0.0.1:9", "all_proxy": "http://127.0.0.1:9"]),
+        ] {
+            var settings = NetworkSettings()
+            settings.proxy = proxy
+            let transport = SystemTransport(settings)
+            let reply = try await ScriptedServer.run([.receive, .send(Self.reply)]) { server in
+                try await transport.send(HTTPCall(.get, Endpoint(server.origin)))
+            }
+            #expect(reply.status == 200)
+        }
+    }
+}
+
+/// Compressed bodies: 200,000 zero bytes in a few hundred, and `{"a":1}`.
+private enum Compressed {
+    static let gzipBomb = bytes(
+        "H4sIAAAAAAACA+3BMQEAAADCoPVPbQZ/o" + String(repeating: "A", count: 257) + "CA1wB7WOBcQA0DAA=="
+    )
+    static let deflateBomb = bytes("eNrtwTEBAAAAwqD1T20Gf6" + String(repeating: "A", count: 258) + "gNcADW0AAQ==")
+    static let small = bytes("H4sIAAAAAAACA6tWSlSyMqwFAK+sG1YHAAAA")
+
+    private static func bytes(_ text: String) -> [UInt8] { Array(Data(base64Encoded: text) ?? Data()) }
+}

@@ -1,0 +1,142 @@
+import Foundation
+import Synchronization
+
+/// A server that does with each connection what a test says, byte for byte, right or wrong.
+final class ScriptedServer: Sendable {
+    /// One thing that it does with a connection.
+    enum Step: Sendable {
+        /// Waits for a whole request.
+        case receive
+        /// Sends bytes.
+        case send([UInt8])
+        /// Sends the same bytes again and again, until the client leaves.
+        case flood([UInt8])
+        /// Waits until the client leaves.
+        case hold
+        /// Ends the connection with a reset instead of a close.
+        case reset
+
+        static func send(_ text: String) -> Step { .send(Array(text.utf8)) }
+        static func flood(_ text: String) -> Step { .flood(Array(text.utf8)) }
+    }
+
+    /// The most that is flooded, in bytes, so that a client that reads everything comes to an end too.
+    private static let floodLimit = 1 << 26
+
+    let port: Int
+    private let listener: Int32
+    private let seen = Mutex<[[String]]>([])
+
+    var origin: String { "http://127.0.0.1:\(port)" }
+
+    /// The requests by connection, each as it was received.
+    var requests: [[String]] { seen.withLock { $0 } }
+
+    /// - Parameter scripts: What to do with each connection, in the order in which they come; the last one goes for all further ones.
+    convenience init(_ scripts: [Step]...) throws {
+        try self.init(scripts: scripts)
+    }
+
+    init(scripts: [[Step]]) throws {
+        listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let listener = listener
+        let isOpen = unsafe withUnsafeMutablePointer(to: &address) { pointer in
+            unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe bind(listener, $0, size) == 0 && listen(listener, 1024) == 0
+                    && getsockname(listener, $0, &size) == 0
+            }
+        }
+        guard listener >= 0, isOpen else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EIO) }
+        port = Int(UInt16(bigEndian: address.sin_port))
+        Thread.detachNewThread { [self] in
+            var number = 0
+            while true {
+                let connection = accept(listener, nil, nil)
+                guard connection >= 0 else { return }
+                let (script, index) = (scripts[min(number, scripts.count - 1)], number)
+                number += 1
+                seen.withLock { $0.append([]) }
+                Thread.detachNewThread { [self] in serve(connection, script, index) }
+            }
+        }
+    }
+
+    /// Runs a body with a server, which takes no more connections afterwards.
+    static func run<Return>(
+        _ scripts: [Step]...,
+        body: (ScriptedServer) async throws -> Return
+    ) async throws -> Return {
+        let server = try ScriptedServer(scripts: scripts)
+        defer { server.stop() }
+        return try await body(server)
+    }
+
+    func stop() {
+        shutdown(listener, Int32(SHUT_RDWR))
+        close(listener)
+    }
+
+    private func serve(_ connection: Int32, _ script: [Step], _ index: Int) {
+        var isReset = false
+        defer {
+            if isReset {
+                var linger = linger(l_onoff: 1, l_linger: 0)
+                unsafe setsockopt(connection, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<linger>.size))
+            }
+            close(connection)
+        }
+        for step in script {
+            switch step {
+            case .receive:
+                guard let request = Self.receive(connection) else { return }
+                seen.withLock { $0[index].append(request) }
+            case .send(let bytes):
+                guard Self.send(bytes, connection) else { return }
+            case .flood(let bytes):
+                var total = 0
+                while total < Self.floodLimit, Self.send(bytes, connection) { total += bytes.count }
+            case .hold:
+                var buffer = [UInt8](repeating: 0, count: 4096)
+                while unsafe recv(connection, &buffer, buffer.count, 0) > 0 {}
+            case .reset:
+                isReset = true
+                return
+            }
+        }
+    }
+
+    private static func send(_ bytes: [UInt8], _ connection: Int32) -> Bool {
+        var rest = bytes[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes {
+                unsafe Foundation.send(connection, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+            }
+            guard count > 0 else { return false }
+            rest = rest.dropFirst(count)
+        }
+        return true
+    }
+
+    /// A request with its body, as long as its length says.
+    private static func receive(_ connection: Int32) -> String? {
+        var bytes: [UInt8] = []
+        var byte: UInt8 = 0
+        while !bytes.suffix(4).elementsEqual("\r\n\r\n".utf8) {
+            guard unsafe recv(connection, &byte, 1, 0) == 1 else { return nil }
+            bytes.append(byte)
+        }
+        let head = String(decoding: bytes, as: UTF8.self).lowercased()
+        let length = head.firstRange(of: "content-length: ").flatMap {
+            Int(head[$0.upperBound...].prefix { $0.isNumber })
+        }
+        for _ in 0..<(length ?? 0) {
+            guard unsafe recv(connection, &byte, 1, 0) == 1 else { return nil }
+            bytes.append(byte)
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}

@@ -1,0 +1,138 @@
+#if os(Linux)
+import AuthFlow
+import Foundation
+import HTTPTypes
+import Testing
+
+/// The folder with certificates and ports; nil without servers.
+private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
+
+/// nginx with certificates of every kind, and tinyproxy, started by `servers.sh`.
+@Suite(.serialized, .enabled(if: work != nil, "Run through Tests/Interop/servers.sh.")) struct ServersTests {
+    private let folder: String
+    private let ports: [String: Int]
+
+    init() throws {
+        folder = try #require(work)
+        ports = try String(contentsOfFile: "\(folder)/ports", encoding: .utf8).split(separator: "\n").reduce(into: [:])
+        {
+            let words = $1.split(separator: " ")
+            $0[String(words[0])] = Int(words[1])
+        }
+    }
+
+    private func port(_ name: String) throws -> Int { try #require(ports[name]) }
+
+    private func settings(trusting: Bool = true, proxy: String? = nil, password: String? = nil) throws
+        -> NetworkSettings
+    {
+        var settings = NetworkSettings()
+        for port in ports.values { settings.addresses["id.example.com:\(port)"] = "127.0.0.1" }
+        if trusting { settings.certificateAuthorities = "\(folder)/authority.pem" }
+        if let proxy {
+            settings.proxy = .server(
+                try .init(
+                    url: "http://127.0.0.1:\(port(proxy))",
+                    username: password.map { _ in "alice" },
+                    password: password.map { Secret($0) }
+                )
+            )
+        }
+        return settings
+    }
+
+    private func get(
+        _ server: String,
+        _ settings: NetworkSettings,
+        method: HTTPRequest.Method = .get
+    ) async throws -> String {
+        let call = try HTTPCall(method, Endpoint("https://id.example.com:\(port(server))/?code=secret"))
+        let reply = try await CurlTransport(settings).send(call)
+        #expect(reply.status == 200)
+        return String(decoding: reply.body, as: UTF8.self)
+    }
+
+    @Test func aPrivateAuthorityIsTrustedWhenItIsNamed() async throws {
+        #expect(try await get("good", settings()).hasPrefix("HTTP/2.0"))
+        let error = await #expect(throws: AuthError.self) { try await get("good", settings(trusting: false)) }
+        #expect(error?.message.contains("not among the authorities") == true, "\(error as Any)")
+    }
+
+    @Test(arguments: [
+        ("expired", "it has expired"), ("other-name", "it is for another name"), ("self-signed", "signed by itself"),
+        ("sha1", "too weak"), ("small-key", "too weak"),
+    ]) func aCertificateThatIsWrongIsRefusedWithItsReason(_ server: String, _ reason: String) async throws {
+        let error = await #expect(throws: AuthError.self) { try await get(server, settings()) }
+        #expect(error?.code == .networkFailed)
+        #expect(error?.message.contains(reason) == true, "\(error as Any)")
+        #expect(error?.description.contains("secret") == false)
+    }
+
+    /// nginx ends each connection with GOAWAY after three requests; no request is lost.
+    @Test func manyRequestsShareConnectionsAndSurviveTheirEnd() async throws {
+        let settings = try settings()
+        let replies = try await withThrowingTaskGroup(of: String.self) { group in
+            for _ in 0..<60 { group.addTask { try await get("good", settings) } }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(replies.count == 60)
+        #expect(replies.allSatisfy { $0.hasPrefix("HTTP/2.0") })
+    }
+
+    /// What must not be sent twice goes where there is no such goodbye.
+    @Test func postsSurviveTheEndOfConnections() async throws {
+        let settings = try settings()
+        let replies = try await withThrowingTaskGroup(of: String.self) { group in
+            for _ in 0..<60 { group.addTask { try await get("good", settings, method: .post) } }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(replies.count == 60)
+    }
+
+    @Test func aCutConnectionIsNoEndOfABody() async throws {
+        let error = await #expect(throws: AuthError.self) { try await get("cut", settings()) }
+        #expect(error?.code == .networkFailed)
+    }
+
+    @Test func aClientCertificateIsShownWhenItIsAskedFor() async throws {
+        var settings = try settings()
+        for (file, key) in [("client.pem", "client.key"), ("client-both.pem", "client-both.pem")] {
+            settings.clientCertificate = .init(file: "\(folder)/\(file)", keyFile: "\(folder)/\(key)")
+            #expect(try await get("client", settings).contains("CN=alice"))
+        }
+        settings.clientCertificate = .init(file: "\(folder)/client-again.pem", keyFile: "\(folder)/good.key")
+        let wrong = await #expect(throws: AuthError.self) { try await get("client", settings) }
+        #expect(wrong?.message.contains("client certificate") == true, "\(wrong as Any)")
+        // It would be asked for at the terminal, if that were not forbidden.
+        settings.clientCertificate = .init(
+            file: "\(folder)/client-once-more.pem",
+            keyFile: "\(folder)/client-locked.key"
+        )
+        await #expect(throws: AuthError.self) { try await get("client", settings) }
+    }
+
+    @Test func aProxyPassesTheConnectionOn() async throws {
+        #expect(try await get("good", settings(proxy: "plain-proxy")).hasPrefix("HTTP/2.0"))
+        #expect(try await get("good", settings(proxy: "password-proxy", password: "wonderland")).hasPrefix("HTTP/2.0"))
+    }
+
+    @Test(
+        arguments: [
+            ("password-proxy", nil, "wants a user name and a password"),
+            ("password-proxy", "wrong", "wants a user name and a password"),
+            ("refusing-proxy", nil, "refuses to connect"), ("dead", nil, "Nothing answers at the proxy"),
+        ] as [(String, String?, String)]
+    ) func aProxyThatDoesNotIsNamed(
+        _ proxy: String,
+        _ password: String?,
+        _ reason: String
+    ) async throws {
+        let error = await #expect(throws: AuthError.self) {
+            try await get("good", settings(proxy: proxy, password: password))
+        }
+        #expect(error?.code == .networkFailed)
+        #expect(error?.message.contains(reason) == true, "\(error as Any)")
+        #expect(error?.message.contains("wrong") == false)
+    }
+}
+#endif

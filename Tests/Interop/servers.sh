@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# Runs a command beside nginx and tinyproxy (Debian packages), with certificates of every kind.
+#
+#   Tests/Interop/servers.sh COMMAND [ARGUMENT ...]
+#
+# Installs what is missing, starts servers on free ports of 127.0.0.1, all of which call themselves id.example.com, runs the
+# command, and ends them again. The command finds in its environment:
+#   AUTHFLOW_SERVERS  a folder with the certificates, and a file "ports" with a name and a port on each line
+set -euo pipefail
+
+missing=()
+command -v nginx >/dev/null || missing+=(nginx-light)
+command -v tinyproxy >/dev/null || missing+=(tinyproxy)
+command -v openssl >/dev/null || missing+=(openssl)
+if [ ${#missing[@]} -gt 0 ]; then
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+work=$(mktemp -d)
+started=()
+cleanup() {
+  for process in "${started[@]}"; do kill "$process" 2>/dev/null && wait "$process" 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+# An authority, and a certificate for each way in which one may be wrong.
+cd "$work"
+name=id.example.com
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
+  -keyout authority.key -out authority.pem 2>/dev/null
+certificate() { # file name days digest bits
+  openssl req -newkey "rsa:$5" -nodes -subj "/CN=$2" -addext "subjectAltName=DNS:$2" -keyout "$1.key" -out "$1.csr" 2>/dev/null
+  openssl x509 -req -in "$1.csr" -CA authority.pem -CAkey authority.key -CAcreateserial -copy_extensions copy \
+    -days "$3" "-$4" -out "$1.pem" 2>/dev/null
+}
+certificate good "$name" 2 sha256 2048
+certificate expired "$name" -1 sha256 2048
+certificate other-name other.example.com 2 sha256 2048
+certificate sha1 "$name" 2 sha1 2048
+certificate small-key "$name" 2 sha256 1024
+certificate client alice 2 sha256 2048
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=$name" -addext "subjectAltName=DNS:$name" \
+  -keyout self-signed.key -out self-signed.pem 2>/dev/null
+cat client.pem client.key >client-both.pem
+# Connections are told apart by the file of the certificate.
+cp client.pem client-again.pem
+cp client.pem client-once-more.pem
+openssl pkcs8 -topk8 -passout pass:secret -in client.key -out client-locked.key
+
+names=(good expired other-name sha1 small-key self-signed client plain-proxy password-proxy refusing-proxy cut dead)
+python3 - "${names[@]}" >ports <<'PYTHON'
+import socket, sys
+sockets = [socket.socket() for _ in sys.argv[1:]]
+for s in sockets: s.bind(("127.0.0.1", 0))
+for name, s in zip(sys.argv[1:], sockets): print(name, s.getsockname()[1])
+PYTHON
+port() { awk -v name="$1" '$1 == name { print $2 }' ports; }
+
+{
+  cat <<CONF
+worker_processes 1; daemon off; pid $work/nginx.pid; error_log $work/nginx.log; events { worker_connections 512; }
+http { access_log off; client_body_temp_path $work/b; proxy_temp_path $work/p; fastcgi_temp_path $work/f;
+  uwsgi_temp_path $work/u; scgi_temp_path $work/s; default_type text/plain;
+  # A connection ends with GOAWAY after three requests.
+  keepalive_requests 3;
+CONF
+  for server in good expired other-name sha1 small-key self-signed client; do
+    file=$server
+    extra=
+    [ "$server" != client ] || { file=good; extra="ssl_client_certificate $work/authority.pem; ssl_verify_client on;"; }
+    cat <<CONF
+  server { listen 127.0.0.1:$(port $server) ssl http2; ssl_certificate $work/$file.pem; ssl_certificate_key $work/$file.key;
+    ssl_ciphers ALL:@SECLEVEL=0; $extra
+    location / { return 200 "\$server_protocol \$connection \$ssl_client_s_dn"; } }
+CONF
+  done
+  echo "}"
+} >nginx.conf
+nginx -p "$work" -c nginx.conf 2>nginx.start & started+=($!)
+
+# A proxy looks the server's name up by itself, in a file of names of its own.
+echo "127.0.0.1 localhost $name" >hosts
+proxy() { # name lines
+  printf 'Port %s\nListen 127.0.0.1\nTimeout 60\nMaxClients 20\nLogFile "%s/%s.log"\n%b\n' "$(port "$1")" "$work" "$1" "$2" >"$1.conf"
+  unshare --map-root-user --mount bash -c "mount --bind '$work/hosts' /etc/hosts && exec tinyproxy -d -c '$work/$1.conf'" \
+    >/dev/null 2>&1 & started+=($!)
+}
+proxy plain-proxy ''
+proxy password-proxy 'BasicAuth alice wonderland'
+proxy refusing-proxy 'ConnectPort 1'
+
+# A server whose response ends where its connection does, without the goodbye of TLS (close_notify).
+python3 - "$(port cut)" "$work" >/dev/null 2>&1 <<'PYTHON' & started+=($!)
+import socket, ssl, sys
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[2] + "/good.pem", sys.argv[2] + "/good.key")
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    plain, _ = listener.accept()
+    try:
+        connection = context.wrap_socket(plain)
+        connection.recv(4096)
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n{}")
+        connection.detach() and None
+    except OSError: pass
+    finally: plain.close()
+PYTHON
+
+for name in good plain-proxy password-proxy refusing-proxy cut; do
+  for _ in $(seq 100); do
+    (: <"/dev/tcp/127.0.0.1/$(port $name)") 2>/dev/null && continue 2
+    sleep 0.1
+  done
+  cat nginx.start ./*.log >&2 2>/dev/null || true
+  echo "servers.sh: $name does not listen" >&2
+  exit 1
+done
+cd - >/dev/null
+AUTHFLOW_SERVERS=$work "$@"
