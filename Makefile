@@ -1,15 +1,15 @@
 # AuthFlow. Everything a person needs to type; CI calls the same.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple
+.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple
 
-APT := libjansson-dev libxml2-dev pkg-config
-APT_TEST := chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
+APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
+APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
   gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 
 # Only what is missing is installed, so that a machine that has it all needs neither root nor a network.
 define install_missing
@@ -19,31 +19,31 @@ define install_missing
 	  $(SUDO) apt-get update -qq && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; fi
 endef
 
-install: ## Install the system libraries that are missing
+dependencies: ## Install the system libraries that are missing
 ifeq ($(shell uname -s),Darwin)
 	@brew list jansson libxml2 pkg-config >/dev/null 2>&1 || brew install jansson libxml2 pkg-config
 else
 	$(call install_missing,$(APT))
 endif
 
-install-test: install ## Install what the interop tests need: a browser and a provider
+test-dependencies: dependencies ## Install what the interop tests need: a browser and a provider
 	$(call install_missing,$(APT_TEST))
 
-demo: install ## From nothing: build, start the bundled provider, sign in, print who it is
+demo: dependencies ## From nothing: build, start the bundled provider, sign in, print who it is
 	swift build --product authflow
 	@$$(swift build --product authflow --show-bin-path)/authflow try
 
-demo-github: install ## Sign in with the bundled GitHub emulator, in a user agent and on another screen
+demo-github: dependencies ## Sign in with the bundled GitHub emulator, in a user agent and on another screen
 	swift build --product github-login
 	@$$(swift build --product github-login --show-bin-path)/github-login --emulator
 	@$$(swift build --product github-login --show-bin-path)/github-login --emulator --device
 
-demo-okta: install ## Sign in to two apps with one sign-in, at the bundled Okta emulator, and out of both
+demo-okta: dependencies ## Sign in to two apps with one sign-in, at the bundled Okta emulator, and out of both
 	swift build --product authflow
 	swift build --product okta-native-sso
 	@Samples/okta-native-sso/demo.sh $$(swift build --show-bin-path)
 
-demo-forgerock: install ## Sign in through a tree at the bundled ForgeRock emulator, and again with a shared cookie
+demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock emulator, and again with a shared cookie
 	swift build --product authflow
 	swift build --product forgerock-login
 	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)
@@ -56,17 +56,18 @@ define run_tests
 	$(AT_A_TIME) swift test --disable-xctest $(1) --skip-build --filter 'CommandTests|LoopbackTests|SecurityTests'
 endef
 
-test: install ## Run all tests
+test: dependencies ## Run all tests
 	swift build --build-tests
 	$(call run_tests,--skip-build)
 
-conformance: install ## Run the conformance rows and write docs/conformance.md
+conformance: dependencies ## Run the conformance rows and write docs/conformance.md
 	swift build --product conformance-report
 	$$(swift build --product conformance-report --show-bin-path)/conformance-report > docs/conformance.md
 	@grep -F '**' docs/conformance.md
 
-interop: install-test ## Sign in at Glewlwyd, and with a real Chromium; keep credentials in a real GNOME Keyring
+interop: test-dependencies ## Sign in at Glewlwyd, and with a real Chromium; keep credentials in a real GNOME Keyring
 	swift build --build-tests
+	Tests/Interop/servers.sh swift test --skip-build --disable-xctest --filter ServersTests
 	Tests/Interop/glewlwyd.sh swift test --skip-build --disable-xctest --filter InteropTests
 	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/desktop.sh $$(swift build --show-bin-path)/authflow
@@ -75,7 +76,7 @@ interop: install-test ## Sign in at Glewlwyd, and with a real Chromium; keep cre
 	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh hanging swift test --skip-build --disable-xctest --filter KeyringTests
 
-lint: install ## Check the formatting and what the documentation claims
+lint: dependencies ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 	swift build --product authflow
 	.ci/check-docs $$(swift build --product authflow --show-bin-path)/authflow
@@ -83,39 +84,72 @@ lint: install ## Check the formatting and what the documentation claims
 format: ## Format the sources
 	swift format --in-place --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 
-release: install ## Build the command line tool for use
-	swift build --configuration release --product authflow --scratch-path .build-release
+# The linker folds what is the same and writes relocations compactly, which makes the start of the program shorter.
+# Those of C++ and of the compiler, which the runtime needs, are linked in, too: looking up their names takes longer than anything else.
+STATIC := .build-release/static
+LINKING := -Xlinker -L$(abspath $(STATIC)) -Xswiftc -Xclang-linker -Xswiftc -static-libgcc -Xswiftc -use-ld=lld -Xlinker --icf=safe -Xlinker -z -Xlinker pack-relative-relocs
+# Swift's libraries are linked into what is to run where Swift is not. They are not on Apple's systems, which have them.
+RELEASE := --configuration release --scratch-path .build-release $(if $(filter Linux,$(shell uname -s)),--static-swift-stdlib $(LINKING))
+TOOL := .build-release/release/authflow
 
-consumer: install ## Build packages that depend on this one: an app, and a user agent of somebody else's
+release: dependencies ## Build the command line tool for use
+ifeq ($(shell uname -s),Linux)
+	@mkdir -p $(STATIC) && ln -sf "$$(gcc -print-file-name=libstdc++.a)" $(STATIC)
+endif
+	swift build $(RELEASE) --product authflow
+
+# `make release` first, then `sudo make install`: root needs no Swift, and owns nothing in the folders of the build.
+$(TOOL):
+	$(MAKE) release
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+export PREFIX DESTDIR
+install: $(TOOL) ## Install the tool, its manual and completions under PREFIX (/usr/local), in DESTDIR
+	Packaging/install.sh $(TOOL) "$$DESTDIR" "$$PREFIX"
+
+uninstall: ## Remove what install has installed
+	Packaging/uninstall.sh "$$DESTDIR" "$$PREFIX"
+
+deb: release ## Build a package for Debian, in .build-deb
+	$(call install_missing,dpkg-dev)
+	@rm -rf .build-deb
+	Packaging/deb.sh $(TOOL) .build-deb
+
+check-package: deb ## Install the package on a Debian 12 without Swift, sign in there, and remove it
+	$(call install_missing,debootstrap)
+	$(SUDO) .ci/check-package .build-deb/authflow_*.deb
+
+consumer: dependencies ## Build packages that depend on this one: an app, and a user agent of somebody else's
 	.ci/check-consumer
 	swift build --product authflow
 	Samples/custom-user-agent/demo.sh $$(swift build --product authflow --show-bin-path)/authflow
 
-sanitize: install ## Run the tests of the C boundaries under the address and leak sanitizers
+sanitize: dependencies ## Run the tests of the C boundaries under the address and leak sanitizers
 	swift test --disable-xctest --sanitize=address --scratch-path .build-sanitize --filter 'AuthFlowJSONTests|AuthFlowHeadlessTests'
 
-no-traits: install ## Build and test without libjansson
+no-traits: dependencies ## Build and test without libjansson
 	$(call run_tests,--disable-default-traits --scratch-path .build-no-traits)
 
 SOAK ?= 1000
-soak: install ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and look at what is left
+soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and look at what is left
 	swift build --product authflow
 	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 	Tests/Soak/killed_login.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 
-apple: install ## Type-check the files for Apple's systems against hand-written interfaces
+apple: dependencies ## Type-check the files for Apple's systems against hand-written interfaces
 	swift build --target AuthFlowForgeRock
 	.ci/check-apple $$(swift build --show-bin-path)
 
 FUZZ ?= 1000000
-fuzz: install ## Feed every parser with FUZZ bad inputs (a million), the same ones every time
-	swift build --configuration release --product fuzz --scratch-path .build-release
-	$$(swift build --configuration release --product fuzz --scratch-path .build-release --show-bin-path)/fuzz $(FUZZ)
+fuzz: dependencies ## Feed every parser with FUZZ bad inputs (a million), the same ones every time
+	swift build $(RELEASE) --product fuzz
+	$$(swift build $(RELEASE) --product fuzz --show-bin-path)/fuzz $(FUZZ)
 
-mutants: install ## Switch off every check in turn and see a test fail for each (half an hour)
+mutants: dependencies ## Switch off every check in turn and see a test fail for each (half an hour)
 	Tests/Mutation/mutate.py
 
-bench: install ## Measure what validation costs beside the signature check, and how often keys are fetched
+bench: dependencies ## Measure what validation costs beside the signature check, and how often keys are fetched
 	swift run --package-path Benchmarks --configuration release Benchmarks
-	swift build --configuration release --product authflow --scratch-path .build-release
-	Benchmarks/cold_start.py $$(swift build --configuration release --product authflow --scratch-path .build-release --show-bin-path)/authflow
+	swift build $(RELEASE) --product authflow
+	Benchmarks/cold_start.py $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Builds a package for Debian and its kin, the same bytes from the same tool and commit, and prints its path:
+#   Packaging/deb.sh PATH/TO/authflow FOLDER
+# The tool must carry Swift's libraries in itself (make release), because no package of Debian has them.
+set -euo pipefail
+umask 022
+tool=$(realpath "$1")
+mkdir -p "$2"
+output=$(realpath "$2")
+cd "$(dirname "$0")/.."
+fail() { echo "deb.sh: $*" >&2; exit 1; }
+
+needed=$(readelf --dynamic --wide "$tool" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+if grep -qE '^lib(swift|_?Foundation|dispatch)' <<<"$needed"; then
+  fail "$tool needs Swift's libraries at run time; build it with: make release"
+fi
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+version=$(Packaging/version.sh "$tool")
+architecture=$(dpkg --print-architecture)
+maintainer=$(git log -1 --format='%an <%ae>')
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+root=$work/root
+Packaging/install.sh "$tool" "$root" /usr vendor-completions
+# The list of what is installed is kept by dpkg.
+rm "$root/usr/share/authflow/installed-files"
+documents=$root/usr/share/doc/authflow
+mkdir -p "$documents" "$root/DEBIAN" "$work/debian"
+
+# What the tool is linked with, each at the oldest version that has what the tool uses.
+printf 'Source: authflow\n\nPackage: authflow\nArchitecture: any\nDepends: ${shlibs:Depends}\n' >"$work/debian/control"
+depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/authflow | sed -n 's/^shlibs:Depends=//p')
+[ -n "$depends" ] || fail "dpkg-shlibdeps found nothing that $tool depends on"
+# Pages are read by a library that is loaded when the first one is.
+grep -q libxml2 <<<"$depends" || depends="$depends, libxml2"
+# What is loaded or started when it is there: the network, the keyring, the QR code, the browser.
+recommends=
+for package in libcurl4 libsecret-1-0 libqrencode4 xdg-utils ca-certificates; do
+  grep -qE "(^|, )$package( |,|$)" <<<"$depends" || recommends="$recommends${recommends:+, }$package"
+done
+
+Packaging/copyright.py >"$documents/copyright"
+{
+  printf 'authflow (%s) unstable; urgency=medium\n\n' "$version"
+  git log -10 --format='%w(78,2,4)* %s'
+  printf '\n -- %s  %s\n' "$maintainer" "$(LC_ALL=C date --utc --rfc-email --date="@$SOURCE_DATE_EPOCH")"
+} | gzip -9n >"$documents/changelog.gz"
+
+cat >"$root/DEBIAN/control" <<CONTROL
+Package: authflow
+Version: $version
+Architecture: $architecture
+Maintainer: $maintainer
+Installed-Size: $(find "$root/usr" -type f -printf '%s\n' | awk '{ size += int(($1 + 1023) / 1024) } END { print size }')
+Depends: $depends
+Recommends: $recommends
+Section: net
+Priority: optional
+Description: sign in with any OAuth 2.0 or OpenID Connect provider
+ AuthFlow signs users in from terminals and scripts, and hands nothing out
+ that it has not checked. A configuration file says which provider, which user
+ agent and where the tokens are kept.
+ .
+  * Authorization code with PKCE, in the browser of the desktop or by pasting
+    the redirect; on another screen, with a code, where there is no browser.
+  * Access tokens for programs, refreshed when need be: one refresh at a time,
+    however many processes ask.
+  * Tokens kept in a file, an encrypted file or the keyring of the desktop.
+  * Several accounts, sign-out at the provider, DPoP, client registration.
+  * Providers that follow OpenID Connect, and GitHub, Okta and ForgeRock.
+ .
+ A test provider is in it: "authflow try" signs in without any configuration.
+CONTROL
+(cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
+
+# Times and the way of compressing are part of the bytes.
+find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+package=$output/authflow_${version}_$architecture.deb
+dpkg-deb --root-owner-group -Zxz --build "$root" "$package" >&2
+echo "$package"

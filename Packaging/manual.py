@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""Writes the manual pages from what the tool says about itself:
+
+    Packaging/manual.py PATH/TO/authflow FOLDER [PREFIX]
+
+authflow.1 and a page for each command. What is added here is what the tool does not say: files, environment, examples.
+"""
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+FILES = [
+    ("./authflow.json", "The configuration of a working directory. It is used only after 'authflow config trust'."),
+    (
+        "~/.config/authflow/config.json",
+        "The configuration of a user, where neither --config nor AUTHFLOW_CONFIG names another and the working directory "
+        "has none. $XDG_CONFIG_HOME takes the place of ~/.config.",
+    ),
+    (
+        "~/.local/share/authflow/",
+        "Credentials (mode 0600), the locks that processes take turns at, and which configuration files are trusted. "
+        "$XDG_DATA_HOME takes the place of ~/.local/share. Removing the program leaves it as it is.",
+    ),
+    ("$XDG_RUNTIME_DIR/authflow/", "Sockets through which the desktop hands redirects over."),
+    (
+        "{prefix}/share/authflow/authflow.schema.json",
+        "The JSON Schema of configuration files, for editors; 'authflow config schema' prints the same.",
+    ),
+]
+
+ENVIRONMENT = [
+    ("AUTHFLOW_CONFIG", "The configuration file, unless --config names one."),
+    ("XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_RUNTIME_DIR", "Where files are kept, as said under FILES."),
+    ("BROWSER", "The browser to open, where such a program is installed."),
+    ("DISPLAY, WAYLAND_DISPLAY", "Whether there is a screen that a browser can be opened on."),
+    (
+        "SSH_CONNECTION, VSCODE_IPC_HOOK_CLI, CODESPACES, WSL_DISTRO_NAME",
+        "Whether the browser is on another machine; the user agent 'auto' goes by it.",
+    ),
+    ("https_proxy, http_proxy, no_proxy", "The proxies that requests go through."),
+]
+
+EXAMPLES = [
+    ("See a sign-in from start to end, with nothing configured and nothing kept:", "authflow try"),
+    (
+        "Register a client, look at the configuration that was written, trust it, and sign in:",
+        "authflow register https://id.example.com\nauthflow config trust\nauthflow login",
+    ),
+    (
+        "Call an API with a token that is fresh:",
+        'curl --header "Authorization: Bearer $(authflow token)" https://api.example.com/',
+    ),
+    ("Sign in over SSH, with a code that is entered on another screen:", "authflow login --device"),
+    (
+        "Sign in only where it is needed, in a script:",
+        "authflow status >/dev/null || [ $? -ne 4 ] || authflow login",
+    ),
+    ("Sign out here and at the provider:", "authflow logout --browser"),
+]
+
+SPECIAL = {"\\": r"\(rs", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti", '"': r"\(dq"}
+
+
+def escaped(text):
+    """Text that roff prints as it is. Every hyphen is one that can be copied into a command line: commands and options
+    stand in the middle of sentences."""
+    return "".join(SPECIAL.get(c) or (c if ord(c) < 128 else rf"\[u{ord(c):04X}]") for c in text)
+
+
+def line(text):
+    """A line of text that is not taken for a request."""
+    text = escaped(" ".join(text.split()))
+    return r"\&" + text if text[:1] in (".", "'") else text
+
+
+def bold(text):
+    return rf"\fB{escaped(text)}\fR"
+
+
+def italic(text):
+    return rf"\fI{escaped(text)}\fR"
+
+
+def paragraphs(text):
+    return [part for part in text.split("\n") if part.strip()]
+
+
+def name_of(name):
+    """An option as it is typed."""
+    return ("-" if name["kind"] != "long" else "--") + name["name"]
+
+
+def visible(items):
+    return [item for item in items or [] if item.get("shouldDisplay", True)]
+
+
+def subcommands(command):
+    """Those that do something: the parser's own help is said by --help too."""
+    return [child for child in visible(command.get("subcommands")) if child["commandName"] != "help"]
+
+
+def usage(words, command):
+    """The lines of a synopsis."""
+    if subcommands(command):
+        return [r for child in subcommands(command) for r in usage(words + [child["commandName"]], child)]
+    parts = []
+    for argument in visible(command.get("arguments")):
+        value = italic(argument.get("valueName", "value"))
+        if argument["kind"] == "positional":
+            part = value
+        else:
+            part = bold(name_of(argument["preferredName"]))
+            if argument["kind"] == "option":
+                # Together on a line, unless they would fill one.
+                part += (r"\ " if len(part + value) < 50 else " ") + value
+        if argument.get("isOptional"):
+            part = f"[{part}]"
+        if argument.get("isRepeating"):
+            part += r"\~.\|.\|."
+        parts.append(part)
+    return [".SY " + '"' + escaped(" ".join(words)) + '"', *parts, ".YS"]
+
+
+def described(argument):
+    """The paragraph about an argument."""
+    if argument["kind"] == "positional":
+        tag = italic(argument["valueName"])
+    else:
+        tag = ", ".join(bold(name_of(name)) for name in argument["names"])
+        if argument["kind"] == "option":
+            tag += " " + italic(argument["valueName"])
+    text = argument.get("abstract", "")
+    if argument.get("discussion"):
+        text += " " + argument["discussion"]
+    if argument.get("allValues"):
+        text += " One of " + ", ".join(argument["allValues"]) + "."
+    if argument.get("defaultValue") is not None:
+        text += f" Default: {argument['defaultValue']}"
+    return [".TP", tag, line(text)]
+
+
+def options(command):
+    return [part for argument in visible(command.get("arguments")) for part in described(argument)]
+
+
+def text_of(command):
+    """What a command does: its abstract and its discussion."""
+    parts = [command["abstract"], *paragraphs(command.get("discussion", ""))]
+    # The statuses are a table of their own.
+    parts = [part for part in parts if not part.startswith("Exit status: ")]
+    return [".PP\n" + line(part) for part in parts]
+
+
+def listed(pairs):
+    return [part for term, text in pairs for part in (".TP", bold(term), line(text))]
+
+
+def statuses(root):
+    """The exit statuses, which the tool lists in its own help."""
+    found = re.search(r"Exit status: (.*)\.", root.get("discussion", ""))
+    table = [item.split(" ", 1) for item in found.group(1).split(", ")] if found else []
+    if not table or not all(len(item) == 2 and item[0].isdigit() for item in table):
+        sys.exit("manual.py: the help of the tool does not list the exit statuses any more")
+    return listed((number, text[0].upper() + text[1:] + ".") for number, text in table)
+
+
+def heading(title, version, date):
+    """The first lines. Words are not cut, and lines not filled up: what is in them is meant to be copied."""
+    return f'.TH {escaped(title.upper())} 1 {escaped(date)} "AuthFlow {escaped(version)}" "AuthFlow"\n.nh\n.ad l'
+
+
+def name_line(title, abstract):
+    """The line that whatis and apropos read: one line, without a full stop and from a small letter on."""
+    first = re.split(r"(?<=[\w)])[.;:](?:\s|$)", " ".join(abstract.split()))[0]
+    if not first[1:2].isupper():
+        first = first[:1].lower() + first[1:]
+    return [".SH NAME", rf"{escaped(title)} \- {escaped(first)}"]
+
+
+def overview(root, version, date, prefix):
+    tool = root["commandName"]
+    lines = [heading(tool, version, date), *name_line(tool, root["abstract"])]
+    lines += [".SH SYNOPSIS", f".SY {escaped(tool)}", italic("command"), rf"[{italic('option')}\~.\|.\|.]", ".YS"]
+    lines += [".SH DESCRIPTION", *text_of(root)]
+    lines += [".SH OPTIONS", *options(root), ".SH COMMANDS"]
+    for child in subcommands(root):
+        lines += [".TP", bold(f"{tool} {child['commandName']}"), line(child["abstract"])]
+        grandchildren = [grandchild["commandName"] for grandchild in subcommands(child)]
+        if grandchildren:
+            lines.append(line("Its commands: " + ", ".join(grandchildren) + "."))
+    lines += [".SH EXIT STATUS", *statuses(root)]
+    lines += [".SH FILES", *listed((path.format(prefix=prefix), text) for path, text in FILES)]
+    lines += [".SH ENVIRONMENT", *listed(ENVIRONMENT), ".SH EXAMPLES"]
+    for text, commands in EXAMPLES:
+        lines += [".PP", line(text), ".PP", ".RS 4", ".nf", escaped(commands), ".fi", ".RE"]
+    return lines + also([f"{tool}-{child['commandName']}" for child in subcommands(root)])
+
+
+def also(names):
+    """References to other pages, with a comma after each but the last."""
+    return [".SH SEE ALSO", *(f".BR {escaped(name)} (1){',' if name != names[-1] else ''}" for name in names)]
+
+
+def page(root, command, version, date):
+    tool = root["commandName"]
+    title = f"{tool}-{command['commandName']}"
+    words = [tool, command["commandName"]]
+    lines = [heading(title, version, date), *name_line(title, command["abstract"])]
+    lines += [".SH SYNOPSIS", *usage(words, command), ".SH DESCRIPTION", *text_of(command)]
+    if not subcommands(command):
+        lines += [".SH OPTIONS", *options(command)]
+    else:
+        lines.append(".SH COMMANDS")
+    for child in subcommands(command):
+        lines += [f'.SS "{escaped(" ".join(words + [child["commandName"]]))}"', *text_of(child), *options(child)]
+    lines += [".SH EXIT STATUS", "As in", rf".BR {escaped(tool)} (1)."]
+    return lines + also([tool])
+
+
+def commit_date():
+    """The day of the sources, never today: the same sources are the same pages."""
+    seconds = os.environ.get("SOURCE_DATE_EPOCH") or subprocess.run(
+        ["git", "-C", HERE, "log", "-1", "--format=%ct"], check=True, capture_output=True, text=True
+    ).stdout
+    return datetime.datetime.fromtimestamp(int(seconds), datetime.timezone.utc).strftime("%Y-%m-%d")
+
+
+def main():
+    if len(sys.argv) not in (3, 4):
+        sys.exit(__doc__.strip())
+    tool, folder = sys.argv[1:3]
+    prefix = sys.argv[3] if len(sys.argv) == 4 else "/usr/local"
+    told = subprocess.run([os.path.abspath(tool), "--experimental-dump-help"], check=True, capture_output=True, text=True)
+    root = json.loads(told.stdout)["command"]
+    version = subprocess.run(
+        [f"{HERE}/version.sh", tool], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    date = commit_date()
+    pages = {root["commandName"]: overview(root, version, date, prefix)}
+    for command in subcommands(root):
+        pages[f"{root['commandName']}-{command['commandName']}"] = page(root, command, version, date)
+    os.makedirs(folder, exist_ok=True)
+    for name, lines in pages.items():
+        with open(os.path.join(folder, f"{name}.1"), "w", encoding="ascii") as file:
+            file.write("\n".join(lines) + "\n")
+
+
+main()

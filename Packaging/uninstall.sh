@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Removes what install.sh has installed, and nothing else:
+#   Packaging/uninstall.sh DESTDIR PREFIX
+set -euo pipefail
+root=$1$2
+list=$root/share/authflow/installed-files
+[ -f "$list" ] || { echo "uninstall.sh: nothing is installed in $root: there is no $list" >&2; exit 1; }
+# The list goes last, so that an uninstall that was interrupted can be repeated.
+while IFS= read -r file; do
+  [ "$root/$file" = "$list" ] || rm -f "$root/$file"
+done <"$list"
+rm "$list"
+# A folder that holds something else by now stays.
+rmdir "$root/share/authflow" 2>/dev/null || true
