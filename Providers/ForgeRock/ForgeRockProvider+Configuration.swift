@@ -46,12 +46,12 @@ extension UserAgentFactory {
     /// - `shared_cookies` (object, optional): What several apps share: `group`, `store`, `names`, and
     ///   `session_cookies_at_risk` to share cookies that were not meant to outlive the browser.
     /// - Parameters:
-    ///   - transport: The way to the network.
+    ///   - transport: The way to the network; default: that of the profile.
     ///   - host: The clock, and the environment that stores are found by.
     ///   - ask: Asks the user; nil when no user can be asked.
     ///   - show: Shows the user a text that belongs to the questions; nil to leave it out.
     public static func tree(
-        transport: any HTTPTransport = SystemTransport(),
+        transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
         ask: (@Sendable (_ question: String, _ isSecret: Bool) async throws -> String)? = nil,
         show: (@Sendable (_ text: String) async -> Void)? = nil
@@ -85,7 +85,7 @@ extension UserAgentFactory {
                 ConfigurationKey("consent", .choice(["allow", "deny"]), "What to answer when asked for consent."),
                 ConfigurationKey("shared_cookies", .object(sharedKeys), "Cookies that several apps share."),
             ]
-        return UserAgentFactory("tree", keys: keys) { options, _ in
+        return UserAgentFactory("tree", keys: keys) { options, context in
             let realm = try realm(options)
             let answers = options.object("answers")
             var given: [String: Secret] = [:]
@@ -120,7 +120,12 @@ extension UserAgentFactory {
                     sharingSessionCookiesAtRisk: shared.flag("session_cookies_at_risk") ?? false
                 )
             }
-            return HeadlessUserAgent(driver: driver, sharedCookies: cookies, transport: transport, host: host)
+            return HeadlessUserAgent(
+                driver: driver,
+                sharedCookies: cookies,
+                transport: transport ?? context.transport,
+                host: host
+            )
         }
     }
 }

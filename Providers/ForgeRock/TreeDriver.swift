@@ -1,8 +1,13 @@
 public import AuthFlow
 public import AuthFlowHeadless
 import AuthFlowJSON
-import Foundation
 import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// Signs in through an authentication tree, without a page: where the provider would show one, the tree is walked at
 /// `/json/authenticate`, and the session that comes of it goes on to the authorization endpoint.

@@ -1,6 +1,6 @@
 public import AuthFlow
 public import AuthFlowJSON
-import CLibXML2
+import CMarkup
 
 // GitHub answers as `Accept` asks, which can be XML, and with a form when something on the way has lost the field.
 
@@ -22,6 +22,12 @@ extension GitHubProvider {
 /// `<OAuth><access_token>...</access_token>...</OAuth>`, read by libxml2.
 private enum OAuthDocument {
     static func members(of body: [UInt8]) throws(AuthError) -> JSON {
+        guard authflow_markup_open() else {
+            throw AuthError(
+                .invalidReply,
+                "GitHub's reply is XML, which cannot be read without libxml2 (Debian: libxml2)."
+            )
+        }
         // Declarations define entities, which such a reply has no use for.
         guard let text = String(validating: body, as: UTF8.self), !text.contains("<!"), let members = read(body) else {
             throw AuthError(.invalidReply, "GitHub's reply is not XML that can be read.")
@@ -30,30 +36,19 @@ private enum OAuthDocument {
     }
 
     private static func read(_ body: [UInt8]) -> [String: String]? {
-        // XML_PARSE_NONET: a reply must not make its reader fetch things.
-        let options = Int32(
-            XML_PARSE_NONET.rawValue | XML_PARSE_NOERROR.rawValue | XML_PARSE_NOWARNING.rawValue
-                | XML_PARSE_NOCDATA.rawValue
-        )
         let document = unsafe body.withUnsafeBytes { buffer in
-            unsafe xmlReadMemory(
-                buffer.baseAddress?.assumingMemoryBound(to: CChar.self),
-                Int32(clamping: buffer.count),
-                nil,
-                nil,
-                options
-            )
+            unsafe authflow_markup_read_xml(buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count)
         }
         guard let document = unsafe document else { return nil }
-        defer { unsafe xmlFreeDoc(document) }
-        guard let root = unsafe xmlDocGetRootElement(document), unsafe name(root) == "OAuth" else { return nil }
+        defer { unsafe authflow_markup_free(document) }
+        guard let root = unsafe authflow_markup_root(document), unsafe name(root) == "OAuth" else { return nil }
         var members: [String: String] = [:]
-        var next = unsafe root.pointee.children
+        var next = unsafe authflow_markup_first_child(root)
         while let node = unsafe next {
-            unsafe next = node.pointee.next
-            guard unsafe node.pointee.type == XML_ELEMENT_NODE else { continue }
-            let isPlain = unsafe node.pointee.children.map {
-                unsafe $0.pointee.next == nil && $0.pointee.type == XML_TEXT_NODE
+            unsafe next = authflow_markup_next(node)
+            guard unsafe authflow_markup_is_element(node) else { continue }
+            let isPlain = unsafe authflow_markup_first_child(node).map {
+                unsafe authflow_markup_next($0) == nil && authflow_markup_is_text($0)
             }
             // A name that stands twice, or has elements in it, is nothing that GitHub writes.
             guard isPlain != false, unsafe members[name(node)] == nil else { return nil }
@@ -62,13 +57,13 @@ private enum OAuthDocument {
         return members
     }
 
-    private static func name(_ node: xmlNodePtr) -> String {
-        unsafe node.pointee.name.map { unsafe String(cString: $0) } ?? ""
+    private static func name(_ node: OpaquePointer) -> String {
+        unsafe authflow_markup_name(node).map { unsafe String(cString: $0) } ?? ""
     }
 
-    private static func content(_ node: xmlNodePtr) -> String {
-        guard let value = unsafe xmlNodeGetContent(node) else { return "" }
-        defer { unsafe authflow_xml_free(value) }
+    private static func content(_ node: OpaquePointer) -> String {
+        guard let value = unsafe authflow_markup_text(node) else { return "" }
+        defer { unsafe authflow_markup_free_text(value) }
         return unsafe String(cString: value)
     }
 }

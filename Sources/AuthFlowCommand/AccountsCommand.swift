@@ -17,7 +17,7 @@ struct AccountsCommand: AsyncParsableCommand {
     var json = false
 
     func run() async throws {
-        let client = try options.client()
+        let client = try options.choice.client()
         if let select { try await client.selectAccount(select) }
         let accounts = try await client.accounts()
         guard json else {

@@ -17,7 +17,7 @@ struct ConfigCommand: AsyncParsableCommand {
         @OptionGroup var options: ProfileOptions
 
         func run() async throws {
-            let file = try options.file()
+            let file = try options.choice.file()
             var issues: [ConfigurationIssue] = []
             for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
                 do {

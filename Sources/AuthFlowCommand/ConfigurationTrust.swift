@@ -1,7 +1,17 @@
 import AuthFlow
 import AuthFlowJSON
 import Crypto
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// The configuration files in working directories that the user has looked at: their paths, and what was in them.
 ///
@@ -12,7 +22,7 @@ struct ConfigurationTrust {
     /// different files.
     let folder: String
 
-    init(environment: [String: String] = ProcessInfo.processInfo.environment) {
+    init(environment: [String: String] = ToolEnvironment.host.environment) {
         self.folder = "\(FileTokenStore.defaultDirectory(environment: environment))/trusted-configurations"
     }
 
@@ -104,8 +114,8 @@ struct ConfigurationChoice {
     let origin: Origin
 
     /// - Parameter option: What `--config` names.
-    init(option: String?, environment: [String: String] = ProcessInfo.processInfo.environment) {
-        let home = environment["HOME"] ?? NSHomeDirectory()
+    init(option: String?, environment: [String: String] = ToolEnvironment.host.environment) {
+        let home = HomeDirectory.path(environment: environment)
         let folder = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "\(home)/.config"
         let user = "\(folder)/authflow/config.json"
         if let option {

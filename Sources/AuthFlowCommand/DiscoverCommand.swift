@@ -20,10 +20,11 @@ struct DiscoverCommand: AsyncParsableCommand {
             client = AuthClient(
                 settings: try ClientSettings(clientID: "discover"),
                 provider: OIDCProvider(issuer: try await Self.issuer(issuer)),
-                userAgent: LoopbackUserAgent(launcher: nil)
+                userAgent: LoopbackUserAgent(launcher: nil),
+                transport: ToolEnvironment.transport
             )
         } else {
-            client = try options.client()
+            client = try options.choice.client()
         }
         try Terminal.result(try await client.metadata().json)
     }
@@ -31,7 +32,7 @@ struct DiscoverCommand: AsyncParsableCommand {
     /// The issuer itself, or the one that is responsible for an account.
     static func issuer(_ text: String) async throws -> String {
         guard text.contains("@") else { return text }
-        let issuer = try await WebFinger().issuer(of: text)
+        let issuer = try await WebFinger(transport: ToolEnvironment.transport).issuer(of: text)
         Terminal.talk("The issuer of \(DisplayText.sanitized(text)) is \(issuer).")
         return issuer
     }

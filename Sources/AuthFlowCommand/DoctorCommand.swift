@@ -1,8 +1,13 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowLoopback
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -64,7 +69,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let choice = ConfigurationChoice(option: options.config)
         let profile = try choice.file().profile(options.profile)
         findings.good("file", "\(choice.path), \(choice.origin.rawValue)")
-        let client = try options.client(surroundings: surroundings, transport: clock)
+        let client = try options.choice.client(surroundings: surroundings, transport: clock.over)
         findings.good("profile", profile.name)
         let agents = try profile.userAgentExplanation(
             providers: Known.providers,
@@ -177,21 +182,26 @@ private struct Findings {
     }
 
     private func line(_ mark: String, _ what: String, _ text: String) {
-        let name = what.padding(toLength: 13, withPad: " ", startingAt: 0)
+        let name = Terminal.column(what, width: 13)
         Terminal.result("\(what.isEmpty ? "  " : mark)  \(name) \(DisplayText.sanitized(text, limit: 1000))")
     }
 }
 
 /// A transport that compares this machine's clock with that of who answers.
 private final class ServerClock: HTTPTransport {
-    private let base = SystemTransport()
+    private let base = Mutex<any HTTPTransport>(SystemTransport())
     private let found = Mutex<TimeInterval?>(nil)
 
     /// How far this machine's clock is ahead, in seconds; nil when nobody said their time.
     var offset: TimeInterval? { found.withLock { $0 } }
 
+    func over(_ transport: any HTTPTransport) -> any HTTPTransport {
+        base.withLock { $0 = transport }
+        return self
+    }
+
     func send(_ call: HTTPCall) async throws -> HTTPReply {
-        let reply = try await base.send(call)
+        let reply = try await base.withLock(\.self).send(call)
         // `Date` counts whole seconds, so half of one is the best guess.
         if let date = reply.date { found.withLock { $0 = Date().timeIntervalSince(date) - 0.5 } }
         return reply

@@ -1,6 +1,16 @@
 import ArgumentParser
 import AuthFlow
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 struct HandleRedirectCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -34,7 +44,7 @@ struct HandleRedirectCommand: AsyncParsableCommand {
 private enum Notification {
     static func show(_ text: String) {
         guard isatty(STDERR_FILENO) == 0 else { return }
-        let environment = ProcessInfo.processInfo.environment
+        let environment = ToolEnvironment.host.environment
         guard let program = Surroundings.find("notify-send", environment) else { return }
         try? DetachedProcess.start([program, "--app-name=AuthFlow", "AuthFlow", text], environment: environment) { _ in
         }

@@ -2,7 +2,12 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowTerminal
 import AuthFlowTrace
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 struct LoginCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "login", abstract: "Sign in and keep the credential.")
@@ -49,11 +54,11 @@ struct LoginCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects(isEnabled: surroundings.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil || noBrowser ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
-        let client = try options.client(
+        let client = try options.choice.client(
             flows: flows,
             userAgent: userAgent,
             surroundings: surroundings,
-            transport: trace == nil ? SystemTransport() : flowTrace.transport(SystemTransport())
+            transport: { trace == nil ? $0 : flowTrace.transport($0) }
         ) { event in
             redirects.observer(event)
             flowTrace.observer(event)

@@ -26,7 +26,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     func run() async throws {
         let redirects = TerminalRedirects()
-        let client = try options.client(observer: redirects.observer)
+        let client = try options.choice.client(observer: redirects.observer)
         if local {
             Terminal.talk(try await client.signOutLocally() ? "Signed out on this machine." : "No user was signed in.")
             return

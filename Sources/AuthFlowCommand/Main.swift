@@ -1,13 +1,23 @@
 import ArgumentParser
 import AuthFlow
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// The entry point: parses the command line, runs the command so that signals cancel it, and exits with a documented
 /// status.
 @main enum Main {
     static func main() async {
         ProcessMemory.keepToItself()
-        StandardStreams.open()
+        StandardStreams.openMissing()
         let work = Task { try await runCommand() }
         Signals.watch { work.cancel() }
         let status: ExitCode
@@ -31,12 +41,13 @@ import Foundation
         }
         guard !Terminal.hasFailed else {
             Terminal.talk("authflow: The result could not be written to standard output.")
-            exit(status == ExitStatus.success ? ExitStatus.failure : status)
+            leave(with: status == ExitStatus.success ? ExitStatus.failure : status)
         }
-        exit(status)
+        leave(with: status)
     }
 
     private static func runCommand() async throws {
+        if let command = DirectCommand(CommandLine.arguments.dropFirst()) { return try await command.run() }
         let command: any ParsableCommand
         do {
             command = try AuthFlowCommand.parseAsRoot()
@@ -62,8 +73,8 @@ import Foundation
         }
     }
 
-    private static func exit(_ code: ExitCode) -> Never {
-        Foundation.exit(code.rawValue)
+    private static func leave(with code: ExitCode) -> Never {
+        exit(code.rawValue)
     }
 }
 
@@ -71,10 +82,10 @@ import Foundation
 enum StandardStreams {
     /// Opens those that the program was started without: the next file that is opened would get the number of one, and what is
     /// printed would be written into it.
-    static func open() {
+    static func openMissing() {
         for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 {
             // The lowest free number is this one. It is not open for writing, so a result that has no place to go is an error.
-            _ = unsafe Foundation.open("/dev/null", O_RDONLY)
+            _ = unsafe open("/dev/null", O_RDONLY)
         }
     }
 }
@@ -94,6 +105,7 @@ struct AuthFlowCommand: AsyncParsableCommand {
             Exit status: 0 ok, 1 failure, 2 usage or configuration, 4 login required, 5 denied, 6 timeout, 7 network or \
             discovery, 8 storage, 9 signed out here and not everywhere, 130 cancelled.
             """,
+        version: "0.2.0",
         subcommands: [
             LoginCommand.self, StatusCommand.self, AccountsCommand.self, TokenCommand.self, UserInfoCommand.self,
             LogoutCommand.self, SchemeCommand.self, HandleRedirectCommand.self, DoctorCommand.self,

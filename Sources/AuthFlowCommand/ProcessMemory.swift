@@ -1,4 +1,8 @@
-import Foundation
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// The memory of this process, in which there are tokens.
 enum ProcessMemory {
@@ -7,7 +11,15 @@ enum ProcessMemory {
     ///
     /// Linux only: macOS writes no core files unless told to.
     static func keepToItself() {
+        // Libraries for TLS write the keys of every connection into the file that this variable names.
+        unsafe unsetenv("SSLKEYLOGFILE")
         #if os(Linux)
+        // One place to allocate from is enough for a program that mostly waits; each more costs memory and a part of a millisecond.
+        typealias AllocationOption = @convention(c) (Int32, Int32) -> Int32
+        let maximumArenas: Int32 = -8
+        if let address = unsafe dlsym(nil, "mallopt") {
+            _ = unsafe unsafeBitCast(address, to: AllocationOption.self)(maximumArenas, 1)
+        }
         // Swift does not call functions that take any number of arguments, as this one is declared.
         typealias Control = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
         let setDumpable: Int32 = 4

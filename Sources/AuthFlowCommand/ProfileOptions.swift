@@ -1,23 +1,6 @@
 import ArgumentParser
-import AuthFlow
-import AuthFlowForgeRock
-import AuthFlowGitHub
-import AuthFlowHeadless
-import AuthFlowLoopback
-import AuthFlowOIDC
-import AuthFlowOkta
-import AuthFlowTerminal
-import Foundation
 
-/// The lists that a configuration can choose from: what this program knows.
-enum Known {
-    static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
-    static let userAgents: [UserAgentFactory] = [
-        .loopback, .systemBrowser, .headless, .tree(ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
-    ]
-}
-
-/// Which configuration, and which profile of it.
+/// The options for which configuration, and which profile of it.
 struct ProfileOptions: ParsableArguments {
     @Option(
         name: [.short, .long],
@@ -35,40 +18,8 @@ struct ProfileOptions: ParsableArguments {
     @Flag(name: [.short, .long], help: "Show every event.")
     var verbose = false
 
-    func file() throws -> ConfigurationFile {
-        try ConfigurationChoice(option: config).file()
-    }
-
-    /// - Parameters:
-    ///   - flows: The ways to sign in, whatever the profile says.
-    ///   - userAgent: The user agent, whatever the profile says.
-    ///   - surroundings: Where the program runs.
-    ///   - transport: The way to the network.
-    ///   - observer: Receives every event, beside the progress that is shown.
-    func client(
-        flows: [SignInFlow]? = nil,
-        userAgent: String? = nil,
-        surroundings: Surroundings = .current(),
-        transport: any HTTPTransport = SystemTransport(),
-        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
-    ) throws -> AuthClient {
-        let progress = Progress(isVerbose: verbose, surroundings: surroundings)
-        let client = try AuthClient(
-            profile: try file().profile(profile),
-            providers: Known.providers,
-            userAgents: Known.userAgents,
-            devicePresenter: TerminalDevicePresenter(),
-            flows: flows,
-            userAgent: userAgent,
-            surroundings: surroundings,
-            account: account,
-            transport: transport,
-            observer: { event in
-                progress(event)
-                observer(event)
-            }
-        )
-        UnfinishedClients.add(client)
-        return client
+    /// What was chosen.
+    var choice: ProfileChoice {
+        ProfileChoice(config: config, profile: profile, account: account, isVerbose: verbose)
     }
 }

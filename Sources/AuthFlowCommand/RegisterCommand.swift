@@ -2,7 +2,12 @@ import ArgumentParser
 import AuthFlow
 import AuthFlowJSON
 import AuthFlowOIDC
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 struct RegisterCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -57,10 +62,13 @@ struct RegisterCommand: AsyncParsableCommand {
             guard let text = try? String(contentsOfFile: path, encoding: .utf8) else {
                 throw AuthError(.invalidConfiguration, "\(path) cannot be read.")
             }
-            return Secret(text.trimmingCharacters(in: .whitespacesAndNewlines))
+            return Secret(text.trimmingWhitespace())
         }
         let issuer = try await DiscoverCommand.issuer(issuer)
-        let registered = try await ClientRegistration(provider: OIDCProvider(issuer: issuer)).register(
+        let registered = try await ClientRegistration(
+            provider: OIDCProvider(issuer: issuer),
+            transport: ToolEnvironment.transport
+        ).register(
             ClientRegistration.Request(
                 redirectURIs: try redirectURIs.map { uri in try RedirectURI(uri) },
                 name: name,

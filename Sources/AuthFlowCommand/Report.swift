@@ -1,6 +1,11 @@
 import AuthFlow
 import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// Shows a credential without its tokens.
 enum Report {
@@ -10,7 +15,7 @@ enum Report {
         } else {
             Terminal.result("Signed in as \(credential.identity.displayName)")
             for (name, value) in lines(credential) {
-                Terminal.result("  \(name.padding(toLength: 14, withPad: " ", startingAt: 0))\(value)")
+                Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }
         }
     }

@@ -1,6 +1,11 @@
 import ArgumentParser
 import AuthFlow
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 struct SchemeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -29,7 +34,12 @@ struct SchemeCommand: AsyncParsableCommand {
 
         /// The path of this program, links followed: what the entry names must go on to work.
         private static func program() throws -> String {
-            guard let path = Bundle.main.executableURL?.resolvingSymlinksInPath().path else {
+            #if os(Linux)
+            let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+            #else
+            let path = Bundle.main.executableURL?.resolvingSymlinksInPath().path
+            #endif
+            guard let path else {
                 throw AuthError(.userAgentFailed, "The path of this program is not known.")
             }
             return path
@@ -84,7 +94,7 @@ struct SchemeOptions: ParsableArguments {
     }
 
     private func configured() throws -> String {
-        let schemes = try options.client().redirectURIs.compactMap { uri in
+        let schemes = try options.choice.client().redirectURIs.compactMap { uri in
             if case .privateUse(let scheme) = uri.kind { scheme } else { nil }
         }
         guard let scheme = schemes.first else {

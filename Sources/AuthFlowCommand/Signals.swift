@@ -1,7 +1,17 @@
 import ArgumentParser
 import AuthFlow
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// Turns Ctrl-C, a request to terminate and the end of the terminal into cancellation, so that ports, sockets, locks and
 /// children are freed, and a refresh under way is written down. A second signal ends the program at once.

@@ -1,6 +1,11 @@
 import ArgumentParser
 import AuthFlow
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 struct StatusCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -15,8 +20,18 @@ struct StatusCommand: AsyncParsableCommand {
     var json = false
 
     func run() async throws {
-        let credential = try await options.client().requiredCredential()
-        try Report.print(credential, asJSON: json)
+        try await StatusRequest(choice: options.choice, asJSON: json).run()
+    }
+}
+
+/// What `authflow status` is asked for.
+struct StatusRequest: Hashable {
+    var choice = ProfileChoice()
+    var asJSON = false
+
+    func run() async throws {
+        let credential = try await choice.client().requiredCredential()
+        try Report.print(credential, asJSON: asJSON)
         let tokens = credential.tokens
         guard tokens.refreshToken != nil || tokens.expiresAt.map({ Date() < $0 }) ?? true else {
             throw AuthError(

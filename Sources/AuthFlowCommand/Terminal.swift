@@ -1,7 +1,17 @@
 import AuthFlow
 import AuthFlowJSON
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// The two streams: results on standard output, talk on standard error.
 ///
@@ -13,11 +23,7 @@ enum Terminal {
     private static let failure = Atomic(false)
 
     private static func write(_ text: String) {
-        do {
-            try FileHandle.standardOutput.write(contentsOf: Data(text.utf8))
-        } catch {
-            failure.store(true, ordering: .relaxed)
-        }
+        if !SystemCall.write(text.utf8, to: STDOUT_FILENO) { failure.store(true, ordering: .relaxed) }
     }
 
     /// Prints a result.
@@ -33,7 +39,12 @@ enum Terminal {
 
     /// Says something to the user.
     static func talk(_ text: String) {
-        try? FileHandle.standardError.write(contentsOf: Data("\(visible(text))\n".utf8))
+        _ = SystemCall.write("\(visible(text))\n".utf8, to: STDERR_FILENO)
+    }
+
+    /// A text with spaces behind it, so that what follows stands below what follows in other lines.
+    static func column(_ text: String, width: Int) -> String {
+        text + String(repeating: " ", count: max(0, width - text.count))
     }
 
     private static func visible(_ text: String) -> String {

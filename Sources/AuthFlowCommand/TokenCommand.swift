@@ -1,7 +1,12 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 struct TokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -21,12 +26,28 @@ struct TokenCommand: AsyncParsableCommand {
     var json = false
 
     func validate() throws {
-        guard (0...86_400).contains(minTTL) else { throw ValidationError("--min-ttl takes 0 to 86400 seconds.") }
+        guard TokenRequest.lifetimes.contains(minTTL) else {
+            throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
+        }
     }
 
     func run() async throws {
-        let tokens = try await options.client().freshCredential(lasting: .seconds(minTTL)).tokens
-        guard json else { return Terminal.result(tokens.accessToken.exposed) }
+        try await TokenRequest(choice: options.choice, minimumLifetime: minTTL, asJSON: json).run()
+    }
+}
+
+/// What `authflow token` is asked for.
+struct TokenRequest: Hashable {
+    /// How long a token may be asked to last, in seconds.
+    static let lifetimes = 0...86_400
+
+    var choice = ProfileChoice()
+    var minimumLifetime = 60
+    var asJSON = false
+
+    func run() async throws {
+        let tokens = try await choice.client().freshCredential(lasting: .seconds(minimumLifetime)).tokens
+        guard asJSON else { return Terminal.result(tokens.accessToken.exposed) }
         try Terminal.result([
             "access_token": .string(tokens.accessToken.exposed),
             "token_type": .string(tokens.tokenType),

@@ -10,6 +10,6 @@ struct UserInfoCommand: AsyncParsableCommand {
     @OptionGroup var options: ProfileOptions
 
     func run() async throws {
-        try Terminal.result(try await options.client().userInfo())
+        try Terminal.result(try await options.choice.client().userInfo())
     }
 }

@@ -1,5 +1,10 @@
 public import AuthFlow
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
 
 /// A cookie as a browser keeps it (RFC 6265 section 5.3).
 public struct Cookie: Sendable, Hashable {
@@ -109,7 +114,7 @@ extension Cookie {
     }
 
     private static func trimmed(_ text: Substring.UnicodeScalarView) -> String {
-        String(text).trimmingCharacters(in: CharacterSet(charactersIn: " \t"))
+        String(text).trimmingSpaces()
     }
 }
 

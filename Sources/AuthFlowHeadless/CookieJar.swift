@@ -1,5 +1,10 @@
 public import AuthFlow
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
 
 /// The cookies of one visit, by the rules of RFC 6265.
 ///

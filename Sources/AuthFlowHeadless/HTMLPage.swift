@@ -1,5 +1,5 @@
 import AuthFlow
-import CLibXML2
+import CMarkup
 
 /// What is on a page, as far as signing in needs it, read by libxml2's HTML parser.
 struct HTMLPage: Sendable {
@@ -27,42 +27,38 @@ struct HTMLPage: Sendable {
             )
         }
         return try await BlockingCall.run {
-            HTMLPage(bytes)
+            try HTMLPage(bytes)
         } onCancel: {
         }
     }
 
     /// Reads a page. Anything can be read; what is not HTML has no forms.
-    init(_ bytes: [UInt8]) {
-        // HTML_PARSE_NONET: a page must not make its reader fetch things.
-        let options = Int32(
-            HTML_PARSE_RECOVER.rawValue | HTML_PARSE_NOERROR.rawValue | HTML_PARSE_NOWARNING.rawValue
-                | HTML_PARSE_NONET.rawValue
-        )
-        let document = unsafe bytes.withUnsafeBytes { buffer in
-            unsafe htmlReadMemory(
-                buffer.baseAddress?.assumingMemoryBound(to: CChar.self),
-                Int32(clamping: buffer.count),
-                nil,
-                "UTF-8",
-                options
+    /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when libxml2 is not there.
+    init(_ bytes: [UInt8]) throws(AuthError) {
+        guard authflow_markup_open() else {
+            throw AuthError(
+                .userAgentFailed,
+                "libxml2 is not installed, and pages cannot be read without it. Install it (Debian: libxml2)."
             )
         }
+        let document = unsafe bytes.withUnsafeBytes { buffer in
+            unsafe authflow_markup_read_html(buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count)
+        }
         guard let document = unsafe document else { return }
-        defer { unsafe xmlFreeDoc(document) }
-        unsafe walk(xmlDocGetRootElement(document), depth: 0)
+        defer { unsafe authflow_markup_free(document) }
+        unsafe walk(authflow_markup_root(document), depth: 0)
     }
 
-    private mutating func walk(_ first: xmlNodePtr?, depth: Int) {
+    private mutating func walk(_ first: OpaquePointer?, depth: Int) {
         guard depth < Self.maximumDepth else { return }
         var next = unsafe first
         while let node = unsafe next {
-            unsafe next = node.pointee.next
-            if unsafe node.pointee.type == XML_TEXT_NODE, text.unicodeScalars.count < Self.maximumText {
+            unsafe next = authflow_markup_next(node)
+            if unsafe authflow_markup_is_text(node), text.unicodeScalars.count < Self.maximumText {
                 let words = unsafe Self.text(node).split(whereSeparator: \.isWhitespace).joined(separator: " ")
                 if !words.isEmpty { text += (text.isEmpty ? "" : " ") + words }
             }
-            guard unsafe node.pointee.type == XML_ELEMENT_NODE else { continue }
+            guard unsafe authflow_markup_is_element(node) else { continue }
             switch unsafe Self.name(node) {
             case "title":
                 title = unsafe Self.text(node)
@@ -73,7 +69,7 @@ struct HTMLPage: Sendable {
             case "style", "noscript": continue
             case "form":
                 var fields: [HTMLForm.Field] = []
-                unsafe Self.collectFields(node.pointee.children, into: &fields, depth: depth)
+                unsafe Self.collectFields(authflow_markup_first_child(node), into: &fields, depth: depth)
                 forms.append(
                     HTMLForm(
                         action: unsafe Self.attribute(node, "action") ?? "",
@@ -83,25 +79,25 @@ struct HTMLPage: Sendable {
                 )
             default: break
             }
-            unsafe walk(node.pointee.children, depth: depth + 1)
+            unsafe walk(authflow_markup_first_child(node), depth: depth + 1)
         }
     }
 
-    private static func collectFields(_ first: xmlNodePtr?, into fields: inout [HTMLForm.Field], depth: Int) {
+    private static func collectFields(_ first: OpaquePointer?, into fields: inout [HTMLForm.Field], depth: Int) {
         guard depth < maximumDepth else { return }
         var next = unsafe first
         while let node = unsafe next {
-            unsafe next = node.pointee.next
-            guard unsafe node.pointee.type == XML_ELEMENT_NODE else { continue }
+            unsafe next = authflow_markup_next(node)
+            guard unsafe authflow_markup_is_element(node) else { continue }
             let element = unsafe name(node)
             if element == "input" || element == "button" || element == "textarea" || element == "select" {
                 if let field = unsafe field(node, element) { fields.append(field) }
             }
-            unsafe collectFields(node.pointee.children, into: &fields, depth: depth + 1)
+            unsafe collectFields(authflow_markup_first_child(node), into: &fields, depth: depth + 1)
         }
     }
 
-    private static func field(_ node: xmlNodePtr, _ element: String) -> HTMLForm.Field? {
+    private static func field(_ node: OpaquePointer, _ element: String) -> HTMLForm.Field? {
         guard unsafe attribute(node, "disabled") == nil else { return nil }
         let defaultType = element == "button" ? "submit" : "text"
         let type = element == "select" ? "select" : (unsafe attribute(node, "type") ?? defaultType).lowercased()
@@ -118,19 +114,19 @@ struct HTMLPage: Sendable {
         )
     }
 
-    private static func name(_ node: xmlNodePtr) -> String {
-        unsafe node.pointee.name.map { unsafe String(cString: $0) }?.lowercased() ?? ""
+    private static func name(_ node: OpaquePointer) -> String {
+        unsafe authflow_markup_name(node).map { unsafe String(cString: $0) }?.lowercased() ?? ""
     }
 
-    private static func attribute(_ node: xmlNodePtr, _ name: String) -> String? {
-        guard let value = unsafe xmlGetProp(node, name) else { return nil }
-        defer { unsafe authflow_xml_free(value) }
+    private static func attribute(_ node: OpaquePointer, _ name: String) -> String? {
+        guard let value = unsafe authflow_markup_attribute(node, name) else { return nil }
+        defer { unsafe authflow_markup_free_text(value) }
         return unsafe String(cString: value)
     }
 
-    private static func text(_ node: xmlNodePtr) -> String {
-        guard let value = unsafe xmlNodeGetContent(node) else { return "" }
-        defer { unsafe authflow_xml_free(value) }
+    private static func text(_ node: OpaquePointer) -> String {
+        guard let value = unsafe authflow_markup_text(node) else { return "" }
+        defer { unsafe authflow_markup_free_text(value) }
         return unsafe String(cString: value)
     }
 }

@@ -1,6 +1,11 @@
 public import AuthFlow
-import Foundation
 import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// The part of a browser that a sign-in without a window needs: cookies and redirects, within bounds.
 public actor HeadlessBrowser {

@@ -1,5 +1,10 @@
 public import AuthFlow
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// Signs in on another screen without a screen: opens the page that the code belongs to, and does there what a person would.
 ///

@@ -1,7 +1,12 @@
 import AuthFlow
-import Foundation
 import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// Introduces itself to servers as configured, and writes down what goes back and forth, without any secret.
 struct HeadlessTransport: HTTPTransport {

@@ -2,7 +2,7 @@ public import AuthFlow
 
 extension UserAgentFactory {
     /// `headless`: signs in without a window, by filling in HTML forms.
-    public static var headless: UserAgentFactory { headless(transport: SystemTransport()) }
+    public static var headless: UserAgentFactory { headless(transport: nil) }
 
     /// `headless`, with a transport of its own.
     ///
@@ -13,7 +13,8 @@ extension UserAgentFactory {
     /// - `consent` (`allow` or `deny`, optional): What to answer when asked for consent; `allow` unless given.
     /// - `user_agent_string` (string, optional): What to say in `User-Agent`, for providers that let only browsers in.
     /// - `transcript` (path, optional): A file to write down what goes back and forth in, without any secret.
-    public static func headless(transport: any HTTPTransport) -> UserAgentFactory {
+    /// - Parameter transport: The way to the network; nil for that of the profile.
+    public static func headless(transport: (any HTTPTransport)?) -> UserAgentFactory {
         let keys = [
             ConfigurationKey("username", .text, required: true, "The user name."),
             ConfigurationKey("password", .secret, required: true, "The password, by reference."),
@@ -34,7 +35,7 @@ extension UserAgentFactory {
                 "A file to write down what goes back and forth in, without any secret."
             ),
         ]
-        return UserAgentFactory("headless", keys: keys) { options, _ in
+        return UserAgentFactory("headless", keys: keys) { options, context in
             guard let password = try options.secret("password") else {
                 throw options.error("the password is missing", at: "password")
             }
@@ -48,7 +49,7 @@ extension UserAgentFactory {
                 consent: options.text("consent").flatMap(HTMLFormDriver.Consent.init) ?? .allow
             )
             let described = HeadlessTransport(
-                base: transport,
+                base: transport ?? context.transport,
                 userAgentString: options.text("user_agent_string"),
                 transcript: options.filePath("transcript").map(Transcript.init)
             )

@@ -1,6 +1,11 @@
 public import AuthFlow
 import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// Cookies that several apps of one maker share on one machine, so that a person who has signed in to one of them is known to the
 /// provider when the next one asks.

@@ -1,5 +1,9 @@
 #if !(Jansson && canImport(CJansson))
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 // Where libjansson cannot be had (iOS, Windows, static Linux builds), or when the trait `Jansson` is off.
 

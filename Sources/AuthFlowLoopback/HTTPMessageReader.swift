@@ -1,7 +1,12 @@
 import AuthFlow
 import FlyingSocks
-import Foundation
 package import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// Reads one HTTP/1.1 request from a connection, within bounds (RFC 9112).
 ///
@@ -66,7 +71,7 @@ package struct HTTPMessageReader {
             guard let colon = line.firstIndex(of: ":"), let name = HTTPField.Name(String(line[..<colon])) else {
                 throw Refusal(status: .badRequest)
             }
-            let value = line[line.index(after: colon)...].trimmingCharacters(in: .whitespaces)
+            let value = line[line.index(after: colon)...].trimmingSpaces()
             guard HTTPField.isValidValue(value) else { throw Refusal(status: .badRequest) }
             fields.append(HTTPField(name: name, value: value))
         }

@@ -1,6 +1,16 @@
 import AuthFlow
 import FlyingSocks
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// A port of this machine's loopback interface, bound and listening.
 package struct LoopbackPort {

@@ -1,8 +1,18 @@
 package import AuthFlow
 import FlyingSocks
-import Foundation
 package import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// An HTTP server that only this machine can reach, open for the length of one call.
 package struct LoopbackServer {

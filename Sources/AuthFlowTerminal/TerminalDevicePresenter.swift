@@ -1,5 +1,15 @@
 public import AuthFlow
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// Shows the code for signing in on another screen in a terminal, with a QR code where one can be drawn.
 ///
@@ -32,7 +42,7 @@ public struct TerminalDevicePresenter: Sendable {
 
     /// Writes lines to standard error.
     public static func writeToStandardError(_ text: String) {
-        try? FileHandle.standardError.write(contentsOf: Data("\(text)\n".utf8))
+        _ = SystemCall.write("\(text)\n".utf8, to: STDERR_FILENO)
     }
 }
 

@@ -1,5 +1,15 @@
 import AuthFlow
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// Reads lines from a terminal, so that it can be stopped.
 struct TerminalLine {
@@ -25,10 +35,10 @@ struct TerminalLine {
             var ready = pollfd(fd: terminal, events: Int16(POLLIN), revents: 0)
             guard unsafe poll(&ready, 1, Self.interval) != 0 else { continue }
             if waitsInBackground, tcgetpgrp(terminal) != getpgrp() {
-                Thread.sleep(forTimeInterval: Double(Self.interval) / 1000)
+                usleep(UInt32(Self.interval) * 1000)
                 continue
             }
-            let count = unsafe Foundation.read(terminal, &byte, 1)
+            let count = unsafe SystemCall.read(terminal, &byte, 1)
             if count < 0, errno == EINTR { continue }
             guard count == 1 else { throw AuthError(.userAgentFailed, "The terminal was closed.") }
             if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }

@@ -1,6 +1,16 @@
 import AuthFlow
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// Asks a person at a terminal, whatever standard input and output are connected to.
 ///
@@ -72,6 +82,6 @@ public enum TerminalPrompt {
 
     private static func write(_ text: String, to terminal: Int32) {
         let bytes = Array(text.utf8)
-        _ = unsafe bytes.withUnsafeBytes { unsafe Foundation.write(terminal, $0.baseAddress, $0.count) }
+        _ = unsafe bytes.withUnsafeBytes { unsafe SystemCall.write(terminal, $0.baseAddress, $0.count) }
     }
 }

@@ -1,6 +1,16 @@
 public import AuthFlow
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// Takes redirects that a person pastes at the terminal, while a user agent waits for one: from a browser on another
 /// machine, or one in which the last page could not be shown.
@@ -114,7 +124,10 @@ public final class TerminalRedirects: Sendable {
     /// A pasted line without what comes along with it: spaces, quotes, the marks of bracketed paste.
     static func address(in line: String) -> String {
         let text = line.replacing("\u{1B}[200~", with: "").replacing("\u{1B}[201~", with: "")
-        return text.trimmingCharacters(in: CharacterSet(charactersIn: " \t\r\"'<>"))
+        let dropped = Set(" \t\r\"'<>".unicodeScalars)
+        var scalars = text.unicodeScalars.drop { dropped.contains($0) }
+        while let last = scalars.last, dropped.contains(last) { scalars.removeLast() }
+        return String(scalars)
     }
 
     /// Tells the person on standard error.

@@ -1,5 +1,10 @@
 import AuthFlow
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 extension FlowTrace {
     /// How many parameters of a message are shown.

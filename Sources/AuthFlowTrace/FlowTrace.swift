@@ -1,6 +1,11 @@
 public import AuthFlow
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// Writes down a login as it happens: who sent what to whom, how long it took, and which checks it passed.
 ///

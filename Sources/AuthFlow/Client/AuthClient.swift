@@ -1,6 +1,11 @@
 public import AuthFlowJSON
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// Signs a person in with one provider and keeps the credential: the face of AuthFlow that an app sees.
 ///

@@ -1,4 +1,8 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// How long to leave a provider alone after it has failed: a while, then longer, or as long as it says.
 struct Backoff: Sendable {
@@ -21,7 +25,7 @@ struct Backoff: Sendable {
     ///   - random: Spreads the clients of one provider, so that they do not come back all at once.
     init(after previous: Backoff?, error: AuthError, now: Date, random: UInt8) {
         let failures = (previous?.failures ?? 0) + 1
-        let doubled = min(Self.longest, Self.first * pow(2, Double(min(failures, 20) - 1)))
+        let doubled = min(Self.longest, Self.first * Double(1 << (min(failures, 20) - 1)))
         let spread = doubled * (0.75 + 0.5 * Double(random) / 255)
         let asked = error.retryAfter.map { min($0.seconds, Self.longestAsked) } ?? 0
         self.failure = error

@@ -1,5 +1,10 @@
-import Foundation
 import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// How a client proves who it is at the token endpoint (RFC 6749 section 2.3, OIDC Core section 9).
 public struct ClientAuthentication: Sendable, Hashable {

@@ -1,6 +1,11 @@
 import AuthFlowJSON
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// Keeps the tokens of one client fresh: across tasks, processes, crashes and rotations.
 ///

@@ -14,7 +14,7 @@ extension AuthClient {
     ///     any.
     ///   - surroundings: Where the program runs; found out unless given.
     ///   - account: The subject of the account that is meant, whatever the profile says.
-    ///   - transport: The way to the network.
+    ///   - transport: The way to the provider; default: the one that the profile describes.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, at once and in order. It must not block.
     /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when `override` cannot be followed.
@@ -28,7 +28,7 @@ extension AuthClient {
         userAgent override: String? = nil,
         surroundings: Surroundings? = nil,
         account: String? = nil,
-        transport: any HTTPTransport = SystemTransport(),
+        transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws {
@@ -39,6 +39,7 @@ extension AuthClient {
             environment: host.environment
         )
         var settings = try ClientSettings(configuration: configuration, provider: provider)
+        let network = try profile.transport(environment: host.environment)
         if let flows { settings = try settings.changing { $0.flows = flows } }
         if settings.flows == [.device], devicePresenter == nil {
             throw configuration.error("this program cannot show a code for signing in on another screen", at: "flow")
@@ -49,7 +50,8 @@ extension AuthClient {
             factories: userAgents,
             context: UserAgentContext(
                 surroundings: surroundings ?? .current(environment: host.environment),
-                redirectURIs: settings.redirectURIs
+                redirectURIs: settings.redirectURIs,
+                transport: network
             )
         )
         let agents = try choice.agents(hasOtherFlow: settings.flows.contains(.device))
@@ -64,7 +66,7 @@ extension AuthClient {
             store: try Self.store(configuration, stores, host),
             sharedCredentials: try Self.sharedCredentials(configuration, stores, host),
             account: account ?? configuration.text("account"),
-            transport: transport,
+            transport: transport ?? network,
             host: host,
             observer: observer
         )

@@ -1,5 +1,10 @@
 import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// A configuration file: named profiles, each saying which provider, which client, which user agent and which store.
 ///
@@ -45,7 +50,7 @@ public struct ConfigurationFile: Sendable {
     public init(text: [UInt8], name: String = "configuration", directory: String = ".") throws {
         do throws(JSONError) {
             self.json = try JSON(parsing: text)
-            self.source = ConfigurationSource(file: name, directory: directory, places: try JSONSourceMap(of: text))
+            self.source = ConfigurationSource(file: name, directory: directory, text: text)
         } catch {
             throw ConfigurationError(issues: [
                 ConfigurationIssue(

@@ -1,5 +1,10 @@
 import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// An object of a configuration file that has been checked against its keys, for factories to read.
 ///
@@ -111,7 +116,7 @@ public struct ConfigurationObject: Sendable {
     }
 
     private func absolute(_ path: String) -> String {
-        if path.hasPrefix("~/") { return (environment["HOME"] ?? NSHomeDirectory()) + path.dropFirst() }
+        if path.hasPrefix("~/") { return HomeDirectory.path(environment: environment) + path.dropFirst() }
         return path.hasPrefix("/") ? path : "\(source.directory)/\(path)"
     }
 }

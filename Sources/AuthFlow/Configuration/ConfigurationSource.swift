@@ -1,14 +1,15 @@
 import AuthFlowJSON
 
-/// Where a configuration came from: its name for messages, the folder its paths are relative to, and the place of each
-/// value.
+/// Where a configuration came from: its name for messages, the folder its paths are relative to, and its text.
 struct ConfigurationSource: Sendable {
     let file: String
     let directory: String
-    let places: JSONSourceMap
+    /// Where places are looked up when there is something to say about one, which is seldom.
+    let text: [UInt8]
 
     func issue(_ problem: String, at path: JSONPath) -> ConfigurationIssue {
-        let position = places.position(of: path)
+        let places = try? JSONSourceMap(of: text)
+        let position = places?.position(of: path) ?? JSONPosition(of: 0, in: text)
         return ConfigurationIssue(
             file: file,
             line: position.line,

@@ -41,6 +41,26 @@ public struct Profile: Sendable {
         return (provider, ConfigurationObject(json, path: path, source: source, environment: environment))
     }
 
+    /// The way to the network that the profile describes: its proxy and its certificates.
+    /// - Parameter environment: The variables that name a proxy and hold its password.
+    /// - Throws: ``ConfigurationError`` with the place of what is wrong.
+    public func transport(
+        environment: [String: String] = HostServices.system.environment
+    ) throws -> any HTTPTransport {
+        let configuration = ConfigurationObject(json, path: path, source: source, environment: environment)
+        #if os(Linux)
+        return CurlTransport(try NetworkSettings(configuration: configuration, environment: environment))
+        #else
+        for key in NetworkSettings.keys.map(\.name) where configuration.has(key) {
+            throw configuration.error(
+                "this system has settings of its own for the network, and none for each client",
+                at: key
+            )
+        }
+        return SystemTransport()
+        #endif
+    }
+
     /// The keys of a profile: those that every provider has, and those of one.
     static func keys(
         provider: ProviderFactory?,
@@ -161,6 +181,6 @@ public struct Profile: Sendable {
                 .number(5...3600),
                 "How long a sign-in may take, in seconds; 300 unless given."
             ),
-        ] + (provider?.keys ?? [])
+        ] + NetworkSettings.keys + (provider?.keys ?? [])
     }
 }

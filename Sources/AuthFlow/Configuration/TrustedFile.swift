@@ -1,10 +1,25 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// A file whose text is believed, because only this user or root could have written it.
 struct TrustedFile {
     let path: String
 
-    init(_ path: String) { self.path = path }
+    /// What it is, for messages.
+    private let kind: String
+
+    init(_ path: String, kind: String = "configuration file") {
+        self.path = path
+        self.kind = kind
+    }
 
     /// Reads the file.
     /// - Throws: ``AuthError`` with `invalid_configuration` and the command that mends what is wrong.
@@ -12,7 +27,7 @@ struct TrustedFile {
         // Not blocking: a pipe of that name would be waited for.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
-            throw refusal("There is no configuration file at \(path), or it cannot be read.")
+            throw refusal("There is no \(kind) at \(path), or it cannot be read.")
         }
         defer { close(descriptor) }
         var status = stat()

@@ -68,9 +68,17 @@ public struct UserAgentContext: Sendable {
     /// The redirect URIs that the provider knows the client by, best first.
     public let redirectURIs: [RedirectURI]
 
+    /// The way to the network, for agents that need no browser.
+    public let transport: any HTTPTransport
+
     /// Creates a context.
-    public init(surroundings: Surroundings, redirectURIs: [RedirectURI]) {
+    public init(
+        surroundings: Surroundings,
+        redirectURIs: [RedirectURI],
+        transport: any HTTPTransport = SystemTransport()
+    ) {
         self.surroundings = surroundings
         self.redirectURIs = redirectURIs
+        self.transport = transport
     }
 }

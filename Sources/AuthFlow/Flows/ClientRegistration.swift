@@ -1,6 +1,11 @@
 public import AuthFlowJSON
-public import Foundation
 import HTTPTypes
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// Registers a client with a provider (RFC 7591, OpenID Connect Dynamic Client Registration 1.0).
 public struct ClientRegistration: Sendable {

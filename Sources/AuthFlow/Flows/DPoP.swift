@@ -1,7 +1,12 @@
 import AuthFlowJSON
-import Foundation
 import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// The nonces that servers want to see in the next proof, by origin (RFC 9449 sections 8 and 9).
 final class DPoPNonces: Sendable {

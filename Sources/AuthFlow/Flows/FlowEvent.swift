@@ -1,4 +1,8 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
 
 /// Something that happened during a flow: the one stream that progress, logs, traces and tests read.
 ///

@@ -1,4 +1,8 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// Tokens as a token endpoint sent them: read, and not believed yet.
 struct ReceivedTokens: Sendable {

@@ -1,6 +1,11 @@
 import AuthFlowJSON
-import Foundation
 import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// What came of a refresh.
 enum RefreshOutcome: Sendable {

@@ -1,6 +1,11 @@
 public import AuthFlowJSON
-import Foundation
 import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 extension ProviderContext {
     /// Asks the userinfo endpoint about the person (OIDC Core section 5.3).
@@ -45,7 +50,7 @@ extension ProviderContext {
         guard let token = String(validating: reply.body, as: UTF8.self) else { throw refused("it is not text") }
         let jws: JWS
         do throws(AuthError) {
-            jws = try JWS(Secret(token.trimmingCharacters(in: .whitespacesAndNewlines)))
+            jws = try JWS(Secret(token.trimmingWhitespace()))
         } catch {
             throw AuthError(error.code == .unsupported ? .unsupported : .invalidUserInfo, error.message)
         }

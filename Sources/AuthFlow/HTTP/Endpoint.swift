@@ -1,4 +1,8 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// The address of one of a provider's services: absolute, `https`, or `http` on this machine's own loopback.
 ///

@@ -1,5 +1,10 @@
-public import Foundation
 public import HTTPTypes
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// A type that performs one HTTP exchange.
 ///
@@ -96,23 +101,14 @@ public struct HTTPReply: Sendable {
 
     /// When the server sent it, by its own clock (RFC 9110 section 6.6.1); nil when it does not say.
     public var date: Date? {
-        response.headerFields[.date].flatMap(Self.date)
+        response.headerFields[.date].flatMap(HTTPDate.date)
     }
 
     /// `Retry-After` (RFC 9110 section 10.2.3): how long to wait before asking again; nil when the reply does not say.
     public func retryAfter(now: Date) -> Duration? {
         guard let value = response.headerFields[.retryAfter] else { return nil }
         if let seconds = UInt32(value) { return .seconds(Int(seconds)) }
-        return Self.date(value).map { .seconds(max(0, Int($0.timeIntervalSince(now).rounded(.up)))) }
-    }
-
-    /// RFC 9110 section 5.6.7, in the form that is sent today.
-    private static func date(_ value: String) -> Date? {
-        let format = DateFormatter()
-        format.locale = Locale(identifier: "en_US_POSIX")
-        format.timeZone = TimeZone(identifier: "GMT")
-        format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss zzz"
-        return format.date(from: value)
+        return HTTPDate.date(value).map { .seconds(max(0, Int($0.timeIntervalSince(now).rounded(.up)))) }
     }
 }
 
@@ -124,11 +120,16 @@ extension HTTPReply: CustomStringConvertible, CustomReflectable {
 }
 
 extension StringProtocol {
-    func trimmingSpaces() -> String {
-        let isSpace: (Unicode.Scalar) -> Bool = { $0 == " " || $0 == "\t" }
+    /// Leaves out spaces and tabs at both ends.
+    package func trimmingSpaces() -> String { trimming { $0 == " " || $0 == "\t" } }
+
+    /// Leaves out spaces, tabs and line breaks at both ends.
+    package func trimmingWhitespace() -> String { trimming { [" ", "\t", "\r", "\n"].contains($0) } }
+
+    private func trimming(_ isDropped: (Unicode.Scalar) -> Bool) -> String {
         var scalars = String(self).unicodeScalars[...]
-        scalars = scalars.drop(while: isSpace)
-        while let last = scalars.last, isSpace(last) { scalars.removeLast() }
+        scalars = scalars.drop(while: isDropped)
+        while let last = scalars.last, isDropped(last) { scalars.removeLast() }
         return String(scalars)
     }
 }

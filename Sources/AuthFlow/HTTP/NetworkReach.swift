@@ -1,4 +1,13 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// Who can be reached at an address: everybody, a private network, or this machine alone.
 ///
@@ -36,6 +45,11 @@ enum NetworkReach: Int, Sendable, Comparable {
         guard let last = labels.last else { return false }
         let isNumber = last.allSatisfy(\.isNumber) || last.hasPrefix("0x") && last.dropFirst(2).allSatisfy(\.isHexDigit)
         return isNumber && (bytes(ofIPv4: host) == nil)
+    }
+
+    /// Whether a host is an address, and not a name.
+    static func isAddress(_ host: String) -> Bool {
+        bytes(ofIPv4: host) != nil || host.hasPrefix("[") && bytes(ofIPv6: host) != nil
     }
 
     private static func bytes(ofIPv4 host: String) -> [UInt8]? {

@@ -1,5 +1,10 @@
-public import Foundation
 import HTTPTypes
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 extension HTTPReply {
     /// Passes when the server has answered, and throws when it only says that it cannot now, or is asked too often.

@@ -1,4 +1,8 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
 
 /// What the engine takes from the world around it: time, randomness, waiting, and the process environment.
 ///

@@ -1,6 +1,11 @@
 import AuthFlowJSON
 import Crypto
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// The key that tokens are bound to: who cannot sign with it cannot use them (RFC 9449).
 ///

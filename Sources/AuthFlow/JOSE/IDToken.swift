@@ -1,5 +1,10 @@
 public import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
 
 /// An ID Token (OIDC Core section 2) whose claims and signature have passed every check.
 ///

@@ -1,6 +1,11 @@
 import AuthFlowJSON
 import Crypto
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// Checks an ID Token, clause by clause in the order of OpenID Connect Core 1.0 section 3.1.3.7.
 ///

@@ -1,7 +1,12 @@
 import AuthFlowJSON
-import Foundation
 import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// The signing keys of providers: fetched when they are needed, kept, and fetched again when they were rotated.
 ///

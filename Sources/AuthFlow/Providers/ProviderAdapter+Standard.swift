@@ -1,5 +1,10 @@
 public import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 extension ProviderAdapter {
     /// Reads the reply of a token endpoint as RFC 6749 sections 5.1 and 5.2 describe it.

@@ -1,5 +1,10 @@
-import Foundation
 import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// What the engine lends an adapter while it works: the client's settings, and ways to ask the provider something.
 public struct ProviderContext: Sendable {

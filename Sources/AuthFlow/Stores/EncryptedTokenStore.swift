@@ -1,8 +1,13 @@
 import AuthFlowJSON
 import Crypto
 import CryptoExtras
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// Encrypts what another store keeps (ChaCha20-Poly1305): a copy of the disk, or a backup of it, is then of no use without
 /// the key.

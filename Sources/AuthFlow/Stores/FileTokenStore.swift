@@ -1,5 +1,10 @@
 import Crypto
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// Keeps each credential in a file of its own that only its owner can read.
 ///
@@ -33,7 +38,7 @@ public struct FileTokenStore: TokenStore {
     public static func defaultDirectory(environment: [String: String]) -> String {
         // XDG Base Directory Specification: a relative path is invalid and ignored.
         if let data = environment["XDG_DATA_HOME"], data.hasPrefix("/") { return "\(data)/authflow" }
-        let home = environment["HOME"] ?? NSHomeDirectory()
+        let home = HomeDirectory.path(environment: environment)
         #if canImport(Darwin)
         return "\(home)/Library/Application Support/authflow"
         #else

@@ -1,4 +1,13 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// A file that only its owner may read, and that is replaced whole or not at all.
 ///
@@ -197,15 +206,7 @@ package struct PrivateFile {
     }
 
     private func writeAll(_ bytes: [UInt8], to descriptor: Int32) throws(AuthError) {
-        var rest = bytes[...]
-        while !rest.isEmpty {
-            let count = unsafe rest.withUnsafeBytes { unsafe Foundation.write(descriptor, $0.baseAddress, $0.count) }
-            if count < 0 {
-                if errno == EINTR { continue }
-                throw failure("cannot be written")
-            }
-            rest = rest.dropFirst(count)
-        }
+        guard SystemCall.write(bytes, to: descriptor) else { throw failure("cannot be written") }
     }
 
     /// A rename or a removal is durable once the directory is (fsync(2)).

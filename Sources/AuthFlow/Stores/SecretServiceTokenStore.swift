@@ -1,6 +1,12 @@
 #if canImport(Glibc)
-import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+import Glibc
 
 /// Keeps credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them with
 /// the person's login.

@@ -1,5 +1,10 @@
 import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
 
 /// A session that the provider has ended: what is left of a credential when its refresh token is refused.
 public struct EndedSession: Sendable, Hashable {

@@ -1,5 +1,10 @@
 import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
 
 /// What a sign-in leaves behind and a store keeps: the tokens and whom they belong to.
 public struct Credential: Sendable, Hashable {

@@ -1,5 +1,10 @@
 public import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
 
 /// The tokens of one sign-in, as a token endpoint handed them out (RFC 6749 section 5.1).
 public struct TokenSet: Sendable, Hashable {

@@ -1,4 +1,8 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
 
 /// Opens an address in the person's browser, detached: it is never waited for, and what it prints is thrown away.
 public struct BrowserLauncher: Sendable {

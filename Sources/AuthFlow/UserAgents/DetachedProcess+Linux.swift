@@ -1,5 +1,10 @@
 #if os(Linux)
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+import Glibc
 
 extension DetachedProcess {
     /// `POSIX_SPAWN_SETSID` of glibc's and musl's spawn.h, which Swift does not see because GNU extensions are off.
@@ -10,7 +15,12 @@ extension DetachedProcess {
     /// Foundation's `Process` can do neither of two things that matter here: give the browser its own session, so that
     /// Ctrl-C in the terminal does not end it, and undo the signals that a command line tool ignores, which a child would
     /// ignore as well, for good.
-    static func spawn(_ command: [String], environment: [String: String]) throws(AuthError) -> pid_t {
+    /// - Parameter output: Where what it prints goes to; nil for nowhere.
+    static func spawn(
+        _ command: [String],
+        environment: [String: String],
+        output: Int32? = nil
+    ) throws(AuthError) -> pid_t {
         var attributes = posix_spawnattr_t()
         var actions = unsafe posix_spawn_file_actions_t()
         var signals = sigset_t()
@@ -30,6 +40,7 @@ extension DetachedProcess {
         for (descriptor, mode) in [(0, O_RDONLY), (1, O_WRONLY), (2, O_WRONLY)] as [(Int32, Int32)] {
             unsafe posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", mode, 0)
         }
+        if let output { unsafe posix_spawn_file_actions_adddup2(&actions, output, 1) }
         unsafe closeTheRest(&actions)
 
         var arguments = unsafe command.map { unsafe strdup($0) } + [nil]
@@ -43,6 +54,42 @@ extension DetachedProcess {
             throw AuthError(.userAgentFailed, "\(command[0]) could not be started: \(reason)")
         }
         return identifier
+    }
+
+    /// Runs a program to its end.
+    /// - Returns: Its exit status, and what it printed.
+    static func output(
+        of command: [String],
+        environment: [String: String]
+    ) throws(AuthError) -> (status: Int32, bytes: [UInt8]) {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe pipe(&ends) == 0 else {
+            throw AuthError(.userAgentFailed, "\(command[0]) could not be started: there are too many open files.")
+        }
+        defer { close(ends[0]) }
+        let identifier = Result { () throws(AuthError) in
+            try spawn(command, environment: environment, output: ends[1])
+        }
+        close(ends[1])
+        let child = try identifier.get()
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while true {
+            let count = unsafe read(ends[0], &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { break }
+            bytes += buffer[..<count]
+        }
+        return (end(of: child), bytes)
+    }
+
+    /// Waits for the end of a program, so that it does not stay in the process table.
+    /// - Returns: Its exit status.
+    static func end(of identifier: pid_t) -> Int32 {
+        var status: Int32 = 0
+        while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
+        // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
+        return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
     }
 
     /// What this program has open, the loopback port among it, is not the browser's.

@@ -1,4 +1,6 @@
+#if canImport(Darwin)
 import Foundation
+#endif
 
 /// A program that is started and left to itself: without our streams, our terminal, our signals or our environment.
 package enum DetachedProcess {
@@ -14,13 +16,7 @@ package enum DetachedProcess {
     ) throws(AuthError) {
         #if os(Linux)
         let identifier = try spawn(command, environment: environment)
-        // Somebody has to take note of its end, or it stays in the process table.
-        DetachedThread.run {
-            var status: Int32 = 0
-            while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
-            // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
-            ended(status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F)
-        }
+        DetachedThread.run { ended(end(of: identifier)) }
         #else
         let process = Process()
         process.executableURL = URL(fileURLWithPath: command[0])

@@ -1,4 +1,13 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// The calls of POSIX that a socket in the file system takes; Foundation has none.
 package enum LocalSocket {
@@ -12,7 +21,7 @@ package enum LocalSocket {
         // On Linux the mode of a socket's name is that of its descriptor; nobody else can enter the folder meanwhile.
         guard fchmod(descriptor, 0o600) == 0 || errno == EINVAL,
             unsafe with(unfinished, { unsafe bind(descriptor, $0, $1) }) == 0,
-            unsafe chmod(unfinished, 0o600) == 0, Foundation.listen(descriptor, 4) == 0,
+            unsafe chmod(unfinished, 0o600) == 0, SystemCall.listen(descriptor, 4) == 0,
             unsafe rename(unfinished, path) == 0
         else {
             let error = failure()
@@ -32,7 +41,7 @@ package enum LocalSocket {
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
         // Otherwise this would wait for as long as that process is stopped. Reading waits by `poll`.
         _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
-        guard unsafe with(path, { unsafe Foundation.connect(descriptor, $0, $1) }) == 0 else {
+        guard unsafe with(path, { unsafe SystemCall.connect(descriptor, $0, $1) }) == 0 else {
             let number = errno
             close(descriptor)
             errno = number

@@ -1,6 +1,16 @@
 import Crypto
 import Dispatch
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// Hands a redirect from the process that the system opens it with to the process that waits for it, on the same machine.
 ///

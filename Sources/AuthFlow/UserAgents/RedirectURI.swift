@@ -1,4 +1,8 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// Where a provider sends the person back to, as registered (RFC 8252 section 7).
 public struct RedirectURI: Sendable, Hashable {

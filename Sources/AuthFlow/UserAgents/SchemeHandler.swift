@@ -1,4 +1,13 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// A private-use scheme that the desktop opens with a program (RFC 8252 section 7.1), by an entry of the user's own
 /// (freedesktop.org's Desktop Entry and MIME Applications specifications).
@@ -141,7 +150,7 @@ public struct SchemeHandler: Sendable {
 
     private func folder(_ variable: String, _ usual: String) -> String {
         if let path = environment[variable], path.hasPrefix("/") { return path }
-        return "\(environment["HOME"] ?? NSHomeDirectory())/\(usual)"
+        return "\(HomeDirectory.path(environment: environment))/\(usual)"
     }
 
     /// Characters that no launcher, quoting rule or key file reads as anything else.
@@ -156,29 +165,13 @@ public struct SchemeHandler: Sendable {
 
     /// Runs a program of the desktop and returns what it prints.
     private func run(_ name: String, _ arguments: [String]) throws -> String {
-        #if os(Linux) || os(macOS)
+        #if os(Linux)
         guard let path = Surroundings.find(name, environment) else {
             throw AuthError(.userAgentFailed, "\(name) is not installed. It comes with the package xdg-utils.")
         }
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: path)
-        process.arguments = arguments
-        process.environment = environment
-        let output = Pipe()
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = output
-        process.standardError = FileHandle.nullDevice
-        do {
-            try process.run()
-        } catch {
-            throw AuthError(.userAgentFailed, "\(name) could not be started.", underlyingError: error)
-        }
-        let bytes = output.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
-            throw AuthError(.userAgentFailed, "\(name) ended with status \(process.terminationStatus).")
-        }
-        return String(decoding: bytes, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines)
+        let (status, bytes) = try DetachedProcess.output(of: [path] + arguments, environment: environment)
+        guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) ended with status \(status).") }
+        return String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         #else
         throw AuthError(.unsupported, "This system opens schemes with apps only.")
         #endif

@@ -1,4 +1,13 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
 public import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// Where a program runs, as far as it matters for showing a page to the person in front of it.
 ///

@@ -1,6 +1,11 @@
 import AuthFlow
 import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// The device codes of an emulator, and its rules of polling (RFC 8628 section 3.5).
 struct DeviceCodes<Grant: Sendable>: Sendable {

@@ -2,7 +2,12 @@ public import AuthFlow
 public import AuthFlowJSON
 import Crypto
 import CryptoExtras
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
 import Foundation
+#endif
 
 /// The signing keys of an emulated provider, made anew for each: one for every kind of asymmetric algorithm.
 public struct EmulatorKeys: Sendable {

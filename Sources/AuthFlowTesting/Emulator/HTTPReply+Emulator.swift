@@ -1,7 +1,12 @@
 import AuthFlow
 import AuthFlowJSON
-import Foundation
 import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 extension HTTPReply {
     static func json(_ json: JSON, status: HTTPResponse.Status = .ok) -> HTTPReply {
@@ -117,15 +122,4 @@ extension HTTPRequest {
 
 extension [UInt8] {
     var form: FormParameters { FormURLEncoding.decode(String(decoding: self, as: UTF8.self)) ?? [:] }
-}
-
-extension Date {
-    /// The time as HTTP writes it (RFC 9110 section 5.6.7).
-    var httpDate: String {
-        let format = DateFormatter()
-        format.locale = Locale(identifier: "en_US_POSIX")
-        format.timeZone = TimeZone(identifier: "GMT")
-        format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
-        return format.string(from: self)
-    }
 }

@@ -1,7 +1,12 @@
 import AuthFlow
-import Foundation
 import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 // The front channel: what the person's browser sees.
 

@@ -1,9 +1,14 @@
 import AuthFlow
 import AuthFlowJSON
 import Crypto
-import Foundation
 import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 // One sign-in for all apps of a maker (OpenID Connect Native SSO for Mobile Apps), as Okta's guide has it.
 

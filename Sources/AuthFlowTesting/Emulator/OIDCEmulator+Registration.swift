@@ -1,8 +1,13 @@
 import AuthFlow
 import AuthFlowJSON
-import Foundation
 import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 // How clients find the provider and register with it.
 

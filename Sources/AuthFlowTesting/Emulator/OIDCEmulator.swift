@@ -1,9 +1,14 @@
 public import AuthFlow
 public import AuthFlowJSON
 import Crypto
-public import Foundation
 public import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// An OpenID provider for tests and trials: discovery, sign-in and consent pages, tokens, keys, userinfo and sign-out.
 ///
@@ -276,7 +281,7 @@ public final class OIDCEmulator: ProviderEmulator {
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
         var reply = await handle(request, body: body, calledAt: "\(origins.first ?? "")\(request.path ?? "")")
         // RFC 9110 section 6.6.1: "An origin server with a clock ... MUST generate a Date header field".
-        if reply.response.headerFields[.date] == nil { reply.response.headerFields[.date] = now().httpDate }
+        if reply.response.headerFields[.date] == nil { reply.response.headerFields[.date] = HTTPDate.text(now()) }
         return reply
     }
 

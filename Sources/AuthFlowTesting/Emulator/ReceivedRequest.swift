@@ -1,6 +1,11 @@
 public import AuthFlow
-public import Foundation
 public import HTTPTypes
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// A request as an emulator received it.
 public struct ReceivedRequest: Sendable {

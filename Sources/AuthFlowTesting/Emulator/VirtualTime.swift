@@ -1,6 +1,11 @@
 public import AuthFlow
-public import Foundation
 import Synchronization
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// Time that passes only while somebody waits, and then at once: for tests of what takes minutes.
 ///

@@ -1,9 +1,14 @@
 public import AuthFlow
 import AuthFlowJSON
 import Crypto
-public import Foundation
 public import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// A ForgeRock (PingAM) server with one realm for tests and trials: trees at `/json/authenticate`, sessions by cookie, an OAuth 2.0
 /// provider that maps `acr_values` to trees, consent, and a sign-in page that only a browser with JavaScript could use.

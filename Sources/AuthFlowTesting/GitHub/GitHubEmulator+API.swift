@@ -1,8 +1,13 @@
 import AuthFlow
 import AuthFlowJSON
-import Foundation
 import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 // The REST API, as far as signing in and out needs it.
 

@@ -1,9 +1,14 @@
 import AuthFlow
 import AuthFlowJSON
 import Crypto
-import Foundation
 import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 // The token endpoint and the device flow.
 

@@ -1,8 +1,13 @@
 public import AuthFlow
 import AuthFlowJSON
-public import Foundation
 public import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// A GitHub for tests and trials: sign-in, consent, tokens in three formats, the device flow, and the few calls of the REST
 /// API that signing in and out needs.

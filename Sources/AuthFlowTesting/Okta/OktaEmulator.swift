@@ -1,8 +1,13 @@
 public import AuthFlow
 import AuthFlowJSON
-public import Foundation
 public import HTTPTypes
 import Synchronization
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// An Okta org for tests and trials: an org authorization server, and a custom one named `default` that does native SSO.
 ///

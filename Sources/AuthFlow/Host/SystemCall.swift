@@ -1,0 +1,62 @@
+#if canImport(Darwin)
+package import Darwin
+#else
+package import Glibc
+#endif
+
+/// System calls for types that have methods of the same name, which would stand in front of them.
+package enum SystemCall {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    @unsafe package static func write(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
+        unsafe writeBytes(descriptor, bytes, count)
+    }
+
+    /// Writes all of the bytes, whether the system takes them at once or in parts.
+    /// - Returns: Whether it has; `errno` says why not.
+    package static func write(_ bytes: some Collection<UInt8>, to descriptor: Int32) -> Bool {
+        var rest = Array(bytes)[...]
+        while !rest.isEmpty {
+            let count = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
+            if count < 0 {
+                if errno == EINTR { continue }
+                // A terminal or a pipe that another program has made so takes no more for now.
+                var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                if errno == EAGAIN, unsafe poll(&entry, 1, -1) >= 0 || errno == EINTR { continue }
+                return false
+            }
+            rest = rest.dropFirst(count)
+        }
+        return true
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    @unsafe package static func read(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer?, _ count: Int) -> Int {
+        unsafe readBytes(descriptor, bytes, count)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    package static func listen(_ descriptor: Int32, _ backlog: Int32) -> Int32 { listenAt(descriptor, backlog) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    @unsafe package static func connect(
+        _ descriptor: Int32,
+        _ address: UnsafePointer<sockaddr>?,
+        _ length: socklen_t
+    ) -> Int32 {
+        unsafe connectTo(descriptor, address, length)
+    }
+}
+
+private func writeBytes(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
+    unsafe write(descriptor, bytes, count)
+}
+
+private func readBytes(_ descriptor: Int32, _ bytes: UnsafeMutableRawPointer?, _ count: Int) -> Int {
+    unsafe read(descriptor, bytes, count)
+}
+
+private func listenAt(_ descriptor: Int32, _ backlog: Int32) -> Int32 { listen(descriptor, backlog) }
+
+private func connectTo(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>?, _ length: socklen_t) -> Int32 {
+    unsafe connect(descriptor, address, length)
+}

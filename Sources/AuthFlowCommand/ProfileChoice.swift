@@ -1,0 +1,70 @@
+import AuthFlow
+import AuthFlowForgeRock
+import AuthFlowGitHub
+import AuthFlowHeadless
+import AuthFlowLoopback
+import AuthFlowOIDC
+import AuthFlowOkta
+import AuthFlowTerminal
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The lists that a configuration can choose from: what this program knows.
+enum Known {
+    static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
+    static let userAgents: [UserAgentFactory] = [
+        .loopback, .systemBrowser, .headless,
+        .tree(host: ToolEnvironment.host, ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
+    ]
+}
+
+/// Which configuration, which profile of it, and which account.
+struct ProfileChoice: Hashable {
+    var config: String?
+    var profile: String?
+    var account: String?
+    var isVerbose = false
+
+    func file() throws -> ConfigurationFile {
+        try ConfigurationChoice(option: config).file()
+    }
+
+    /// - Parameters:
+    ///   - flows: The ways to sign in, whatever the profile says.
+    ///   - userAgent: The user agent, whatever the profile says.
+    ///   - surroundings: Where the program runs.
+    ///   - transport: Stands in front of the way to the network.
+    ///   - observer: Receives every event, beside the progress that is shown.
+    func client(
+        flows: [SignInFlow]? = nil,
+        userAgent: String? = nil,
+        surroundings: Surroundings = .current(environment: ToolEnvironment.host.environment),
+        transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> AuthClient {
+        let progress = Progress(isVerbose: isVerbose, surroundings: surroundings)
+        let profile = try file().profile(profile)
+        let client = try AuthClient(
+            profile: profile,
+            providers: Known.providers,
+            userAgents: Known.userAgents,
+            devicePresenter: TerminalDevicePresenter(),
+            flows: flows,
+            userAgent: userAgent,
+            surroundings: surroundings,
+            account: account,
+            transport: transport(try profile.transport(environment: ToolEnvironment.host.environment)),
+            host: ToolEnvironment.host,
+            observer: { event in
+                progress(event)
+                observer(event)
+            }
+        )
+        UnfinishedClients.add(client)
+        return client
+    }
+}

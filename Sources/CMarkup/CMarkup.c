@@ -1,0 +1,92 @@
+#include "CMarkup.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+
+// xmlNode begins with these members (libxml/tree.h), which are part of what programs are built against.
+struct authflow_markup_node {
+    void *application_data;
+    int type;
+    const char *name;
+    authflow_markup_node *children, *last, *parent, *next, *previous;
+};
+
+enum { ELEMENT_NODE = 1, TEXT_NODE = 3 };
+
+// Options of libxml/parser.h and libxml/HTMLparser.h. What is read must not make its reader fetch things, nor print.
+enum { RECOVER = 1 << 0, NO_ERRORS = 1 << 5, NO_WARNINGS = 1 << 6, NO_NETWORK = 1 << 11, NO_CDATA = 1 << 14 };
+
+static struct {
+    authflow_markup_document *(*read_html)(const char *, int, const char *, const char *, int);
+    authflow_markup_document *(*read_xml)(const char *, int, const char *, const char *, int);
+    void (*free_document)(authflow_markup_document *);
+    authflow_markup_node *(*root)(authflow_markup_document *);
+    char *(*attribute)(authflow_markup_node *, const char *);
+    char *(*content)(authflow_markup_node *);
+    void (**free_text)(void *);
+} xml;
+
+static bool is_open;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void open_library(void) {
+#if defined(__APPLE__)
+    static const char *const names[] = {"libxml2.2.dylib"};
+#else
+    // Version 2.14 changed its name; what is used here is the same in both.
+    static const char *const names[] = {"libxml2.so.2", "libxml2.so.16"};
+#endif
+    void *library = NULL;
+    for (size_t index = 0; index < sizeof names / sizeof *names && library == NULL; index++) {
+        library = dlopen(names[index], RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library == NULL) return;
+    struct {
+        const char *name;
+        void *place;
+    } symbols[] = {
+        {"htmlReadMemory", &xml.read_html}, {"xmlReadMemory", &xml.read_xml}, {"xmlFreeDoc", &xml.free_document},
+        {"xmlDocGetRootElement", &xml.root}, {"xmlGetProp", &xml.attribute}, {"xmlNodeGetContent", &xml.content},
+        {"xmlFree", &xml.free_text},
+    };
+    for (size_t index = 0; index < sizeof symbols / sizeof *symbols; index++) {
+        void *address = dlsym(library, symbols[index].name);
+        if (address == NULL) return;
+        *(void **)symbols[index].place = address;
+    }
+    // Otherwise the first reader does it, and two of them at once would both be the first.
+    void (*initialize)(void) = (void (*)(void))dlsym(library, "xmlInitParser");
+    if (initialize != NULL) initialize();
+    is_open = true;
+}
+
+bool authflow_markup_open(void) {
+    pthread_once(&once, open_library);
+    return is_open;
+}
+
+static int clamped(size_t count) { return count > INT_MAX ? INT_MAX : (int)count; }
+
+authflow_markup_document *authflow_markup_read_html(const char *bytes, size_t count) {
+    if (bytes == NULL) return NULL;
+    return xml.read_html(bytes, clamped(count), NULL, "UTF-8", RECOVER | NO_ERRORS | NO_WARNINGS | NO_NETWORK);
+}
+
+authflow_markup_document *authflow_markup_read_xml(const char *bytes, size_t count) {
+    if (bytes == NULL) return NULL;
+    return xml.read_xml(bytes, clamped(count), NULL, NULL, NO_ERRORS | NO_WARNINGS | NO_NETWORK | NO_CDATA);
+}
+
+void authflow_markup_free(authflow_markup_document *document) { xml.free_document(document); }
+authflow_markup_node *authflow_markup_root(authflow_markup_document *document) { return xml.root(document); }
+authflow_markup_node *authflow_markup_first_child(authflow_markup_node *node) { return node->children; }
+authflow_markup_node *authflow_markup_next(authflow_markup_node *node) { return node->next; }
+bool authflow_markup_is_element(authflow_markup_node *node) { return node->type == ELEMENT_NODE; }
+bool authflow_markup_is_text(authflow_markup_node *node) { return node->type == TEXT_NODE; }
+const char *authflow_markup_name(authflow_markup_node *node) { return node->name; }
+
+char *authflow_markup_attribute(authflow_markup_node *node, const char *name) { return xml.attribute(node, name); }
+char *authflow_markup_text(authflow_markup_node *node) { return xml.content(node); }
+// libxml2 has its function to free with in a variable.
+void authflow_markup_free_text(char *text) { (*xml.free_text)(text); }

@@ -1,0 +1,38 @@
+#ifndef AUTHFLOW_CMARKUP_H
+#define AUTHFLOW_CMARKUP_H
+
+// The part of libxml2's interface that AuthFlow uses, written from its documentation. The library is opened when the first page is
+// read: it brings a good 30 MB of tables along, which a program that reads none does not wait for.
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#pragma clang assume_nonnull begin
+
+typedef struct authflow_markup_document authflow_markup_document;
+typedef struct authflow_markup_node authflow_markup_node;
+
+/// Whether the library is there. Thread-safe; the first call opens it.
+bool authflow_markup_open(void);
+
+/// Reads a page as a browser would, whatever is wrong with it.
+authflow_markup_document *_Nullable authflow_markup_read_html(const char *_Nullable bytes, size_t count);
+/// Reads a document; null when it is not well formed.
+authflow_markup_document *_Nullable authflow_markup_read_xml(const char *_Nullable bytes, size_t count);
+void authflow_markup_free(authflow_markup_document *document);
+
+authflow_markup_node *_Nullable authflow_markup_root(authflow_markup_document *document);
+authflow_markup_node *_Nullable authflow_markup_first_child(authflow_markup_node *node);
+authflow_markup_node *_Nullable authflow_markup_next(authflow_markup_node *node);
+bool authflow_markup_is_element(authflow_markup_node *node);
+bool authflow_markup_is_text(authflow_markup_node *node);
+const char *_Nullable authflow_markup_name(authflow_markup_node *node);
+
+/// Both return a copy, for authflow_markup_free_text.
+char *_Nullable authflow_markup_attribute(authflow_markup_node *node, const char *name);
+char *_Nullable authflow_markup_text(authflow_markup_node *node);
+void authflow_markup_free_text(char *text);
+
+#pragma clang assume_nonnull end
+
+#endif
