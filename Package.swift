@@ -259,7 +259,7 @@ let package = Package(
         .testTarget(
             name: "CommandTests",
             dependencies: [
-                "CommandHarness",
+                argumentParser, "CommandHarness",
                 "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "forgerock-login",
                 "AuthFlowTesting", "AuthFlow",
                 "AuthFlowJSON",

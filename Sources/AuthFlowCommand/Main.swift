@@ -15,11 +15,19 @@ import Glibc
 /// The entry point: parses the command line, runs the command so that signals cancel it, and exits with a documented
 /// status.
 @main enum Main {
-    static func main() async {
+    /// Not an asynchronous `main`, which hands its thread over to a queue that is not needed here: that takes a thread more, and has the
+    /// system load a library for ending this one.
+    static func main() {
         ProcessMemory.keepToItself()
         StandardStreams.openMissing()
-        let work = Task { try await runCommand() }
+        let work = Task.detached { try await runCommand() }
         Signals.watch { work.cancel() }
+        Task.detached { await end(with: work) }
+        while true { pause() }
+    }
+
+    /// Waits for the command, says how it ended, and exits.
+    private static func end(with work: Task<Void, any Error>) async {
         let status: ExitCode
         do {
             try await work.value
