@@ -17,6 +17,9 @@ import Synchronization
         try await validation(&isWithinBounds)
         try await keyFetches(&isWithinBounds)
         try await freshTokens(&isWithinBounds)
+        #if os(Linux)
+        try await TransportBench.run(&isWithinBounds)
+        #endif
         exit(isWithinBounds ? 0 : 1)
     }
 

@@ -47,8 +47,12 @@ struct ConfigurationChecker {
         case .named(let variants):
             checkNamed(json, variants, at: path)
         case .either(let first, let second):
-            // The second is an array or, for a secret, an object; the first is the plain form.
-            let isSecond = if case .secret = second { json.object != nil } else { json.array != nil }
+            // The second is an array or an object; the first is the plain form.
+            let isSecond =
+                switch second {
+                case .secret, .object: json.object != nil
+                default: json.array != nil
+                }
             check(json, isSecond ? second : first, at: path)
         }
     }

@@ -1,3 +1,4 @@
+import AuthFlowJSON
 import Foundation
 import HTTPTypes
 import Testing
@@ -102,6 +103,9 @@ import Testing
         let files = ["ca.pem": Self.certificate, "key.pem": Self.key, "both.pem": Self.certificate + Self.key]
         try withProfile(members, files: files) { profile, _ in
             #expect(throws: Never.self) { try profile.transport(environment: ["PROXY_PASSWORD": "secret"]) }
+            var checker = ConfigurationChecker(source: ConfigurationSource(file: "", directory: "", text: []))
+            checker.check(try JSON(parsing: Array("{\(members)}".utf8)), .object(NetworkSettings.keys), at: JSONPath())
+            #expect(checker.issues.isEmpty)
         }
     }
 

@@ -1,0 +1,184 @@
+#if os(Linux)
+import AuthFlow
+import Foundation
+import FoundationNetworking
+import HTTPTypes
+import Synchronization
+
+/// What the transport costs by itself: one request after another, a thousand at once, ten thousand that are cancelled.
+enum TransportBench {
+    static func run(_ isWithinBounds: inout Bool) async throws {
+        let server = try PlainServer(delay: 0)
+        defer { server.stop() }
+        let call = try HTTPCall(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
+        let transport = CurlTransport()
+        print("\nTransport: one request on a warm connection over loopback, beside URLSession in the same run\n")
+        print("| transport | time | bound |\n|---|---|---|")
+        let session = URLSession(configuration: .ephemeral)
+        guard let url = URL(string: call.url) else { return }
+        var own: [Double] = []
+        var others: [Double] = []
+        let clock = ContinuousClock()
+        for _ in 0..<40 {
+            for (isOwn, count) in [(true, 50), (false, 50)] {
+                let start = clock.now
+                for _ in 0..<count {
+                    if isOwn { _ = try await transport.send(call) } else { _ = try await session.data(from: url) }
+                }
+                let each = (clock.now - start) / .milliseconds(count)
+                if isOwn { own.append(each) } else { others.append(each) }
+            }
+        }
+        let (mine, theirs) = (own.sorted()[20], others.sorted()[20])
+        print("| CurlTransport | \(three(mine)) ms | faster than URLSession (0.2 ms wanted) |")
+        print("| URLSession | \(three(theirs)) ms | |")
+        if mine > theirs { isWithinBounds = false }
+        try await manyAtOnce(&isWithinBounds)
+        try await cancelled(&isWithinBounds)
+        try await growth(transport, call, &isWithinBounds)
+    }
+
+    private static func manyAtOnce(_ isWithinBounds: inout Bool) async throws {
+        let server = try PlainServer(delay: 50_000)
+        defer { server.stop() }
+        let call = try HTTPCall(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
+        let before = Process.threads - server.connections
+        let most = Peak()
+        let answered = try await withThrowingTaskGroup(of: Int.self) { group in
+            for _ in 0..<1000 {
+                group.addTask {
+                    let status = try await CurlTransport().send(call).status
+                    most.note(Process.threads - server.open)
+                    return status
+                }
+            }
+            return try await group.reduce(0) { $0 + ($1 == 200 ? 1 : 0) }
+        }
+        let threads = most.value - before
+        print(
+            "\n1,000 requests at once to a server that takes 50 ms: \(answered) answered, \(server.connections) connections (bound 64), \(threads) threads more (bound 8)"
+        )
+        if answered != 1000 || server.connections > 64 || threads > 8 { isWithinBounds = false }
+    }
+
+    private static func cancelled(_ isWithinBounds: inout Bool) async throws {
+        let server = try PlainServer(delay: 1_000_000)
+        let call = try HTTPCall(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
+        let settle = { () async throws -> (descriptors: Int, threads: Int) in
+            server.stop()
+            try await Task.sleep(for: .milliseconds(1500))
+            return (Process.descriptors, Process.threads)
+        }
+        let before = (descriptors: Process.descriptors, threads: Process.threads)
+        let memory = Process.memory
+        for _ in 0..<100 {
+            await withTaskGroup(of: Void.self) { group in
+                for _ in 0..<100 { group.addTask { _ = try? await CurlTransport().send(call) } }
+                try? await Task.sleep(for: .milliseconds(1))
+                group.cancelAll()
+            }
+        }
+        let after = try await settle()
+        let growth = Process.memory - memory
+        print(
+            "10,000 cancelled requests leave \(after.descriptors - before.descriptors) descriptors (bound 2), \(after.threads - before.threads) threads (bound 2), \(growth / 1024) MiB (bound 16)"
+        )
+        if after.descriptors - before.descriptors > 2 || after.threads - before.threads > 2 || growth > 16 * 1024 {
+            isWithinBounds = false
+        }
+    }
+
+    private static func growth(_ transport: CurlTransport, _ call: HTTPCall, _ isWithinBounds: inout Bool) async throws
+    {
+        let count = 100_000
+        for _ in 0..<count / 10 { _ = try await transport.send(call) }
+        let (memory, descriptors, threads) = (Process.memory, Process.descriptors, Process.threads)
+        for _ in 0..<count { _ = try await transport.send(call) }
+        let growth = Process.memory - memory
+        print(
+            "100,000 requests add \(growth) KiB (bound 2048), \(Process.descriptors - descriptors) descriptors, \(Process.threads - threads) threads"
+        )
+        if growth > 2048 || Process.descriptors > descriptors || Process.threads > threads + 1 {
+            isWithinBounds = false
+        }
+    }
+
+    private static func three(_ value: Double) -> String { String(format: "%.3f", value) }
+}
+
+/// The largest of several numbers.
+private final class Peak: Sendable {
+    private let number = Mutex(0)
+    var value: Int { number.withLock(\.self) }
+    func note(_ other: Int) { number.withLock { $0 = max($0, other) } }
+}
+
+/// What the system knows about this process.
+private enum Process {
+    static var descriptors: Int { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0 }
+    static var threads: Int { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count) ?? 0 }
+    /// Memory in use, in KiB.
+    static var memory: Int {
+        let text = (try? String(contentsOfFile: "/proc/self/status", encoding: .utf8)) ?? ""
+        let line = text.split(separator: "\n").first { $0.hasPrefix("VmRSS:") }
+        return line.flatMap { Int($0.filter(\.isNumber)) } ?? 0
+    }
+}
+
+/// A server that answers every request alike, after a while, with a thread for each connection.
+private final class PlainServer: Sendable {
+    let port: Int
+    private let listener: Int32
+    private let counts = Mutex((all: 0, open: 0))
+
+    /// How many connections there were.
+    var connections: Int { counts.withLock(\.all) }
+    /// How many there are.
+    var open: Int { counts.withLock(\.open) }
+
+    /// - Parameter delay: How long an answer takes, in microseconds.
+    init(delay: UInt32) throws {
+        listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_in()
+        address.sin_family = sa_family_t(AF_INET)
+        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
+        var size = socklen_t(MemoryLayout<sockaddr_in>.size)
+        let listener = listener
+        let isOpen = withUnsafeMutablePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                bind(listener, $0, size) == 0 && listen(listener, 1024) == 0 && getsockname(listener, $0, &size) == 0
+            }
+        }
+        guard isOpen else { throw POSIXError(.EIO) }
+        port = Int(UInt16(bigEndian: address.sin_port))
+        Thread.detachNewThread { [self] in
+            while true {
+                let connection = accept(listener, nil, nil)
+                guard connection >= 0 else { return }
+                var on: Int32 = 1
+                setsockopt(connection, Int32(IPPROTO_TCP), TCP_NODELAY, &on, 4)
+                counts.withLock { $0 = ($0.all + 1, $0.open + 1) }
+                Thread.detachNewThread { [self] in
+                    serve(connection, delay)
+                    counts.withLock { $0.open -= 1 }
+                }
+            }
+        }
+    }
+
+    func stop() {
+        shutdown(listener, Int32(SHUT_RDWR))
+        close(listener)
+    }
+
+    private func serve(_ connection: Int32, _ delay: UInt32) {
+        defer { close(connection) }
+        let reply = Array("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}".utf8)
+        var buffer = [UInt8](repeating: 0, count: 16_384)
+        while recv(connection, &buffer, buffer.count, 0) > 0 {
+            if delay > 0 { usleep(delay) }
+            guard send(connection, reply, reply.count, Int32(MSG_NOSIGNAL)) == reply.count else { return }
+        }
+    }
+}
+#endif
