@@ -126,7 +126,7 @@ consumer: dependencies ## Build packages that depend on this one: an app, and a 
 	Samples/custom-user-agent/demo.sh $$(swift build --product authflow --show-bin-path)/authflow
 
 sanitize: dependencies ## Run the tests of the C boundaries under the address and leak sanitizers
-	swift test --disable-xctest --sanitize=address --scratch-path .build-sanitize --filter 'AuthFlowJSONTests|AuthFlowHeadlessTests'
+	swift test --disable-xctest --sanitize=address --scratch-path .build-sanitize --filter 'AuthFlowJSONTests|AuthFlowHeadlessTests|BadServerTests|SystemTransportTests'
 
 no-traits: dependencies ## Build and test without libjansson
 	$(call run_tests,--disable-default-traits --scratch-path .build-no-traits)

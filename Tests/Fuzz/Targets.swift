@@ -77,8 +77,8 @@ struct Target: Sendable {
 extension Target {
     static func all() throws -> [Target] {
         [
-            try callback(), try token(), try keySet(), try discovery(), try reply(), try gitHubReply(), request,
-            configuration,
+            try callback(), try token(), try keySet(), try discovery(), try reply(), try gitHubReply(), try server(),
+            request, configuration,
         ]
     }
 
@@ -222,6 +222,28 @@ extension Target {
                     if tokens.accessToken.exposed.isEmpty { throw Finding(description: "an empty token") }
                 } catch is AuthError {}
             }
+        }
+    }
+
+    /// A server's response, byte by byte: what is taken for one is within its bounds, and nothing crashes.
+    private static func server() throws -> Target {
+        let server = try PuppetServer()
+        let responses = [
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 7\r\n\r\n{\"a\":1}",
+            "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=x\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n2;x=y\r\n{}\r\n0\r\nX: y\r\n\r\n",
+        ]
+        let call = try HTTPCall(.get, Endpoint("http://127.0.0.1:\(server.port)/"), maximumReplySize: 100)
+        let transport = SystemTransport()
+        return Target(name: "server") { mutator in
+            server.say(mutator.mutate(Array((responses.randomElement(using: &mutator.generator) ?? "").utf8)))
+            do {
+                let reply = try await transport.send(call)
+                let values = reply.response.headerFields.map(\.value)
+                guard (200...599).contains(reply.status), reply.body.count <= 100,
+                    values.allSatisfy({ !$0.utf8.contains { [0, 10, 13].contains($0) } })
+                else { throw Finding(description: "\(reply) was taken for a response") }
+            } catch is AuthError {}
         }
     }
 
