@@ -6,7 +6,7 @@ public struct JSONPosition: Sendable, Hashable {
     public let column: Int
 
     /// The place of the byte at `offset`.
-    package init(of offset: Int, in text: [UInt8]) {
+    init(of offset: Int, in text: [UInt8]) {
         let before = text.prefix(offset)
         self.line = 1 + before.count { $0 == UInt8(ascii: "\n") }
         self.column = 1 + before.count - (before.lastIndex(of: UInt8(ascii: "\n")).map { $0 + 1 } ?? 0)

@@ -22,7 +22,6 @@ static struct {
     int (*global_init)(long);
     authflow_curl_easy *(*easy_init)(void);
     void (*easy_cleanup)(authflow_curl_easy *);
-    void (*easy_reset)(authflow_curl_easy *);
     authflow_curl_result (*easy_setopt)(authflow_curl_easy *, int, ...);
     int (*easy_getinfo)(authflow_curl_easy *, int, ...);
     authflow_curl_list *(*slist_append)(authflow_curl_list *, const char *);
@@ -59,7 +58,6 @@ static void open_library(void) {
         {"curl_global_init", &curl.global_init},
         {"curl_easy_init", &curl.easy_init},
         {"curl_easy_cleanup", &curl.easy_cleanup},
-        {"curl_easy_reset", &curl.easy_reset},
         {"curl_easy_setopt", &curl.easy_setopt},
         {"curl_easy_getinfo", &curl.easy_getinfo},
         {"curl_slist_append", &curl.slist_append},
@@ -96,7 +94,6 @@ authflow_curl_state authflow_curl_open(void) {
 
 authflow_curl_easy *authflow_curl_easy_new(void) { return curl.easy_init(); }
 void authflow_curl_easy_free(authflow_curl_easy *easy) { curl.easy_cleanup(easy); }
-void authflow_curl_easy_reset(authflow_curl_easy *easy) { curl.easy_reset(easy); }
 
 authflow_curl_result authflow_curl_set_number(authflow_curl_easy *easy, authflow_curl_option option, int64_t value) {
     // Sizes are 64 bits wide on every system, the other numbers as wide as a long is there.

@@ -8,12 +8,11 @@ struct ConfigurationSource: Sendable {
     let text: [UInt8]
 
     func issue(_ problem: String, at path: JSONPath) -> ConfigurationIssue {
-        let places = try? JSONSourceMap(of: text)
-        let position = places?.position(of: path) ?? JSONPosition(of: 0, in: text)
+        let position = (try? JSONSourceMap(of: text))?.position(of: path)
         return ConfigurationIssue(
             file: file,
-            line: position.line,
-            column: position.column,
+            line: position?.line ?? 1,
+            column: position?.column ?? 1,
             keyPath: path.description,
             problem: problem
         )

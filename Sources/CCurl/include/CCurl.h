@@ -114,8 +114,6 @@ typedef int (*authflow_curl_before_request)(void *_Nullable context, char *_Null
 
 authflow_curl_easy *_Nullable authflow_curl_easy_new(void);
 void authflow_curl_easy_free(authflow_curl_easy *easy);
-/// Undoes all options; connections, and what is known about hosts, stay.
-void authflow_curl_easy_reset(authflow_curl_easy *easy);
 /// Each returns 0, or how it failed.
 authflow_curl_result authflow_curl_set_number(authflow_curl_easy *easy, authflow_curl_option option, int64_t value);
 authflow_curl_result authflow_curl_set_text(authflow_curl_easy *easy, authflow_curl_option option, const char *_Nullable value);

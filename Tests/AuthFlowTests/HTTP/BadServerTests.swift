@@ -177,6 +177,11 @@ import Testing
             steps: [.send("HTTP/1.1 200 OK\r\nX-Folded: one\r\n  two\r\nContent-Length: 2\r\n\r\n{}")]
         ),
         Case(
+            name: "a first field that is folded",
+            steps: [.send("HTTP/1.1 200 OK\r\n one: two\r\n\r\n{}")],
+            code: .invalidReply
+        ),
+        Case(
             name: "NUL in a field",
             steps: [.send("HTTP/1.1 200 OK\r\nX-Field: a\0b\r\nContent-Length: 2\r\n\r\n{}")],
             code: .invalidReply

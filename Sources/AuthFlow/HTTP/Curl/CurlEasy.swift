@@ -11,7 +11,7 @@ import CCurl
     /// Lends the handle to another of libcurl's functions.
     func withPointer<Value>(_ body: (OpaquePointer) -> Value) -> Value { unsafe body(pointer) }
 
-    /// Whether libcurl has accepted every option since the last ``reset()``.
+    /// Whether libcurl has accepted every option.
     private(set) var hasAcceptedAll = true
 
     private var lists: [OpaquePointer] = unsafe []
@@ -24,14 +24,7 @@ import CCurl
 
     deinit {
         unsafe authflow_curl_easy_free(pointer)
-        freeLists()
-    }
-
-    /// Makes it as good as new. What is known about hosts, and connections, are the loop's and stay.
-    func reset() {
-        unsafe authflow_curl_easy_reset(pointer)
-        freeLists()
-        hasAcceptedAll = true
+        for index in unsafe lists.indices { unsafe authflow_curl_list_free(lists[index]) }
     }
 
     func set(_ option: authflow_curl_option, _ value: Int) {
@@ -90,11 +83,6 @@ import CCurl
 
     private func note(_ result: authflow_curl_result) {
         if result != AUTHFLOW_CURL_OK { hasAcceptedAll = false }
-    }
-
-    private func freeLists() {
-        for index in unsafe lists.indices { unsafe authflow_curl_list_free(lists[index]) }
-        unsafe lists = []
     }
 }
 #endif

@@ -15,9 +15,6 @@ final class CurlLoop: Sendable {
     /// How long the thread stays without work. Servers close idle connections after about as long.
     private static let idleTime = Duration.seconds(60)
 
-    /// How many handles are kept for the next requests.
-    private static let maximumSpareHandles = 16
-
     private struct State {
         var added: [CurlTransfer] = []
         var cancelled: [CurlTransfer] = []
@@ -63,7 +60,7 @@ final class CurlLoop: Sendable {
         multi.set(AUTHFLOW_CURL_MAX_TOTAL_CONNECTIONS, Self.maximumConnections)
         multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumConnections)
         state.withLock { $0.multi = multi }
-        var transfers = RunningTransfers(multi: multi, maximumSpareHandles: Self.maximumSpareHandles)
+        var transfers = RunningTransfers(multi: multi)
         var idleSince = ContinuousClock.now
         while true {
             let (added, cancelled) = state.withLock { state in
@@ -93,7 +90,7 @@ final class CurlLoop: Sendable {
     }
 }
 
-/// The transfers that libcurl works on, and handles for the next ones. It belongs to the loop's thread.
+/// The transfers that libcurl works on. It belongs to the loop's thread.
 private struct RunningTransfers {
     private struct Running {
         let transfer: CurlTransfer
@@ -101,22 +98,19 @@ private struct RunningTransfers {
     }
 
     private let multi: CurlMulti
-    private let maximumSpareHandles: Int
     private var running: [UInt: Running] = [:]
     private var handles: [ObjectIdentifier: UInt] = [:]
-    private var spare: [CurlEasy] = []
     private var lastLook = ContinuousClock.now
 
-    init(multi: CurlMulti, maximumSpareHandles: Int) {
-        self.multi = multi
-        self.maximumSpareHandles = maximumSpareHandles
-    }
+    init(multi: CurlMulti) { self.multi = multi }
 
     var isEmpty: Bool { running.isEmpty }
 
     mutating func begin(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }
-        guard let easy = spare.popLast() ?? CurlEasy() else {
+        // A new one each time. One that was used before has a pointer to a header field that is no more, until libcurl 8: a response that
+        // begins with a folded line makes it read there.
+        guard let easy = CurlEasy() else {
             return transfer.end(AuthError(.networkFailed, "There is no memory for another request."))
         }
         do throws(AuthError) {
@@ -140,7 +134,7 @@ private struct RunningTransfers {
     mutating func endFinished() {
         while let (identifier, result) = multi.nextEnded() {
             guard let entry = running[identifier] else { continue }
-            // Before the handle is reset: it is asked how the transfer ended.
+            // Before the handle goes: it is asked how the transfer ended.
             entry.transfer.end(result)
             remove(identifier)
         }
@@ -164,10 +158,6 @@ private struct RunningTransfers {
         guard let entry = running.removeValue(forKey: identifier) else { return nil }
         handles[ObjectIdentifier(entry.transfer)] = nil
         multi.remove(entry.easy)
-        if spare.count < maximumSpareHandles {
-            entry.easy.reset()
-            spare.append(entry.easy)
-        }
         return entry
     }
 }
