@@ -49,7 +49,9 @@ struct CurlFailure {
             error = failure("\(place) asks for a client certificate.")
         case AUTHFLOW_CURL_TLS_FAILED:
             error = failure("No TLS connection to \(place) could be made. Does it speak TLS 1.2 or later there?")
-        case AUTHFLOW_CURL_WEIRD_REPLY, AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL, AUTHFLOW_CURL_HTTP2_FRAMING:
+        // A bad argument is what it calls a response that begins with a folded line.
+        case AUTHFLOW_CURL_WEIRD_REPLY, AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL, AUTHFLOW_CURL_HTTP2_FRAMING,
+            AUTHFLOW_CURL_BAD_ARGUMENT:
             error = AuthError(.invalidReply, "What \(call) answered with is not HTTP.")
         case AUTHFLOW_CURL_BAD_ENCODING:
             error = AuthError(.invalidReply, "What \(call) answered with cannot be decompressed.")
