@@ -22,7 +22,7 @@ enum Signals {
     /// The writing end of a pipe, which a handler writes to: that is one of the few things a handler may do (signal-safety(7)).
     private static let wakeUp = Atomic<Int32>(-1)
 
-    /// Calls `cancel` at the first signal.
+    /// Calls `cancel` at the first signal. The thread that calls this is the one that signals interrupt.
     static func watch(cancel: @escaping @Sendable () -> Void) {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { return }
@@ -43,6 +43,10 @@ enum Signals {
         signal(SIGPIPE, SIG_IGN)
         // Ctrl-\ ends the program as it ends others. Swift's runtime would take it for a crash, and show its memory.
         signal(SIGQUIT, SIG_DFL)
+        // A program is started with the signals blocked that were in the thread that started it.
+        var all = sigset_t()
+        unsafe sigfillset(&all)
+        unsafe pthread_sigmask(SIG_UNBLOCK, &all, nil)
     }
 
     private static func handle(_ number: Int32) {
