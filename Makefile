@@ -120,7 +120,7 @@ check-package: deb ## Install the package on a Debian 12 without Swift, sign in 
 	$(call install_missing,debootstrap)
 	$(SUDO) .ci/check-package .build-deb/authflow_*.deb
 
-consumer: dependencies ## Build packages that depend on this one: an app, and a user agent of somebody else's
+consumer: dependencies ## Build packages that depend on this one: an app, and a user agent from another package
 	.ci/check-consumer
 	swift build --product authflow
 	Samples/custom-user-agent/demo.sh $$(swift build --product authflow --show-bin-path)/authflow

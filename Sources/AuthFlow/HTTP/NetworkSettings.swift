@@ -128,7 +128,7 @@ extension HTTPCall {
 extension NetworkSettings.ProxyServer: CustomStringConvertible, CustomReflectable {
     /// The address, without the credentials.
     public var description: String { url }
-    /// A mirror without children: the user name is nobody else's business.
+    /// A mirror without children: the user name is part of the credentials.
     public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 

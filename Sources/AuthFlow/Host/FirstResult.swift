@@ -25,8 +25,9 @@ final class FirstResult<Value: Sendable>: Sendable {
                 begin()
             }
         } onCancel: {
-            onCancel()
+            // In this order: work that begins at this very moment finds that there is a result, or is there to be told.
             finish(.failure(CancellationError()))
+            onCancel()
         }
     }
 

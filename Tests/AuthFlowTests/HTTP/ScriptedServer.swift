@@ -27,6 +27,7 @@ final class ScriptedServer: Sendable {
     let port: Int
     private let listener: Int32
     private let seen = Mutex<[[String]]>([])
+    private let connections = Mutex<Set<Int32>>([])
 
     var origin: String { "http://127.0.0.1:\(port)" }
 
@@ -61,6 +62,7 @@ final class ScriptedServer: Sendable {
                 let (script, index) = (scripts[min(number, scripts.count - 1)], number)
                 number += 1
                 seen.withLock { $0.append([]) }
+                connections.withLock { _ = $0.insert(connection) }
                 Thread.detachNewThread { [self] in serve(connection, script, index) }
             }
         }
@@ -76,9 +78,11 @@ final class ScriptedServer: Sendable {
         return try await body(server)
     }
 
+    /// Closes the port and the connections: a client keeps them, and the next server may be given this port.
     func stop() {
         shutdown(listener, Int32(SHUT_RDWR))
         close(listener)
+        connections.withLock { for connection in $0 { shutdown(connection, Int32(SHUT_RDWR)) } }
     }
 
     private func serve(_ connection: Int32, _ script: [Step], _ index: Int) {
@@ -88,7 +92,10 @@ final class ScriptedServer: Sendable {
                 var linger = linger(l_onoff: 1, l_linger: 0)
                 unsafe setsockopt(connection, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<linger>.size))
             }
-            close(connection)
+            connections.withLock {
+                $0.remove(connection)
+                close(connection)
+            }
         }
         for step in script {
             switch step {

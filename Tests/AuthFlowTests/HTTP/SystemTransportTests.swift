@@ -39,6 +39,16 @@ import Testing
         #expect(String(decoding: reply.body, as: UTF8.self) == "POST /a?b=c%20d x/y hello")
     }
 
+    @Test(.enabled(if: (try? LoopbackPort.tryOut(host: "[::1]")) != nil, "This machine has no IPv6."))
+    func reachesAnAddressOfIPv6() async throws {
+        let reply = try await LoopbackServer.run(host: "[::1]", port: nil) { _ in
+            { _, _ in self.reply(204) }
+        } _: { port in
+            try await SystemTransport().send(HTTPCall(.get, Endpoint("http://[::1]:\(port)/")))
+        }
+        #expect(reply.status == 204)
+    }
+
     @Test(arguments: [301, 302, 303, 307, 308]) func followsNoRedirect(_ status: Int) async throws {
         let reply = try await serve { request, _ in
             request.path == "/" ? self.reply(status, [.location: "/elsewhere"]) : self.reply(200)

@@ -45,7 +45,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate")
         easy.set(AUTHFLOW_CURL_TIMEOUT_MS, call.timeout.milliseconds)
         easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, min(settings.connectTimeout, call.timeout).milliseconds)
-        // A name that is being looked up is left behind by whoever has waited long enough. Before 7.87 there is no such option.
+        // A transfer that ends does not wait for the thread that looks its name up. Before 7.87 there is no such option.
         easy.trySet(AUTHFLOW_CURL_QUICK_EXIT, 1)
         prepareTLS(easy)
         prepareProxy(easy)
@@ -91,7 +91,10 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         // RFC 9325 section 3.1.1: "Implementations MUST NOT negotiate TLS version 1.1".
         easy.set(AUTHFLOW_CURL_SSL_VERSION, 6)  // TLS 1.2 or later
         // libcurl then goes on to use the folder with the system's own.
-        if let file = settings.certificateAuthorities { easy.set(AUTHFLOW_CURL_CA_INFO, file) }
+        if let file = settings.certificateAuthorities {
+            easy.set(AUTHFLOW_CURL_CA_INFO, file)
+            if proxy != nil { easy.set(AUTHFLOW_CURL_PROXY_CA_INFO, file) }
+        }
         if let certificate = settings.clientCertificate {
             easy.set(AUTHFLOW_CURL_SSL_CERT, certificate.file)
             easy.set(AUTHFLOW_CURL_SSL_KEY, certificate.keyFile)
