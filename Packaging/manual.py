@@ -42,7 +42,7 @@ ENVIRONMENT = [
         "SSH_CONNECTION, VSCODE_IPC_HOOK_CLI, CODESPACES, WSL_DISTRO_NAME",
         "Whether the browser is on another machine; the user agent 'auto' goes by it.",
     ),
-    ("https_proxy, http_proxy, no_proxy", "The proxies that requests go through."),
+    ("https_proxy, all_proxy, no_proxy", "The proxy that requests go through, where the profile names none."),
 ]
 
 EXAMPLES = [

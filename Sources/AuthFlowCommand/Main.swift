@@ -81,8 +81,10 @@ import Glibc
         }
     }
 
+    /// Leaves without what libraries have registered for the end: OpenSSL would free what the thread of the network still uses.
     private static func leave(with code: ExitCode) -> Never {
-        exit(code.rawValue)
+        _ = unsafe fflush(nil)
+        _exit(code.rawValue)
     }
 }
 

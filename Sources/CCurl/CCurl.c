@@ -38,6 +38,7 @@ static struct {
 } curl;
 
 static authflow_curl_state state;
+static bool uses_openssl;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void open_library(void) {
@@ -46,6 +47,7 @@ static void open_library(void) {
     void *library = NULL;
     for (size_t index = 0; index < sizeof names / sizeof *names && library == NULL; index++) {
         library = dlopen(names[index], RTLD_NOW | RTLD_LOCAL);
+        uses_openssl = index == 0;
     }
     if (library == NULL) {
         state = AUTHFLOW_CURL_MISSING;
@@ -78,19 +80,22 @@ static void open_library(void) {
         if (address == NULL) return;
         *(void **)functions[index].place = address;
     }
+    state = AUTHFLOW_CURL_UNUSABLE;
     if (curl.global_init(GLOBAL_DEFAULT) != 0) return;
     // CURLOPT_PREREQFUNCTION came with 7.80, and is the newest thing that cannot be done without.
     authflow_curl_easy *easy = curl.easy_init();
     if (easy == NULL) return;
     int has_option = curl.easy_setopt(easy, OPTION_BEFORE_REQUEST, (authflow_curl_before_request)NULL) == 0;
     curl.easy_cleanup(easy);
-    if (has_option) state = AUTHFLOW_CURL_READY;
+    state = has_option ? AUTHFLOW_CURL_READY : AUTHFLOW_CURL_TOO_OLD;
 }
 
 authflow_curl_state authflow_curl_open(void) {
     pthread_once(&once, open_library);
     return state;
 }
+
+bool authflow_curl_uses_openssl(void) { return uses_openssl; }
 
 authflow_curl_easy *authflow_curl_easy_new(void) { return curl.easy_init(); }
 void authflow_curl_easy_free(authflow_curl_easy *easy) { curl.easy_cleanup(easy); }

@@ -14,7 +14,7 @@ extension AuthClient {
     ///     any.
     ///   - surroundings: Where the program runs; found out unless given.
     ///   - account: The subject of the account that is meant, whatever the profile says.
-    ///   - transport: The way to the provider; default: the one that the profile describes.
+    ///   - transport: The client's way to the provider; default: the one that the profile describes, which user agents take in any case.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, at once and in order. It must not block.
     /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when `override` cannot be followed.

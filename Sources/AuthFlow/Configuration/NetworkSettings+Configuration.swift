@@ -16,7 +16,7 @@ extension NetworkSettings {
         ConfigurationKey(
             "ca_file",
             .text,
-            "A PEM file with certificates of authorities that are trusted besides the system's."
+            "A PEM file with certificates of authorities that are trusted besides the system's, where those are in a folder as on Debian."
         ),
         ConfigurationKey(
             "client_certificate",
@@ -98,7 +98,12 @@ extension NetworkSettings {
 
     private static func require(_ pair: FormParameters.Pair, _ configuration: ConfigurationObject) throws {
         let name = pair.name.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
-        guard name.count == 2, !name[0].isEmpty, String(name[1]).flatMap({ UInt16($0) }) ?? 0 > 0 else {
+        // `*`, `+` and `-` mean something to libcurl.
+        let allowed = Set("abcdefghijklmnopqrstuvwxyz0123456789.-".utf8)
+        let host = String(name[0])?.lowercased() ?? ""
+        guard name.count == 2, !host.isEmpty, !host.hasPrefix("-"), allowed.isSuperset(of: host.utf8),
+            String(name[1]).flatMap({ UInt16($0) }) ?? 0 > 0
+        else {
             throw configuration.error("this is not a host with a port, such as id.example.com:443", at: pair.name)
         }
         let bare = pair.value.contains(":") ? "[\(pair.value)]" : pair.value

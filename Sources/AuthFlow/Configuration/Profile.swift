@@ -47,6 +47,12 @@ public struct Profile: Sendable {
     public func transport(
         environment: [String: String] = HostServices.system.environment
     ) throws -> any HTTPTransport {
+        // These keys alone: the others may be those of providers that are not known here.
+        let names = NetworkSettings.keys.map(\.name)
+        let members = (json.object ?? [:]).filter { names.contains($0.key) }
+        var checker = ConfigurationChecker(source: source)
+        checker.check(.object(members), .object(NetworkSettings.keys), at: path)
+        guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
         let configuration = ConfigurationObject(json, path: path, source: source, environment: environment)
         #if os(Linux)
         return CurlTransport(try NetworkSettings(configuration: configuration, environment: environment))

@@ -5,19 +5,21 @@ public struct NetworkSettings: Sendable {
     /// The way to the internet. It is never taken to this machine itself.
     public var proxy = Proxy.none
 
-    /// A PEM file with certificates of authorities that are trusted besides the system's; nil for the system's alone.
+    /// A PEM file with certificates of authorities that are trusted besides the system's; nil for the system's alone. The system's count
+    /// where libcurl knows a folder of them, as on Debian.
     public var certificateAuthorities: String?
 
     /// What the client shows to servers that ask for a certificate (mutual TLS); nil for nothing.
     public var clientCertificate: ClientCertificate?
 
-    /// Addresses of names that are not looked up, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests.
+    /// Addresses of names that are not looked up, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests, and
+    /// without effect behind a proxy, which looks names up by itself.
     public var addresses: [String: String] = [:]
 
     /// How long a connection may take to be made, TLS included; default: 15 seconds.
     public var connectTimeout = Duration.seconds(15)
 
-    /// How long a server may take until the first byte of its response; default: 30 seconds.
+    /// How long a server may take from the request to the first byte of its response; default: 30 seconds.
     public var firstByteTimeout = Duration.seconds(30)
 
     /// Creates settings with the defaults for everything.
@@ -29,7 +31,7 @@ public struct NetworkSettings: Sendable {
         case none
         /// One for everything but this machine.
         case server(ProxyServer)
-        /// What the variables `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` say, as other programs read them.
+        /// What the variables `https_proxy`, `all_proxy` and `no_proxy` say. Ranges of addresses in `no_proxy` are not read.
         case environment([String: String])
     }
 
@@ -65,6 +67,9 @@ public struct NetworkSettings: Sendable {
             guard !place.utf8.contains(UInt8(ascii: "@")) else {
                 throw refuse("its address has a user name in it, which has a place of its own")
             }
+            // Without one, libcurl would take 1080.
+            let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
+            guard let port = digits.flatMap({ UInt16($0) }), port > 0 else { throw refuse("its address has no port") }
             guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {
                 throw refuse("its address is not a host with a port")
             }
@@ -132,17 +137,24 @@ extension NetworkSettings.ProxyServer: CustomStringConvertible, CustomReflectabl
     public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-extension NetworkSettings: CustomStringConvertible, CustomReflectable {
-    /// What kind of proxy and certificates there are. Variables of the environment are not shown: they may be secrets.
+extension NetworkSettings.Proxy: CustomStringConvertible, CustomReflectable {
+    /// Which kind it is. Variables of the environment are not shown: they may be secrets.
     public var description: String {
-        let way =
-            switch proxy {
-            case .none: "no proxy"
-            case .server(let server): "proxy \(server)"
-            case .environment: "the environment's proxy"
-            }
-        return [
-            way, certificateAuthorities.map { "authorities of \($0)" },
+        switch self {
+        case .none: "no proxy"
+        case .server(let server): "proxy \(server)"
+        case .environment: "the environment's proxy"
+        }
+    }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension NetworkSettings: CustomStringConvertible, CustomReflectable {
+    /// What kind of proxy and certificates there are.
+    public var description: String {
+        [
+            "\(proxy)", certificateAuthorities.map { "authorities of \($0)" },
             clientCertificate.map { "certificate \($0.file)" },
         ]
         .compactMap(\.self).joined(separator: ", ")

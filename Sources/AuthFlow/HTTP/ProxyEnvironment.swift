@@ -42,7 +42,8 @@ struct ProxyEnvironment {
     /// Whether `no_proxy` names a host: by itself, by a domain it is in, or by `*`; with a port, for that port alone.
     private func isExcepted(_ host: String, _ port: Int) -> Bool {
         let list = variables["no_proxy"] ?? variables["NO_PROXY"] ?? ""
-        let bare = host.hasPrefix("[") ? String(host.dropFirst().dropLast()) : host
+        let rootless = host.hasSuffix(".") ? String(host.dropLast()) : host
+        let bare = rootless.hasPrefix("[") ? String(rootless.dropFirst().dropLast()) : rootless
         return list.split(whereSeparator: { $0 == "," || $0 == " " }).contains { entry in
             var name = entry.lowercased()
             if name == "*" { return true }

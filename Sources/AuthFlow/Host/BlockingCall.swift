@@ -12,7 +12,9 @@ package enum BlockingCall {
     ) async throws -> Value {
         let result = FirstResult<Value>()
         return try await result.value {
-            DetachedThread.run { result.finish(Result { try call() }) }
+            guard DetachedThread.run({ result.finish(Result { try call() }) }) else {
+                return result.finish(.failure(AuthError(.storageFailed, "The system refuses another thread.")))
+            }
         } onCancel: {
             onCancel()
         }

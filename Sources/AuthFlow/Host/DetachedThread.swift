@@ -7,9 +7,8 @@ import Glibc
 /// A thread for work that blocks, so that none of Swift's own threads has to: there are only as many of those as processors.
 package enum DetachedThread {
     /// Runs work on a new thread, which ends with it.
-    ///
-    /// When the system refuses another thread, the work runs on the caller's: late is better than never.
-    package static func run(_ work: @escaping @Sendable () -> Void) {
+    /// - Returns: Whether it does; false when the system refuses another thread.
+    @discardableResult package static func run(_ work: @escaping @Sendable () -> Void) -> Bool {
         let box = unsafe Unmanaged.passRetained(Work(work))
         var attributes = pthread_attr_t()
         unsafe pthread_attr_init(&attributes)
@@ -21,9 +20,8 @@ package enum DetachedThread {
         var thread = pthread_t()
         #endif
         let status = unsafe pthread_create(&thread, &attributes, start, box.toOpaque())
-        guard status != 0 else { return }
-        unsafe box.release()
-        work()
+        if status != 0 { unsafe box.release() }
+        return status == 0
     }
 
     /// Carries a closure through the pointer that C passes to a thread.

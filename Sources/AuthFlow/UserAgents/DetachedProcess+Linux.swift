@@ -87,7 +87,10 @@ extension DetachedProcess {
     /// - Returns: Its exit status.
     static func end(of identifier: pid_t) -> Int32 {
         var status: Int32 = 0
-        while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
+        while unsafe waitpid(identifier, &status, 0) == -1 {
+            // What became of it is not known where the ends of children are ignored.
+            guard errno == EINTR else { return 1 }
+        }
         // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
         return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
     }

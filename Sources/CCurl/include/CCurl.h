@@ -21,10 +21,14 @@ typedef enum {
     AUTHFLOW_CURL_READY = 0,
     AUTHFLOW_CURL_MISSING = 1,
     AUTHFLOW_CURL_TOO_OLD = 2,
+    AUTHFLOW_CURL_UNUSABLE = 3,
 } authflow_curl_state;
 
 /// Opens the library at the first call. Thread-safe.
 authflow_curl_state authflow_curl_open(void);
+
+/// Whether the library does TLS with OpenSSL, whose numbers for what is wrong with a certificate are known here.
+bool authflow_curl_uses_openssl(void);
 
 /// Options of a transfer (curl_easy_setopt(3)). The last digits tell them apart, the first their type.
 typedef enum {
@@ -52,6 +56,7 @@ typedef enum {
     AUTHFLOW_CURL_NO_BODY = 44,
     AUTHFLOW_CURL_HTTP_PROXY_TUNNEL = 61,
     AUTHFLOW_CURL_SSL_VERIFY_PEER = 64,
+    AUTHFLOW_CURL_PROXY_SSL_VERSION = 250,
     AUTHFLOW_CURL_SSL_VERIFY_HOST = 81,
     AUTHFLOW_CURL_HTTP_VERSION = 84,
     AUTHFLOW_CURL_NO_SIGNAL = 99,

@@ -50,6 +50,13 @@ import Testing
             codeVerifier: Secret(secret),
             metadata: ProviderMetadata(issuer: "https://id.example.com")
         )
+        var network = NetworkSettings()
+        network.proxy = .environment(["TOKEN": secret])
+        let proxy = try NetworkSettings.ProxyServer(
+            url: "http://proxy:3128",
+            username: secret,
+            password: Secret(secret)
+        )
         let provider = FixedMetadata()
         let engine = Engine(provider: provider, settings: settings, transport: InProcessTransport(), host: host)
         let event = FlowEvent(
@@ -75,6 +82,8 @@ import Testing
             ] as JSON
         )
         return [
+            ("NetworkSettings", network), ("NetworkSettings.Proxy", network.proxy), ("ProxyServer", proxy),
+            ("NetworkSettings.Proxy.server", NetworkSettings.Proxy.server(proxy)),
             ("Secret", Secret(secret)), ("RedactedJSON", RedactedJSON(["x": .string(secret)])), ("Endpoint", endpoint),
             ("HTTPCall", call), ("HTTPReply", reply),
             ("FormParameters", FormParameters(dictionaryLiteral: ("x", secret))),

@@ -14,7 +14,8 @@ import Testing
 
     @Test(
         arguments: [
-            ("http://proxy:3128", "http://proxy:3128"), ("HTTPS://proxy.example.com/", "https://proxy.example.com"),
+            ("http://proxy:3128", "http://proxy:3128"),
+            ("HTTPS://proxy.example.com:8443/", "https://proxy.example.com:8443"), ("http://proxy", nil),
             ("socks5h://[::1]:1080", "socks5h://[::1]:1080"), ("proxy:3128", nil), ("ftp://proxy", nil),
             ("http://", nil),
             ("http://alice:secret@proxy", nil), ("http://proxy/path", nil), ("http://proxy?x", nil),

@@ -10,6 +10,8 @@ struct CurlFailure {
         _ result: authflow_curl_result,
         of call: HTTPCall,
         through proxy: NetworkSettings.ProxyServer?,
+        waited: Duration,
+        isConnected: Bool,
         easy: CurlEasy?
     ) {
         let place = call.request.authority ?? "the server"
@@ -21,7 +23,7 @@ struct CurlFailure {
         case AUTHFLOW_CURL_TIMED_OUT:
             error = AuthError(
                 .timedOut,
-                "\(place) did not answer within \(Int(call.timeout.seconds.rounded(.up))) seconds."
+                "\(isConnected ? place : peer) did not answer within \(waited.formattedSeconds)."
             )
         case AUTHFLOW_CURL_NO_HOST_ADDRESS:
             error = failure("The name \(place) is not known here. Is it spelt right, and is there a network?")
@@ -68,7 +70,8 @@ struct CurlFailure {
 
     /// What OpenSSL found wrong with a certificate (x509_vfy.h); empty for what needs no more words.
     private static func reason(_ code: Int) -> String {
-        switch code {
+        guard authflow_curl_uses_openssl() else { return "" }
+        return switch code {
         // OpenSSL has nothing against it, or was not asked yet: libcurl compares the name by itself, and first.
         case 0, 1: ": it is for another name"
         case 9, 13: ": it is not valid yet"
@@ -85,12 +88,16 @@ struct CurlFailure {
 
     /// Why there is no libcurl to ask.
     static func unavailable(_ state: authflow_curl_state) -> AuthError {
-        state == AUTHFLOW_CURL_MISSING
-            ? AuthError(
+        switch state {
+        case AUTHFLOW_CURL_MISSING:
+            AuthError(
                 .networkFailed,
                 "libcurl is not installed, and there is no other way to the network here. Install it (Debian: libcurl4)."
             )
-            : AuthError(.networkFailed, "The libcurl of this system is older than 7.80, and too old.")
+        case AUTHFLOW_CURL_TOO_OLD:
+            AuthError(.networkFailed, "The libcurl of this system is older than 7.80, and too old.")
+        default: AuthError(.networkFailed, "The libcurl of this system cannot be used: it does not begin to work.")
+        }
     }
 }
 

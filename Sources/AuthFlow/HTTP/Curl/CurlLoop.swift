@@ -32,7 +32,9 @@ final class CurlLoop: Sendable {
             defer { state.isRunning = true }
             return !state.isRunning
         }
-        if mustStart { DetachedThread.run { self.run() } }
+        if mustStart, !DetachedThread.run({ self.run() }) {
+            end(AuthError(.networkFailed, "The system refuses another thread, which the network needs."))
+        }
     }
 
     /// Ends a transfer that its caller has left already, from any thread.
@@ -45,16 +47,19 @@ final class CurlLoop: Sendable {
         }
     }
 
+    /// Ends all that wait for a thread that cannot be.
+    private func end(_ error: AuthError) {
+        let added = state.withLock { state in
+            defer { state = State() }
+            return state.added
+        }
+        for transfer in added { transfer.end(error) }
+    }
+
     private func run() {
         let opened = authflow_curl_open()
         guard opened == AUTHFLOW_CURL_READY, let multi = CurlMulti() else {
-            let error = CurlFailure.unavailable(opened)
-            let added = state.withLock { state in
-                defer { state = State() }
-                return state.added
-            }
-            for transfer in added { transfer.end(error) }
-            return
+            return end(CurlFailure.unavailable(opened))
         }
         multi.set(AUTHFLOW_CURL_MAX_HOST_CONNECTIONS, Self.maximumPerHost)
         multi.set(AUTHFLOW_CURL_MAX_TOTAL_CONNECTIONS, Self.maximumConnections)
@@ -118,7 +123,6 @@ private struct RunningTransfers {
         } catch {
             return transfer.end(error)
         }
-        transfer.start = .now
         guard multi.add(easy) else {
             return transfer.end(AuthError(.networkFailed, "libcurl does not take another request."))
         }
@@ -146,7 +150,7 @@ private struct RunningTransfers {
         guard lastLook.duration(to: now) >= .seconds(1) else { return }
         lastLook = now
         for (identifier, entry) in running {
-            guard let start = entry.transfer.start, entry.transfer.isTooSilent(after: start.duration(to: now)) else {
+            guard entry.transfer.isTooSilent(at: now) else {
                 continue
             }
             remove(identifier)

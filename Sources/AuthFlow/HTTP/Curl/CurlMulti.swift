@@ -1,5 +1,6 @@
 #if os(Linux)
 import CCurl
+import Glibc
 
 /// libcurl's handle for many transfers on one thread (libcurl-multi(3)).
 ///
@@ -30,7 +31,8 @@ import CCurl
 
     /// Waits until something can be done, for no longer than a duration.
     func wait(_ duration: Duration) {
-        _ = unsafe authflow_curl_multi_wait(pointer, Int32(duration.seconds * 1000))
+        // A wait that fails would be tried again at once, and again.
+        if unsafe authflow_curl_multi_wait(pointer, Int32(duration.seconds * 1000)) != 0 { usleep(10_000) }
     }
 
     /// Ends the waiting.

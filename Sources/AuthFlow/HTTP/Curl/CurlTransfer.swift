@@ -7,8 +7,8 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     /// Where the caller waits.
     let result = FirstResult<HTTPReply>()
 
-    /// When it began, by the clock of the loop; nil before.
-    var start: ContinuousClock.Instant?
+    /// When the request was sent; nil before.
+    private var sent: ContinuousClock.Instant?
 
     private let call: HTTPCall
     private let settings: NetworkSettings
@@ -111,6 +111,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         // Whatever a request carries goes to its server alone: the proxy passes it on unread.
         easy.set(AUTHFLOW_CURL_HTTP_PROXY_TUNNEL, 1)
         easy.set(AUTHFLOW_CURL_SUPPRESS_CONNECT_HEADERS, 1)
+        easy.set(AUTHFLOW_CURL_PROXY_SSL_VERSION, 6)  // TLS 1.2 or later
         if let username = proxy.username { easy.set(AUTHFLOW_CURL_PROXY_USERNAME, username) }
         if let password = proxy.password { easy.set(AUTHFLOW_CURL_PROXY_PASSWORD, password.exposed) }
     }
@@ -120,7 +121,13 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         defer { easy = nil }
         if let fault { return result.finish(.failure(fault)) }
         guard code == AUTHFLOW_CURL_OK, let response = head.response else {
-            return result.finish(.failure(CurlFailure(code, of: call, through: proxy, easy: easy).error))
+            let waited = attempts == 0 ? min(settings.connectTimeout, call.timeout) : call.timeout
+            return result.finish(
+                .failure(
+                    CurlFailure(code, of: call, through: proxy, waited: waited, isConnected: attempts > 0, easy: easy)
+                        .error
+                )
+            )
         }
         result.finish(.success(HTTPReply(response: response, body: body)))
     }
@@ -131,15 +138,16 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         result.finish(.failure(error))
     }
 
-    /// Whether the server has been silent for longer than is waited for, when `duration` has passed since the beginning.
-    func isTooSilent(after duration: Duration) -> Bool {
-        duration > settings.firstByteTimeout && head.isEmpty
+    /// Whether the server has been silent for longer than is waited for.
+    func isTooSilent(at now: ContinuousClock.Instant) -> Bool {
+        guard let sent, head.isEmpty else { return false }
+        return sent.duration(to: now) > settings.firstByteTimeout
     }
 
     var silenceError: AuthError {
         AuthError(
             .timedOut,
-            "\(place) sent nothing within \(Int(settings.firstByteTimeout.seconds)) seconds."
+            "\(place) sent nothing within \(settings.firstByteTimeout.formattedSeconds)."
         )
     }
 
@@ -214,6 +222,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     /// here. So safe requests may be repeated over TLS, and the others use HTTP/1.1, in which no request is sent after a goodbye.
     private func mayBeSent() -> Bool {
         attempts += 1
+        sent = .now
         guard attempts > 1, !(isSafe && call.request.scheme == "https"), let easy,
             easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0
         else { return true }
@@ -226,6 +235,11 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
 }
 
 extension Duration {
+    /// As it stands in a sentence.
+    var formattedSeconds: String {
+        self < .seconds(1) ? "\(milliseconds) milliseconds" : "\(Int(seconds.rounded())) seconds"
+    }
+
     fileprivate var milliseconds: Int { max(1, Int(min(self.seconds, 1_000_000) * 1000)) }
 }
 #endif
