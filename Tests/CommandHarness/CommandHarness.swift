@@ -1,7 +1,6 @@
 public import Foundation
 
-/// Lets a few in at a time. Programs that wait for an emulator keep a processor busy (curl's timers do), and too many of them
-/// leave none for the emulator.
+/// Lets a few in at a time: too many leave no processor for the emulator.
 private actor Gate {
     private var free: Int
     private var waiting: [CheckedContinuation<Void, Never>] = []
@@ -102,41 +101,45 @@ public enum CommandHarness {
         started onStart: (@Sendable (Int32) -> Void)?,
         interruptWhen onTalk: (@Sendable (String) -> Bool)?
     ) async throws -> Outcome {
-        let process = Process()
-        process.executableURL =
-            program.hasPrefix("/") ? URL(fileURLWithPath: program) : Self.folder.appendingPathComponent(program)
-        process.arguments = arguments
-        if let workingDirectory { process.currentDirectoryURL = URL(fileURLWithPath: workingDirectory) }
-        process.environment = environment.merging(["PATH": "/usr/bin:/bin", "HOME": NSTemporaryDirectory()]) { own, _ in
-            own
-        }
-        process.standardInput = FileHandle.nullDevice
-        let (output, talk) = (Pipe(), Pipe())
-        process.standardOutput = output
-        process.standardError = talk
-        try process.run()
-        let identifier = process.processIdentifier
+        let path = program.hasPrefix("/") ? program : Self.folder.appendingPathComponent(program).path
+        let child = try ChildProcess(
+            path,
+            arguments,
+            environment: environment.merging(["PATH": "/usr/bin:/bin", "HOME": NSTemporaryDirectory()]) { own, _ in own
+            },
+            folder: workingDirectory
+        )
+        let identifier = child.identifier
         onStart?(identifier)
-        async let said = Self.read(talk.fileHandleForReading) { text in
-            if onTalk?(text) == true { kill(identifier, SIGINT) }
-        }
-        async let printed = Self.read(output.fileHandleForReading) { _ in }
-        let (outputText, talkText) = await (printed, said)
-        process.waitUntilExit()
-        return Outcome(status: process.terminationStatus, output: outputText, talk: talkText)
-    }
-
-    private static func read(_ handle: FileHandle, _ onChange: @escaping @Sendable (String) -> Void) async -> String {
-        await withCheckedContinuation { continuation in
-            Thread.detachNewThread {
-                var text = ""
-                while let data = try? handle.read(upToCount: 1), !data.isEmpty {
-                    text += String(decoding: data, as: UTF8.self)
-                    if text.hasSuffix("\n") { onChange(text) }
-                }
-                continuation.resume(returning: text)
+        async let said = Self.onThread {
+            Self.read(child.talk) { text in
+                if onTalk?(text) == true { kill(identifier, SIGINT) }
             }
         }
+        async let printed = Self.onThread { Self.read(child.output) { _ in } }
+        let (outputText, talkText) = await (printed, said)
+        return Outcome(status: await Self.onThread { child.end() }, output: outputText, talk: talkText)
+    }
+
+    /// Runs what blocks where it holds up no other test.
+    private static func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
+        await withCheckedContinuation { continuation in
+            Thread.detachNewThread { continuation.resume(returning: body()) }
+        }
+    }
+
+    private static func read(_ descriptor: Int32, _ onChange: (String) -> Void) -> String {
+        defer { close(descriptor) }
+        var text: [UInt8] = []
+        var byte: UInt8 = 0
+        while true {
+            let count = unsafe Foundation.read(descriptor, &byte, 1)
+            if count < 0, errno == EINTR { continue }
+            guard count == 1 else { break }
+            text.append(byte)
+            if byte == UInt8(ascii: "\n") { onChange(String(decoding: text, as: UTF8.self)) }
+        }
+        return String(decoding: text, as: UTF8.self)
     }
 
     /// Writes a configuration into a folder of its own.
