@@ -22,7 +22,7 @@ public struct PageQuestions: Sendable {
     public func answer(_ message: String) async throws -> String {
         guard message.utf8.count <= Self.maximumSize, let json = try? JSON(parsing: Array(message.utf8)),
             var step = TreeStep(json)
-        else { throw AuthError(.invalidReply, "The page's message is not a step of a tree.") }
+        else { throw AuthError(.invalidResponse, "The page's message is not a step of a tree.") }
         for index in step.callbacks.indices {
             var callback = step.callbacks[index]
             _ = try await handlers.answer(&callback, in: step)

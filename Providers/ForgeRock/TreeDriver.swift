@@ -61,8 +61,8 @@ extension TreeDriver: LoginDriver {
             try await walk(tree ?? query["service"], in: browser)
             return .visit(goto, typesCredentials: true)
         }
-        let text = String(decoding: page.reply.body, as: UTF8.self)
-        if page.endpoint.path.hasSuffix("/authorize"), page.reply.status == 200,
+        let text = String(decoding: page.response.body, as: UTF8.self)
+        if page.endpoint.path.hasSuffix("/authorize"), page.response.status == 200,
             let csrf = text.firstMatch(of: /"?csrf"?\s*:\s*"([^"\\]+)"/)
         {
             var form = query
@@ -80,13 +80,13 @@ extension TreeDriver: LoginDriver {
                 .providerRejected,
                 "The page at \(page.endpoint) is an error page.",
                 providerError: ProviderError(
-                    error: "status \(page.reply.status)",
+                    error: "status \(page.response.status)",
                     errorDescription: String(words.1).replacing("\\\"", with: "\""),
-                    status: page.reply.status
+                    status: page.response.status
                 )
             )
         }
-        throw refusal(page, "is neither a sign-in nor a consent (status \(page.reply.status))")
+        throw refusal(page, "is neither a sign-in nor a consent (status \(page.response.status))")
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -99,8 +99,10 @@ extension TreeDriver: LoginDriver {
         else { return }
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
         fields[Self.apiVersion] = "resource=3.1, protocol=1.0"
-        let reply = try? await browser.send(HTTPCall(.post, endpoint, headerFields: fields, body: Array("{}".utf8)))
-        await browser.report(["tree_session_logout": reply.map { "\($0.status)" } ?? "no reply"])
+        let response = try? await browser.send(
+            TransportRequest(.post, endpoint, headerFields: fields, body: Array("{}".utf8))
+        )
+        await browser.report(["tree_session_logout": response.map { "\($0.status)" } ?? "no response"])
     }
 
     private static var apiVersion: HTTPField.Name { HTTPField.Name("Accept-API-Version") ?? .accept }
@@ -109,15 +111,17 @@ extension TreeDriver: LoginDriver {
     private func sessionCookieName(in browser: HeadlessBrowser) async -> String? {
         guard let endpoint = try? Endpoint("\(realm.restURL)/serverinfo/*") else { return nil }
         let fields: HTTPFields = [.accept: "application/json", Self.apiVersion: "resource=1.1"]
-        let reply = try? await browser.send(HTTPCall(.get, endpoint, headerFields: fields))
-        guard let reply, reply.status == 200, let json = try? reply.json(from: realm.origin) else { return nil }
+        let response = try? await browser.send(TransportRequest(.get, endpoint, headerFields: fields))
+        guard let response, response.status == 200, let json = try? response.json(from: realm.origin) else {
+            return nil
+        }
         return json["cookieName"]?.string
     }
 
     /// Has the browser keep the session when the server names it in its answer alone.
-    private func keepSession(_ json: JSON, _ reply: HTTPReply, in browser: HeadlessBrowser) async throws {
+    private func keepSession(_ json: JSON, _ response: TransportResponse, in browser: HeadlessBrowser) async throws {
         guard let token = json["tokenId"]?.string, !token.isEmpty else { return }
-        let isSet = reply.response.headerFields[values: .setCookie].contains { $0.contains("=\(token)") }
+        let isSet = response.head.headerFields[values: .setCookie].contains { $0.contains("=\(token)") }
         guard !isSet else { return }
         guard let name = await sessionCookieName(in: browser) else {
             throw AuthError(
@@ -141,10 +145,10 @@ extension TreeDriver: LoginDriver {
         var asked: Set<[String]> = []
         var steps = 0
         while steps < Self.maximumSteps {
-            let reply = try await post(body, tree: tree, in: browser)
-            let json = try reply.json(from: "\(realm.origin), asked to authenticate,")
+            let response = try await post(body, tree: tree, in: browser)
+            let json = try response.json(from: "\(realm.origin), asked to authenticate,")
             if json["tokenId"]?.string != nil || json["successUrl"]?.string != nil, json["authId"] == nil {
-                return try await keepSession(json, reply, in: browser)
+                return try await keepSession(json, response, in: browser)
             }
             guard var step = TreeStep(json) else {
                 // The tree has waited too long for an answer: its steps live for five minutes.
@@ -154,7 +158,7 @@ extension TreeDriver: LoginDriver {
                     asked = []
                     continue
                 }
-                throw Self.failure(json, status: reply.status)
+                throw Self.failure(json, status: response.status)
             }
             let types = step.callbacks.map { DisplayText.sanitized($0.type, limit: 60) }.joined(separator: " ")
             await browser.report(["tree_step": types, "stage": DisplayText.sanitized(step.stage, limit: 60)])
@@ -197,17 +201,17 @@ extension TreeDriver: LoginDriver {
         return wait
     }
 
-    private func post(_ body: JSON, tree: String?, in browser: HeadlessBrowser) async throws -> HTTPReply {
+    private func post(_ body: JSON, tree: String?, in browser: HeadlessBrowser) async throws -> TransportResponse {
         let address = try Endpoint("\(realm.restURL)/authenticate", name: "authenticate")
         let choice: FormParameters = tree.map { ["authIndexType": "service", "authIndexValue": $0] } ?? [:]
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
         fields[Self.apiVersion] = "resource=2.1, protocol=1.0"
         let endpoint = try Endpoint(address.url(adding: choice))
-        let reply = try await browser.send(
-            HTTPCall(.post, endpoint, headerFields: fields, body: try body.serialized())
+        let response = try await browser.send(
+            TransportRequest(.post, endpoint, headerFields: fields, body: try body.serialized())
         )
-        try reply.requireAvailable(from: realm.origin, now: host.now())
-        return reply
+        try response.requireAvailable(from: realm.origin, now: host.now())
+        return response
     }
 
     /// What a tree that has failed says.

@@ -24,11 +24,11 @@ extension GitHubProvider {
 
     /// A call of the API. "All API requests must include a valid User-Agent header", and should name the version of the API
     /// that they were written for.
-    func call(_ method: HTTPRequest.Method, _ path: String, body: JSON? = nil) throws -> HTTPCall {
+    func call(_ method: HTTPRequest.Method, _ path: String, body: JSON? = nil) throws -> TransportRequest {
         var fields: HTTPFields = [.accept: "application/vnd.github+json", .userAgent: "AuthFlow"]
         if let version = HTTPField.Name("X-GitHub-Api-Version") { fields[version] = "2022-11-28" }
         if body != nil { fields[.contentType] = "application/json" }
-        return HTTPCall(
+        return TransportRequest(
             method,
             try Endpoint(host.apiURL + path),
             headerFields: fields,

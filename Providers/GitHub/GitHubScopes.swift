@@ -1,4 +1,4 @@
-/// Scopes of OAuth Apps, where one can stand for others: GitHub leaves out of its replies what another scope implies, and
+/// Scopes of OAuth Apps, where one can stand for others: GitHub leaves out of its responses what another scope implies, and
 /// people may take scopes out ("Scopes for OAuth apps").
 public enum GitHubScopes {
     /// What each scope implies, one step down.

@@ -16,8 +16,8 @@ extension GitHubProvider {
     /// - Returns: GitHub's description of the token, its `scopes` and its `user` among it; nil when it is no good.
     /// - Throws: ``AuthFlow/AuthError`` with `unsupported` for a client without a secret.
     public func checkToken(_ tokens: TokenSet, in context: ProviderContext) async throws -> JSON? {
-        let reply = try await ask(.post, "token", about: tokens, expecting: [200, 404], in: context)
-        return reply.status == 404 ? nil : try reply.json(from: host.apiURL)
+        let response = try await ask(.post, "token", about: tokens, expecting: [200, 404], in: context)
+        return response.status == 404 ? nil : try response.json(from: host.apiURL)
     }
 
     /// Exchanges a token for a new one; the old one stops working at once. Call it from
@@ -25,9 +25,9 @@ extension GitHubProvider {
     /// - Throws: ``AuthFlow/AuthError`` with `unsupported` for a client without a secret, `provider_rejected` when the token is
     ///   no good.
     public func resetToken(_ tokens: TokenSet, in context: ProviderContext) async throws -> TokenSet {
-        let reply = try await ask(.patch, "token", about: tokens, expecting: [200], in: context)
-        guard let token = try reply.json(from: host.apiURL)["token"]?.string, !token.isEmpty else {
-            throw AuthError(.invalidReply, "GitHub's reply to the reset of the token has no token.")
+        let response = try await ask(.patch, "token", about: tokens, expecting: [200], in: context)
+        guard let token = try response.json(from: host.apiURL)["token"]?.string, !token.isEmpty else {
+            throw AuthError(.invalidResponse, "GitHub's response to the reset of the token has no token.")
         }
         var tokens = tokens
         tokens.accessToken = Secret(token)
@@ -40,7 +40,7 @@ extension GitHubProvider {
         about tokens: TokenSet,
         expecting statuses: [Int],
         in context: ProviderContext
-    ) async throws -> HTTPReply {
+    ) async throws -> TransportResponse {
         let clientID = FormURLEncoding.encode(context.settings.clientID)
         guard let authorization = context.basicAuthorization else {
             let page = "\(host.pagesURL)/settings/connections/applications/\(clientID)"
@@ -48,17 +48,17 @@ extension GitHubProvider {
         }
         let body: JSON = ["access_token": .string(tokens.accessToken.exposed)]
         var call = try call(method, "/applications/\(clientID)/\(what)", body: body)
-        call.request.headerFields[.authorization] = authorization.exposed
-        let reply = try await context.send(call)
-        try reply.requireAvailable(from: host.apiURL, now: context.host.now())
-        guard statuses.contains(reply.status) else {
+        call.head.headerFields[.authorization] = authorization.exposed
+        let response = try await context.send(call)
+        try response.requireAvailable(from: host.apiURL, now: context.host.now())
+        guard statuses.contains(response.status) else {
             throw AuthError(
                 .providerRejected,
-                "\(host.apiURL) answered the question about a token with \(reply.status).",
-                providerError: reply.providerError,
-                status: reply.status
+                "\(host.apiURL) answered the question about a token with \(response.status).",
+                providerError: response.providerError,
+                status: response.status
             )
         }
-        return reply
+        return response
     }
 }

@@ -75,8 +75,8 @@ extension OktaProvider: ProviderAdapter {
     }
 
     /// Reads both shapes of errors: OAuth's, and Okta's own.
-    public func parameters(of reply: ProviderReply) throws -> JSON {
-        let json = try reply.parameters()
+    public func parameters(of response: ProviderResponse) throws -> JSON {
+        let json = try response.parameters()
         guard json["error"] == nil, let code = json["errorCode"]?.string else { return json }
         // Each cause is an object, whatever some clients expect.
         let causes = (json["errorCauses"]?.array ?? []).compactMap { $0["errorSummary"]?.string ?? $0.string }

@@ -20,14 +20,14 @@ struct Resource {
     func call(_ client: AuthClient, _ host: GitHubHost) async throws -> String {
         let granted = try await client.freshTokens().scopes
         guard GitHubScopes.covers(scope, granted: granted) else { return "not available: the scope was not granted" }
-        let call = HTTPCall(
+        let call = TransportRequest(
             .get,
             try Endpoint(host.apiURL + path),
             headerFields: [.accept: "application/vnd.github+json", .userAgent: "github-login"]
         )
-        let reply = try await client.send(call)
-        guard reply.status == 200 else { return "status \(reply.status)" }
-        let names = (try JSON(parsing: reply.body).array ?? []).compactMap { $0[name]?.string }
+        let response = try await client.send(call)
+        guard response.status == 200 else { return "status \(response.status)" }
+        let names = (try JSON(parsing: response.body).array ?? []).compactMap { $0[name]?.string }
         return names.map { DisplayText.sanitized($0) }.joined(separator: ", ")
     }
 }

@@ -24,14 +24,14 @@ struct Resource {
     /// Calls the resource when its scope was granted, and says how that went.
     func call(with tokens: TokenSet) async throws -> String {
         guard tokens.scopes.contains(scope) else { return "not available: the scope was not granted" }
-        let call = HTTPCall(
+        let call = TransportRequest(
             .get,
             endpoint,
             headerFields: [.authorization: "Bearer \(tokens.accessToken.exposed)", .accept: "application/json"]
         )
-        let reply = try await SystemTransport().send(call)
-        guard reply.status == 200 else { return "status \(reply.status)" }
-        return try text(try reply.json(from: title))
+        let response = try await SystemTransport().send(call)
+        guard response.status == 200 else { return "status \(response.status)" }
+        return try text(try response.json(from: title))
     }
 }
 

@@ -20,11 +20,11 @@ struct DoctorCommand: AsyncParsableCommand {
 
     func run() async throws {
         var findings = Findings()
-        let surroundings = Surroundings.current()
-        Self.examine(surroundings, &findings)
+        let launchEnvironment = LaunchEnvironment.current()
+        Self.examine(launchEnvironment, &findings)
         Self.examinePorts(&findings)
         do {
-            try await examineProfile(surroundings, &findings)
+            try await examineProfile(launchEnvironment, &findings)
         } catch let error as ConfigurationError {
             findings.bad("configuration", error.description)
         } catch let error as AuthError where error.code == .invalidConfiguration {
@@ -38,15 +38,15 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    private static func examine(_ surroundings: Surroundings, _ findings: inout Findings) {
+    private static func examine(_ launchEnvironment: LaunchEnvironment, _ findings: inout Findings) {
         let kinds = [
-            (surroundings.isRemoteShell, "a remote shell"),
-            (surroundings.isRemoteEditor, "a remote window of an editor"),
-            (surroundings.isContainer, "a container"), (surroundings.isWSL, "WSL"),
+            (launchEnvironment.isRemoteShell, "a remote shell"),
+            (launchEnvironment.isRemoteEditor, "a remote window of an editor"),
+            (launchEnvironment.isContainer, "a container"), (launchEnvironment.isWSL, "WSL"),
         ].filter(\.0).map(\.1)
-        let terminal = surroundings.hasTerminal ? "with a terminal" : "without a terminal"
+        let terminal = launchEnvironment.hasTerminal ? "with a terminal" : "without a terminal"
         findings.good("session", "\(kinds.isEmpty ? "this machine" : kinds.joined(separator: ", ")), \(terminal)")
-        switch surroundings.browser {
+        switch launchEnvironment.browser {
         case .command(let command, let reason): findings.good("browser", "\(command[0]), because \(reason)")
         case .none(let reason): findings.note("browser", "none: \(reason)")
         }
@@ -64,17 +64,17 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    private func examineProfile(_ surroundings: Surroundings, _ findings: inout Findings) async throws {
+    private func examineProfile(_ launchEnvironment: LaunchEnvironment, _ findings: inout Findings) async throws {
         let clock = ServerClock()
         let choice = ConfigurationChoice(option: options.config)
         let profile = try choice.file().profile(options.profile)
         findings.good("file", "\(choice.path), \(choice.origin.rawValue)")
-        let client = try options.choice.client(surroundings: surroundings, transport: clock.over)
+        let client = try options.choice.client(launchEnvironment: launchEnvironment, transport: clock.over)
         findings.good("profile", profile.name)
         let agents = try profile.userAgentExplanation(
             providers: Known.providers,
             userAgents: Known.userAgents,
-            context: UserAgentContext(surroundings: surroundings, redirectURIs: client.redirectURIs)
+            context: UserAgentContext(launchEnvironment: launchEnvironment, redirectURIs: client.redirectURIs)
         )
         if let chosen = agents.chosen {
             findings.good("user agent", chosen)
@@ -200,10 +200,10 @@ private final class ServerClock: HTTPTransport {
         return self
     }
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
-        let reply = try await base.withLock(\.self).send(call)
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let response = try await base.withLock(\.self).send(call)
         // `Date` counts whole seconds, so half of one is the best guess.
-        if let date = reply.date { found.withLock { $0 = Date().timeIntervalSince(date) - 0.5 } }
-        return reply
+        if let date = response.date { found.withLock { $0 = Date().timeIntervalSince(date) - 0.5 } }
+        return response
     }
 }

@@ -45,7 +45,7 @@ private enum Notification {
     static func show(_ text: String) {
         guard isatty(STDERR_FILENO) == 0 else { return }
         let environment = ToolEnvironment.host.environment
-        guard let program = Surroundings.find("notify-send", environment) else { return }
+        guard let program = LaunchEnvironment.find("notify-send", environment) else { return }
         try? DetachedProcess.start([program, "--app-name=AuthFlow", "AuthFlow", text], environment: environment) { _ in
         }
     }

@@ -49,15 +49,15 @@ struct LoginCommand: AsyncParsableCommand {
     func run() async throws {
         let policy: AuthClient.AccountPolicy =
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
-        var surroundings = Surroundings.current()
-        surroundings.mayOpenBrowser = !noBrowser
-        let redirects = TerminalRedirects(isEnabled: surroundings.hasTerminal)
+        var launchEnvironment = LaunchEnvironment.current()
+        launchEnvironment.mayOpenBrowser = !noBrowser
+        let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil || noBrowser ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
         let client = try options.choice.client(
             flows: flows,
             userAgent: userAgent,
-            surroundings: surroundings,
+            launchEnvironment: launchEnvironment,
             transport: { trace == nil ? $0 : flowTrace.transport($0) }
         ) { event in
             redirects.observer(event)

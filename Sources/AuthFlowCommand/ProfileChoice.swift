@@ -36,17 +36,17 @@ struct ProfileChoice: Hashable {
     /// - Parameters:
     ///   - flows: The ways to sign in, whatever the profile says.
     ///   - userAgent: The user agent, whatever the profile says.
-    ///   - surroundings: Where the program runs.
+    ///   - launchEnvironment: Where the program runs.
     ///   - transport: Stands in front of the way to the network.
     ///   - observer: Receives every event, beside the progress that is shown.
     func client(
         flows: [SignInFlow]? = nil,
         userAgent: String? = nil,
-        surroundings: Surroundings = .current(environment: ToolEnvironment.host.environment),
+        launchEnvironment: LaunchEnvironment = .current(environment: ToolEnvironment.host.environment),
         transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
-        let progress = Progress(isVerbose: isVerbose, surroundings: surroundings)
+        let progress = Progress(isVerbose: isVerbose, launchEnvironment: launchEnvironment)
         let profile = try file().profile(profile)
         let client = try AuthClient(
             profile: profile,
@@ -55,7 +55,7 @@ struct ProfileChoice: Hashable {
             devicePresenter: TerminalDevicePresenter(),
             flows: flows,
             userAgent: userAgent,
-            surroundings: surroundings,
+            launchEnvironment: launchEnvironment,
             account: account,
             transport: transport(try profile.transport(environment: ToolEnvironment.host.environment)),
             host: ToolEnvironment.host,

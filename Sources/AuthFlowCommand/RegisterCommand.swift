@@ -51,7 +51,7 @@ struct RegisterCommand: AsyncParsableCommand {
     var initialAccessTokenFile: String?
 
     func run() async throws {
-        // Looked at before anything is registered: the reply comes once.
+        // Looked at before anything is registered: the response comes once.
         let secretFile = "\(output).client-secret"
         let registrationFile = "\(output).registration"
         for path in [output, secretFile, registrationFile] where FileManager.default.fileExists(atPath: path) {

@@ -75,7 +75,7 @@ enum Terminal {
 struct Progress: Sendable {
     /// Whether every event is shown as it is, for finding out what went wrong.
     let isVerbose: Bool
-    var surroundings = Surroundings.current()
+    var launchEnvironment = LaunchEnvironment.current()
 
     func callAsFunction(_ event: FlowEvent) {
         if isVerbose { Terminal.talk("\(event)") }
@@ -94,7 +94,7 @@ struct Progress: Sendable {
                 // On a line of its own, so that it can be copied whole however long it is.
                 Terminal.talk("\(what) at this address.\(opens)\n\n\(url)\n")
                 if let port = event.details["port"].flatMap({ Int($0) }),
-                    let command = surroundings.forwardingCommand(port: port)
+                    let command = launchEnvironment.forwardingCommand(port: port)
                 {
                     Terminal.talk("For a browser on your own machine, run there first:  \(command)")
                 }

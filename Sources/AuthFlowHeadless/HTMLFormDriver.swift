@@ -43,13 +43,13 @@ extension HTMLFormDriver: LoginDriver {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let html = try await HTMLPage.read(page)
-        guard (200..<300).contains(page.reply.status) else {
+        guard (200..<300).contains(page.response.status) else {
             // A page that is forbidden after a password was typed is how some providers say that it was wrong.
-            let isRefusal = page.hasTypedCredentials && [401, 403].contains(page.reply.status)
+            let isRefusal = page.hasTypedCredentials && [401, 403].contains(page.response.status)
             throw AuthError(
                 isRefusal ? .accessDenied : .userAgentFailed,
-                "\(page.endpoint.origin) answered with status \(page.reply.status). \(page.words(html))",
-                status: page.reply.status
+                "\(page.endpoint.origin) answered with status \(page.response.status). \(page.words(html))",
+                status: page.response.status
             )
         }
         guard let form = html.forms.first(where: { $0.passwordField != nil }) ?? html.forms.first(where: Self.isUsable)
@@ -111,6 +111,10 @@ extension HTMLFormDriver: LoginDriver {
 
     private func refusal(_ page: HeadlessPage, _ reason: String, _ html: HTMLPage? = nil) -> AuthError {
         let words = html.map { " \(page.words($0))" } ?? ""
-        return AuthError(.userAgentFailed, "The page at \(page.endpoint) \(reason).\(words)", status: page.reply.status)
+        return AuthError(
+            .userAgentFailed,
+            "The page at \(page.endpoint) \(reason).\(words)",
+            status: page.response.status
+        )
     }
 }

@@ -19,7 +19,7 @@ struct HTMLPage: Sendable {
     /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when there is more on it than on any page to sign in at;
     ///   `CancellationError`.
     static func read(_ page: HeadlessPage) async throws -> HTMLPage {
-        let bytes = page.reply.body
+        let bytes = page.response.body
         guard HTMLBounds.allow(bytes) else {
             throw AuthError(
                 .userAgentFailed,

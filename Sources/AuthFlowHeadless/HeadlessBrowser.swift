@@ -40,22 +40,22 @@ public actor HeadlessBrowser {
 
     /// Sends one request with the cookies that belong to it, and keeps those that come back. Follows no redirect.
     /// - Throws: What ``AuthFlow/HTTPTransport/send(_:)`` throws.
-    public func send(_ call: HTTPCall) async throws -> HTTPReply {
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try await send(call, RequestContext(initiator: page, isPlainVisit: false))
     }
 
-    private func send(_ call: HTTPCall, _ context: RequestContext) async throws -> HTTPReply {
+    private func send(_ call: TransportRequest, _ context: RequestContext) async throws -> TransportResponse {
         let endpoint = try Endpoint(call.url)
         var call = call
         let cookies = jar.field(for: endpoint, now: now()) {
             context.allows($0, to: endpoint) && sharedCookies?.mayGo($0, to: endpoint) != false
         }
-        if let cookies { call.request.headerFields[.cookie] = cookies }
-        let reply = try await transport.send(call)
-        for field in reply.response.headerFields[fields: .setCookie] {
+        if let cookies { call.head.headerFields[.cookie] = cookies }
+        let response = try await transport.send(call)
+        for field in response.head.headerFields[fields: .setCookie] {
             jar.store(field.value, from: endpoint, now: now())
         }
-        return reply
+        return response
     }
 
     /// Publishes what a driver does on its way.
@@ -101,14 +101,14 @@ public actor HeadlessBrowser {
         for _ in 0...Self.maximumRedirects {
             try Task.checkCancellation()
             let context = RequestContext(initiator: page, isPlainVisit: form == nil)
-            let reply = try await send(call(endpoint, form), context)
-            reporter.report(.pageVisit, details: ["url": endpoint.description, "status": "\(reply.status)"])
-            guard (300..<400).contains(reply.status), let location = reply.response.headerFields[.location] else {
+            let response = try await send(call(endpoint, form), context)
+            reporter.report(.pageVisit, details: ["url": endpoint.description, "status": "\(response.status)"])
+            guard (300..<400).contains(response.status), let location = response.head.headerFields[.location] else {
                 page = endpoint
                 return .page(
                     HeadlessPage(
                         endpoint: endpoint,
-                        reply: reply,
+                        response: response,
                         hasTypedCredentials: hasTypedCredentials,
                         purpose: purpose
                     )
@@ -121,7 +121,7 @@ public actor HeadlessBrowser {
             try Self.require(endpoint.mayName(target), target, from: endpoint)
             // RFC 9110 section 15.4: 307 and 308 repeat the request as it was. What was typed into one site must not be
             // repeated to another.
-            if reply.status == 307 || reply.status == 308 {
+            if response.status == 307 || response.status == 308 {
                 guard form == nil || target.origin == endpoint.origin else {
                     throw AuthError(
                         .userAgentFailed,
@@ -139,13 +139,18 @@ public actor HeadlessBrowser {
         )
     }
 
-    private func call(_ endpoint: Endpoint, _ form: FormParameters?) -> HTTPCall {
+    private func call(_ endpoint: Endpoint, _ form: FormParameters?) -> TransportRequest {
         var fields: HTTPFields = [.accept: "text/html, application/xhtml+xml, */*;q=0.5"]
-        guard let form else { return HTTPCall(.get, endpoint, headerFields: fields) }
+        guard let form else { return TransportRequest(.get, endpoint, headerFields: fields) }
         fields[.contentType] = "application/x-www-form-urlencoded"
         // The Fetch Standard, "append a request Origin header": that of the page whose form it is.
         fields[HTTPField.Name("Origin") ?? .accept] = page?.origin ?? "null"
-        return HTTPCall(.post, endpoint, headerFields: fields, body: Array(FormURLEncoding.encodeForm(form).utf8))
+        return TransportRequest(
+            .post,
+            endpoint,
+            headerFields: fields,
+            body: Array(FormURLEncoding.encodeForm(form).utf8)
+        )
     }
 
     private static func require(_ isAllowed: Bool, _ target: Endpoint, from source: Endpoint) throws(AuthError) {

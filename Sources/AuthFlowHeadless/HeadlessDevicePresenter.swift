@@ -64,7 +64,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
             guard case .page(let page) = try await browser.go(navigation, until: "") else { break }
             let forms = try await HTMLPage.read(page).forms
             // A page with nothing left to answer is the one that says so.
-            if page.reply.status == 200, forms.isEmpty, hasAnswered { return }
+            if page.response.status == 200, forms.isEmpty, hasAnswered { return }
             hasAnswered = true
             if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin) {
                 navigation = codeForm

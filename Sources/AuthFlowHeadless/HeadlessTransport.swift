@@ -14,16 +14,16 @@ struct HeadlessTransport: HTTPTransport {
     let userAgentString: String?
     let transcript: Transcript?
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
         var call = call
-        if let userAgentString { call.request.headerFields[.userAgent] = userAgentString }
+        if let userAgentString { call.head.headerFields[.userAgent] = userAgentString }
         transcript?.write(RedactedMessage(call), mark: ">")
         do {
-            let reply = try await base.send(call)
-            transcript?.write(RedactedMessage(reply), mark: "<")
-            return reply
+            let response = try await base.send(call)
+            transcript?.write(RedactedMessage(response), mark: "<")
+            return response
         } catch {
-            transcript?.write("< \((error as? AuthError)?.description ?? "no reply")")
+            transcript?.write("< \((error as? AuthError)?.description ?? "no response")")
             throw error
         }
     }

@@ -112,7 +112,7 @@ extension HeadlessUserAgent: UserAgent {
     /// The answer on a page that would post it to the redirect URI (OAuth 2.0 Form Post Response Mode section 2), as the
     /// query of that address.
     private static func answer(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
-        guard page.reply.mediaType == "text/html" else { return nil }
+        guard page.response.mediaType == "text/html" else { return nil }
         let forms = try await HTMLPage.read(page).forms
         guard let form = forms.first(where: { $0.action == redirectURI && $0.method == "post" }) else { return nil }
         var parameters = FormParameters()

@@ -49,7 +49,7 @@ extension LoginDriver {
         let words = [
             "log out", "logout", "sign out", "signout", "log off", "logoff", "end session", "yes", "confirm",
         ]
-        guard page.endpoint.origin == origin, (200..<300).contains(page.reply.status),
+        guard page.endpoint.origin == origin, (200..<300).contains(page.response.status),
             let form = html.forms.first(where: { !$0.asksForText && !$0.buttons.isEmpty }),
             let button = try form.button(saying: words, on: page)
         else {
@@ -75,7 +75,7 @@ public struct HeadlessPage: Sendable {
     public let endpoint: Endpoint
 
     /// What the server sent.
-    public let reply: HTTPReply
+    public let response: TransportResponse
 
     /// Whether credentials have been typed already during this visit. A page that asks again has refused them.
     public let hasTypedCredentials: Bool
@@ -85,12 +85,12 @@ public struct HeadlessPage: Sendable {
 
     /// Whether it is no page at all but a success without words: 204, or an empty JSON object.
     var isEmptySuccess: Bool {
-        reply.status == 204 || reply.status == 200 && (try? JSON(parsing: reply.body)) == .object([:])
+        response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }
 
     /// What the page says to its reader, as one sentence.
     func words(_ html: HTMLPage) -> String {
-        if let error = reply.providerError { return "The page at \(endpoint) says: \(error)." }
+        if let error = response.providerError { return "The page at \(endpoint) says: \(error)." }
         let text = [html.title, html.text].filter { !$0.isEmpty }.joined(separator: ": ")
         let shown = DisplayText.sanitized(text, limit: 200)
         return shown.isEmpty ? "The page at \(endpoint) is empty." : "The page at \(endpoint) says: \"\(shown)\"."

@@ -1,6 +1,6 @@
 /// A JSON value (RFC 8259), copied out of the parser into a Swift value.
 ///
-/// Every document that AuthFlow reads or writes goes through this type: replies of providers, ID Token payloads,
+/// Every document that AuthFlow reads or writes goes through this type: responses of providers, ID Token payloads,
 /// configuration files and stored credentials. Parsing is strict, because two readers that disagree about a document
 /// are how signed data is forged: duplicate keys, invalid UTF-8, NUL characters, numbers that do not fit and text
 /// after the value are errors. See ``init(parsing:limits:)``.

@@ -82,27 +82,27 @@ final class CallbackInbox: Sendable {
     }
 
     /// Answers one request.
-    func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+    func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let target = request.path ?? ""
         let requestPath = target.prefix { $0 != "?" }
         // A page that made its own host name point here (DNS rebinding) sends that name.
         guard authorities.contains(request.authority?.lowercased() ?? "") else {
             return ResultPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
-                .reply
+                .response
         }
         // A browser that fetches ahead has not been sent here yet.
         if request.headerFields.contains(where: {
             $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch")
         }) {
-            return HTTPReply(response: HTTPResponse(status: .serviceUnavailable))
+            return TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
         }
-        if requestPath == start.path { return start.reply(to: request) }
+        if requestPath == start.path { return start.response(to: request) }
         guard requestPath == path else {
             return ResultPage(
                 status: .notFound,
                 title: "Nothing here",
                 message: "A sign-in is waiting at another address."
-            ).reply
+            ).response
         }
         let answer: Substring
         switch (request.method, responseMode) {
@@ -110,7 +110,7 @@ final class CallbackInbox: Sendable {
             answer = target.dropFirst(requestPath.count + 1)
         case (.get, .fragment):
             // A browser keeps the fragment to itself; this page sends it on.
-            return FragmentPage.reply
+            return FragmentPage.response
         case (.post, .formPost), (.post, .fragment):
             let mediaType = request.headerFields[.contentType]?.prefix { $0 != ";" } ?? ""
             guard mediaType == "application/x-www-form-urlencoded", let text = String(validating: body, as: UTF8.self)
@@ -127,7 +127,7 @@ final class CallbackInbox: Sendable {
                 message: purpose == .signIn
                     ? "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
                     : "This address does not say which sign-out it belongs to, so it is not known whether you are signed out. Go back to the program; it will say how it ended."
-            ).reply
+            ).response
         }
         let isFirst = state.withLock { state in
             defer { state.isSettled = true }
@@ -138,12 +138,12 @@ final class CallbackInbox: Sendable {
             callbackContinuation.yield("\(redirectURI)\(responseMode == .fragment ? "#" : "?")\(answer)")
             callbackContinuation.finish()
         }
-        return await resultPage().reply
+        return await resultPage().response
     }
 
-    private var notLikeThis: HTTPReply {
+    private var notLikeThis: TransportResponse {
         ResultPage(status: .methodNotAllowed, title: "Not like this", message: "This is not how the answer comes.")
-            .reply
+            .response
     }
 
     /// Waits until it is known how the sign-in ended: a page that says "signed in" before the code was exchanged and the

@@ -4,10 +4,10 @@ import HTTPTypes
 /// The page that an answer in a fragment arrives at. Browsers do not send fragments, so its script posts it to the same
 /// address; nothing else can be done on it.
 enum FragmentPage {
-    static var reply: HTTPReply {
+    static var response: TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
-        return HTTPReply(
-            response: HTTPResponse(
+        return TransportResponse(
+            head: HTTPResponse(
                 status: .ok,
                 headerFields: [
                     .contentType: "text/html; charset=utf-8",

@@ -100,13 +100,13 @@ package struct HTTPMessageReader {
         return Int(length)
     }
 
-    /// The bytes of a reply, after which the connection is closed.
-    static func bytes(of reply: HTTPReply) -> [UInt8] {
-        let status = reply.response.status
+    /// The bytes of a response, after which the connection is closed.
+    static func bytes(of response: TransportResponse) -> [UInt8] {
+        let status = response.head.status
         var head = "HTTP/1.1 \(status.code) \(status.reasonPhrase)\r\n"
-        for field in reply.response.headerFields { head += "\(field.name.rawName): \(field.value)\r\n" }
-        head += "Content-Length: \(reply.body.count)\r\nConnection: close\r\n\r\n"
-        return Array(head.utf8) + reply.body
+        for field in response.head.headerFields { head += "\(field.name.rawName): \(field.value)\r\n" }
+        head += "Content-Length: \(response.body.count)\r\nConnection: close\r\n\r\n"
+        return Array(head.utf8) + response.body
     }
 
     private static var host: HTTPField.Name { HTTPField.Name("Host") ?? .cookie }

@@ -17,7 +17,7 @@ import Glibc
 /// An HTTP server that only this machine can reach, open for the length of one call.
 package struct LoopbackServer {
     /// A type that answers a request. The body is whole and bounded.
-    package typealias Handler = @Sendable (_ request: HTTPRequest, _ body: [UInt8]) async -> HTTPReply
+    package typealias Handler = @Sendable (_ request: HTTPRequest, _ body: [UInt8]) async -> TransportResponse
 
     /// How long a request may take to arrive, and an answer to be taken.
     private static let patience = Duration.seconds(10)
@@ -129,18 +129,18 @@ private final class Connections: Sendable {
 
     private func answer(_ socket: AsyncSocket) async {
         let number = begin(socket.socket)
-        let reply: HTTPReply
+        let response: TransportResponse
         do {
             let (request, body) = try await within(patience) { try await HTTPMessageReader.request(from: socket) }
             beginAnswer(number)
-            reply = await handler(request, body)
+            response = await handler(request, body)
         } catch let refusal as HTTPMessageReader.Refusal {
             beginAnswer(number)
-            reply = HTTPReply(response: HTTPResponse(status: refusal.status))
+            response = TransportResponse(head: HTTPResponse(status: refusal.status))
         } catch {
             return end(number, socket.socket)
         }
-        try? await within(patience) { try await socket.write(Data(HTTPMessageReader.bytes(of: reply))) }
+        try? await within(patience) { try await socket.write(Data(HTTPMessageReader.bytes(of: response))) }
         end(number, socket.socket)
         endAnswer()
     }

@@ -8,7 +8,7 @@ extension UserAgentFactory {
     /// - `open_browser` (boolean, optional): Whether to open a browser at all; true unless given.
     public static var loopback: UserAgentFactory {
         UserAgentFactory("loopback", keys: BrowserLauncher.keys, availability: availability) { options, context in
-            LoopbackUserAgent(launcher: .configured(by: options, in: context.surroundings))
+            LoopbackUserAgent(launcher: .configured(by: options, in: context.launchEnvironment))
         }
     }
 
@@ -21,6 +21,6 @@ extension UserAgentFactory {
         guard context.redirectURIs.contains(where: \.isLoopback) else {
             return .unavailable(reason: "no redirect URI of the profile is an address of this machine")
         }
-        return BrowserLauncher.availability(options, context.surroundings)
+        return BrowserLauncher.availability(options, context.launchEnvironment)
     }
 }

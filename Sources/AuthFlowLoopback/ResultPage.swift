@@ -15,11 +15,11 @@ struct ResultPage {
     let title: String
     let message: String
 
-    /// The page as a reply: escaped, never kept, without scripts, and nothing it could load or be framed by.
-    var reply: HTTPReply {
+    /// The page as a response: escaped, never kept, without scripts, and nothing it could load or be framed by.
+    var response: TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
-        return HTTPReply(
-            response: HTTPResponse(
+        return TransportResponse(
+            head: HTTPResponse(
                 status: status,
                 headerFields: [
                     .contentType: "text/html; charset=utf-8",

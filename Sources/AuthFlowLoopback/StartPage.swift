@@ -35,8 +35,8 @@ final class StartPage: Sendable {
     }
 
     /// Leads a visitor on.
-    func reply(to request: HTTPRequest) -> HTTPReply {
-        guard request.method == .get else { return HTTPReply(response: HTTPResponse(status: .methodNotAllowed)) }
+    func response(to request: HTTPRequest) -> TransportResponse {
+        guard request.method == .get else { return TransportResponse(head: HTTPResponse(status: .methodNotAllowed)) }
         let token = Base64URL.encode(HostServices.systemRandomBytes(16))
         let brought = request.headerFields[.cookie]?.split(separator: ";").lazy
             .map { $0.drop { $0 == " " } }
@@ -52,7 +52,7 @@ final class StartPage: Sendable {
                 title: "Opened already",
                 message:
                     "This sign-in was opened in another browser. If that was you, go on there, or open the whole address that the program shows. If not, stop it, and sign in again."
-            ).reply
+            ).response
         }
         var fields: HTTPFields = [
             .location: target,
@@ -60,6 +60,6 @@ final class StartPage: Sendable {
             ResultPage.referrerPolicy: "no-referrer",
         ]
         if brought == nil { fields[.setCookie] = "\(cookie)=\(token); Path=\(path); HttpOnly; SameSite=Lax" }
-        return HTTPReply(response: HTTPResponse(status: .found, headerFields: fields))
+        return TransportResponse(head: HTTPResponse(status: .found, headerFields: fields))
     }
 }

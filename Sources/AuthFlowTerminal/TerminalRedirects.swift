@@ -46,7 +46,7 @@ public final class TerminalRedirects: Sendable {
     ///   - isEnabled: Whether there is a terminal to read; found out unless given.
     ///   - say: Tells the person; in English, on standard error, unless given.
     public init(
-        isEnabled: Bool = Surroundings.current().hasTerminal,
+        isEnabled: Bool = LaunchEnvironment.current().hasTerminal,
         say: @escaping @Sendable (Notice) -> Void = TerminalRedirects.sayOnStandardError
     ) {
         self.isEnabled = isEnabled

@@ -120,14 +120,14 @@ private struct TracingTransport: HTTPTransport {
     let base: any HTTPTransport
     let trace: FlowTrace
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
         trace.write(.message(from: .app, to: .provider, RedactedMessage(call)))
         do {
-            let reply = try await base.send(call)
-            trace.write(.message(from: .provider, to: .app, RedactedMessage(reply)))
-            return reply
+            let response = try await base.send(call)
+            trace.write(.message(from: .provider, to: .app, RedactedMessage(response)))
+            return response
         } catch {
-            trace.write(.words(from: .provider, to: .app, (error as? AuthError)?.code.rawValue ?? "no reply"))
+            trace.write(.words(from: .provider, to: .app, (error as? AuthError)?.code.rawValue ?? "no response"))
             throw error
         }
     }

@@ -140,7 +140,7 @@ struct ForgeRockScene: Sendable {
     @Test func goesOnWithNoAuthenticationIDThatTheServerDoesNotKnow() async throws {
         struct ForgingTransport: HTTPTransport {
             let base: any HTTPTransport
-            func send(_ call: HTTPCall) async throws -> HTTPReply {
+            func send(_ call: TransportRequest) async throws -> TransportResponse {
                 var call = call
                 if var body = (try? JSON(parsing: call.body))?.object, body["authId"] != nil {
                     body["authId"] = "e30.e30.forged"
@@ -454,7 +454,7 @@ struct ForgeRockScene: Sendable {
         let asked = Mutex<[String]>([])
         let transport = InProcessTransport(origin: "https://a.example.com") { request, _ in
             asked.withLock { $0.append(request.path ?? "") }
-            return HTTPReply(response: HTTPResponse(status: .notFound))
+            return TransportResponse(head: HTTPResponse(status: .notFound))
         }
         let client = AuthClient(
             settings: try ClientSettings(clientID: "c"),
@@ -645,17 +645,17 @@ private final class NeighbourTransport: HTTPTransport {
         self.onCookie = onCookie
     }
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
         if try Endpoint(call.url).origin == neighbour {
-            onCookie(call.request.headerFields[.cookie] ?? "")
-            var reply = HTTPReply(
-                response: HTTPResponse(status: .found, headerFields: [.location: back.withLock { $0 } ?? ""])
+            onCookie(call.head.headerFields[.cookie] ?? "")
+            var response = TransportResponse(
+                head: HTTPResponse(status: .found, headerFields: [.location: back.withLock { $0 } ?? ""])
             )
             for domain in ["", "; Domain=example.com", "; Domain=id.example.com"] {
                 let field = "session-jwt=tossed; Path=/; Max-Age=9999\(domain)"
-                reply.response.headerFields.append(HTTPField(name: .setCookie, value: field))
+                response.head.headerFields.append(HTTPField(name: .setCookie, value: field))
             }
-            return reply
+            return response
         }
         let isFirst = back.withLock { back in
             guard call.url.contains("/authorize?"), back == nil else { return false }
@@ -663,7 +663,7 @@ private final class NeighbourTransport: HTTPTransport {
             return true
         }
         guard isFirst else { return try await base.send(call) }
-        return HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: "\(neighbour)/"]))
+        return TransportResponse(head: HTTPResponse(status: .found, headerFields: [.location: "\(neighbour)/"]))
     }
 }
 
@@ -679,14 +679,14 @@ private struct DetouringTransport: HTTPTransport {
         self.onCall = onCall
     }
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
-        let path = call.request.path ?? ""
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let path = call.head.path ?? ""
         onCall(path)
         if path.contains("/authorize?") {
-            return HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: address]))
+            return TransportResponse(head: HTTPResponse(status: .found, headerFields: [.location: address]))
         }
-        if path.contains("XUI") || call.request.authority == "elsewhere.example.com" {
-            return HTTPReply(response: HTTPResponse(status: .ok, headerFields: [.contentType: "text/html"]))
+        if path.contains("XUI") || call.head.authority == "elsewhere.example.com" {
+            return TransportResponse(head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/html"]))
         }
         return try await base.send(call)
     }

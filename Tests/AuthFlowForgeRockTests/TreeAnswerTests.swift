@@ -231,7 +231,7 @@ import Testing
         try await ForgeRockScene.with(.inProcess) { scene in
             let lines = Mutex<[String]>([])
             let transport = Listening(base: scene.transport) { call in
-                if call.request.path?.contains("/authenticate") == true { lines.withLock { $0.append(call.url) } }
+                if call.head.path?.contains("/authenticate") == true { lines.withLock { $0.append(call.url) } }
             }
             _ = try await scene.client(tree: "Login", transport: transport).signIn()
             #expect(lines.withLock { $0.count } >= 2)
@@ -258,7 +258,7 @@ import Testing
             let cookies = try scene.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true)
             let lines = Mutex<[String]>([])
             let transport = Listening(base: scene.transport) { call in
-                lines.withLock { $0.append("\(call.request.method) \(call.request.path ?? "")") }
+                lines.withLock { $0.append("\(call.head.method) \(call.head.path ?? "")") }
             }
             let client = try scene.client(cookies: cookies, transport: transport)
             _ = try await client.signIn()
@@ -337,9 +337,9 @@ import Testing
 /// A transport that tells what goes through it.
 private struct Listening: HTTPTransport {
     let base: any HTTPTransport
-    let listen: @Sendable (HTTPCall) -> Void
+    let listen: @Sendable (TransportRequest) -> Void
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
         listen(call)
         return try await base.send(call)
     }

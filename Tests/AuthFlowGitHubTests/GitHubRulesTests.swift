@@ -69,8 +69,8 @@ import Testing
             #expect(deletion.request.headerFields[.contentType] == "application/json")
         }
         let transport = InProcessTransport(origin: "https://api.github.com") { _, _ in
-            HTTPReply(
-                response: HTTPResponse(status: .forbidden),
+            TransportResponse(
+                head: HTTPResponse(status: .forbidden),
                 body: Array(#"{"message": "Resource protected by organization SAML enforcement."}"#.utf8)
             )
         }
@@ -103,15 +103,15 @@ import Testing
     ]
 
     @Test(arguments: documents) func readsXML(_ test: (name: String, text: String, isRead: Bool)) throws {
-        let reply = ProviderReply(
+        let response = ProviderResponse(
             purpose: .token,
             endpoint: try Endpoint("https://github.com/login/oauth/access_token"),
-            http: HTTPReply(
-                response: HTTPResponse(status: .ok, headerFields: [.contentType: "application/xml; charset=utf-8"]),
+            http: TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/xml; charset=utf-8"]),
                 body: Array(test.text.utf8)
             )
         )
-        let members = try? GitHubProvider().parameters(of: reply)
+        let members = try? GitHubProvider().parameters(of: response)
         #expect((members?["access_token"] == "gho_x") == test.isRead)
     }
 }

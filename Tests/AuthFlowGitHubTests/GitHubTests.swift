@@ -140,31 +140,31 @@ import Testing
         }
     }
 
-    static let badReplies: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
-        ("a proxy's page", .tokenReply(.brokenGateway), .temporarilyUnavailable),
-        ("nothing", .tokenReply(.empty), .invalidReply),
-        ("a page with status 200", .tokenReply(.notJSON), .invalidReply),
-        ("JSON said to be a form", .tokenReply(.mediaType("application/x-www-form-urlencoded")), .invalidReply),
-        ("JSON said to be XML", .tokenReply(.mediaType("application/xml")), .invalidReply),
-        ("too much", .tokenReply(.oversized), .invalidReply),
-        ("nobody there", .tokenReply(.unavailable), .temporarilyUnavailable),
-        ("elsewhere", .tokenReply(.redirected), .invalidReply),
-        ("no token_type", .tokenReply(.member("token_type", nil)), .invalidReply),
-        ("token_type mac", .tokenReply(.unknownTokenType), .unsupported),
-        ("no access_token", .tokenReply(.missingAccessToken), .invalidReply),
-        ("empty access_token", .tokenReply(.member("access_token", "")), .invalidReply),
-        ("access_token that is a number", .tokenReply(.member("access_token", 5)), .invalidReply),
-        ("expires_in that is a word", .tokenReply(.member("expires_in", "soon")), .invalidReply),
-        ("expires_in that is not a number", .tokenReply(.member("expires_in", "nan")), .invalidReply),
-        ("expires_in below zero", .tokenReply(.member("expires_in", -1)), .invalidReply),
-        ("expires_in beyond time", .tokenReply(.member("expires_in", 9e30)), .invalidReply),
+    static let badResponses: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
+        ("a proxy's page", .tokenResponse(.brokenGateway), .temporarilyUnavailable),
+        ("nothing", .tokenResponse(.empty), .invalidResponse),
+        ("a page with status 200", .tokenResponse(.notJSON), .invalidResponse),
+        ("JSON said to be a form", .tokenResponse(.mediaType("application/x-www-form-urlencoded")), .invalidResponse),
+        ("JSON said to be XML", .tokenResponse(.mediaType("application/xml")), .invalidResponse),
+        ("too much", .tokenResponse(.oversized), .invalidResponse),
+        ("nobody there", .tokenResponse(.unavailable), .temporarilyUnavailable),
+        ("elsewhere", .tokenResponse(.redirected), .invalidResponse),
+        ("no token_type", .tokenResponse(.member("token_type", nil)), .invalidResponse),
+        ("token_type mac", .tokenResponse(.unknownTokenType), .unsupported),
+        ("no access_token", .tokenResponse(.missingAccessToken), .invalidResponse),
+        ("empty access_token", .tokenResponse(.member("access_token", "")), .invalidResponse),
+        ("access_token that is a number", .tokenResponse(.member("access_token", 5)), .invalidResponse),
+        ("expires_in that is a word", .tokenResponse(.member("expires_in", "soon")), .invalidResponse),
+        ("expires_in that is not a number", .tokenResponse(.member("expires_in", "nan")), .invalidResponse),
+        ("expires_in below zero", .tokenResponse(.member("expires_in", -1)), .invalidResponse),
+        ("expires_in beyond time", .tokenResponse(.member("expires_in", 9e30)), .invalidResponse),
         ("user without id", .userInfo(.member("id", nil)), .invalidUserInfo),
         ("user whose id is a string", .userInfo(.member("id", "583231")), .invalidUserInfo),
-        ("user that is a page", .userInfo(.notJSON), .invalidReply),
+        ("user that is a page", .userInfo(.notJSON), .invalidResponse),
         ("user behind a broken gateway", .userInfo(.brokenGateway), .temporarilyUnavailable),
     ]
 
-    @Test(arguments: badReplies, Setting.allCases) func refuses(
+    @Test(arguments: badResponses, Setting.allCases) func refuses(
         _ test: (name: String, fault: EmulatorFault, code: AuthError.Code),
         _ setting: Setting
     ) async throws {
@@ -179,12 +179,12 @@ import Testing
     }
 
     static let tolerated: [(name: String, fault: EmulatorFault, lifetime: TimeInterval?)] = [
-        ("expires_in as a string", .tokenReply(.member("expires_in", "28800")), 28_800),
-        ("expires_in that is null", .tokenReply(.member("expires_in", .null)), nil),
-        ("members that nobody knows", .tokenReply(.member("new", ["x": 1])), nil),
-        ("no scope", .tokenReply(.missingScope), nil),
-        ("scopes with spaces", .tokenReply(.member("scope", "user:email, gist")), nil),
-        ("JSON said to be text", .tokenReply(.mediaType("text/plain")), nil),
+        ("expires_in as a string", .tokenResponse(.member("expires_in", "28800")), 28_800),
+        ("expires_in that is null", .tokenResponse(.member("expires_in", .null)), nil),
+        ("members that nobody knows", .tokenResponse(.member("new", ["x": 1])), nil),
+        ("no scope", .tokenResponse(.missingScope), nil),
+        ("scopes with spaces", .tokenResponse(.member("scope", "user:email, gist")), nil),
+        ("JSON said to be text", .tokenResponse(.mediaType("text/plain")), nil),
     ]
 
     @Test(arguments: tolerated) func tolerates(
@@ -210,18 +210,18 @@ import Testing
         Array(#"<?xml version="1.0" encoding="UTF-16"?><OAuth><access_token>x</access_token></OAuth>"#.utf8),
     ]
 
-    @Test(arguments: badXML.map { Array($0.utf8) } + badBytes) func refusesXMLThatIsNotAReply(
+    @Test(arguments: badXML.map { Array($0.utf8) } + badBytes) func refusesXMLThatIsNotAResponse(
         _ body: [UInt8]
     ) async throws {
         try await GitHubScene.with(.inProcess) { scene in
-            scene.emulator.settings.fault = .tokenReply(
-                .reply {
-                    $0.response.headerFields[.contentType] = "application/xml"
+            scene.emulator.settings.fault = .tokenResponse(
+                .response {
+                    $0.head.headerFields[.contentType] = "application/xml"
                     $0.body = body
                 }
             )
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
-            #expect(error?.code == .invalidReply)
+            #expect(error?.code == .invalidResponse)
         }
     }
 
@@ -248,11 +248,11 @@ import Testing
         _ fields: [String: String],
         _ wait: Int?
     ) throws {
-        var reply = HTTPReply(response: HTTPResponse(status: .init(code: status)))
-        for (name, value) in fields { reply.response.headerFields[HTTPField.Name(name)!] = value }
+        var response = TransportResponse(head: HTTPResponse(status: .init(code: status)))
+        for (name, value) in fields { response.head.headerFields[HTTPField.Name(name)!] = value }
         let now = Date(timeIntervalSince1970: 0)
-        guard status == 429 || wait != nil else { return try reply.requireAvailable(from: "x", now: now) }
-        let limited = reply
+        guard status == 429 || wait != nil else { return try response.requireAvailable(from: "x", now: now) }
+        let limited = response
         let error = #expect(throws: AuthError.self) { try limited.requireAvailable(from: "x", now: now) }
         #expect(error?.retryAfter == wait.map { .seconds($0) })
     }
@@ -429,7 +429,7 @@ import Testing
 
     @Test(arguments: GitHubEmulator.Format.allCases)
     func readsTheNewIntervalInEveryFormat(_ format: GitHubEmulator.Format) async throws {
-        // Timers that run fast: the emulator's interval is 10, 15, 20 ... and each reply says so.
+        // Timers that run fast: the emulator's interval is 10, 15, 20 ... and each response says so.
         let time = VirtualTime(drift: 1.5)
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             scene.emulator.settings.format = format
@@ -475,7 +475,7 @@ import Testing
     ]) func endsWith(_ error: String, _ code: AuthError.Code) async throws {
         let time = VirtualTime()
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
-            scene.emulator.settings.fault = .tokenReply(
+            scene.emulator.settings.fault = .tokenResponse(
                 .members { $0 = ["error": .string(error), "error_description": "words"] }
             )
             let client = try scene.client(settings: scene.settings(flow: .device), host: time.host)
@@ -579,7 +579,7 @@ import Testing
             authority: "github.com",
             path: "/login/oauth/authorize?\(query)"
         )
-        let reply = await emulator.handle(request, body: [])
-        #expect((reply.status == 200) == isAccepted)
+        let response = await emulator.handle(request, body: [])
+        #expect((response.status == 200) == isAccepted)
     }
 }

@@ -13,7 +13,7 @@ import Testing
         path: String = "/start",
         origins: [String] = ["https://id.example.com"],
         consent: HTMLFormDriver.Consent = .allow,
-        _ answer: @escaping @Sendable (HTTPRequest, String) -> HTTPReply
+        _ answer: @escaping @Sendable (HTTPRequest, String) -> TransportResponse
     ) async throws -> String {
         let agent = HeadlessUserAgent(
             driver: HTMLFormDriver(
@@ -35,15 +35,15 @@ import Testing
         return try await agent.withRedirectSession(options) { try await $0.visit("\(origin)\(path)") }
     }
 
-    private static func html(_ body: String, status: HTTPResponse.Status = .ok) -> HTTPReply {
-        HTTPReply(
-            response: HTTPResponse(status: status, headerFields: [.contentType: "text/html"]),
+    private static func html(_ body: String, status: HTTPResponse.Status = .ok) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: status, headerFields: [.contentType: "text/html"]),
             body: Array(body.utf8)
         )
     }
 
-    private static func redirect(_ location: String, _ status: HTTPResponse.Status = .found) -> HTTPReply {
-        HTTPReply(response: HTTPResponse(status: status, headerFields: [.location: location]))
+    private static func redirect(_ location: String, _ status: HTTPResponse.Status = .found) -> TransportResponse {
+        TransportResponse(head: HTTPResponse(status: status, headerFields: [.location: location]))
     }
 
     private static let signInForm = "<form method=post action=/login><input name=u><input type=password name=p></form>"

@@ -39,7 +39,7 @@ import Testing
         #expect(answer.hasSuffix("/callback?code=true&state=the-right-state"))
     }
 
-    /// Sends one request and returns the reply.
+    /// Sends one request and returns the response.
     private static func send(_ text: String, _ port: Int) async throws -> String {
         try await RawConnection.exchange(text, port: port, isIPv6: false)
     }
@@ -110,11 +110,11 @@ import Testing
             let text = (request.head + ["", request.body]).joined(separator: "\r\n")
                 .replacingOccurrences(of: "{authority}", with: "127.0.0.1:\(port)")
                 .replacingOccurrences(of: "{port}", with: "\(port)")
-            let reply = try await Self.send(text, port)
-            #expect(reply.hasPrefix("HTTP/1.1 \(request.status) "), "\(request.name)")
+            let response = try await Self.send(text, port)
+            #expect(response.hasPrefix("HTTP/1.1 \(request.status) "), "\(request.name)")
             // Nothing of the sign-in is given away, and nobody is let in across origins.
-            #expect(!reply.contains("the-right-state"))
-            #expect(!reply.lowercased().contains("access-control-allow"))
+            #expect(!response.contains("the-right-state"))
+            #expect(!response.lowercased().contains("access-control-allow"))
         }
     }
 
@@ -162,9 +162,12 @@ import Testing
     @Test func survivesHugeHeaders() async throws {
         try await survives { port in
             let line = "X-Junk: \(String(repeating: "a", count: 70_000))\r\n"
-            let reply = try? await Self.send("GET /callback HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\(line)\r\n", port)
+            let response = try? await Self.send(
+                "GET /callback HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\(line)\r\n",
+                port
+            )
             // The refusal may be lost with the connection, on which the rest of the header still was.
-            #expect(reply.map { $0.isEmpty || $0.hasPrefix("HTTP/1.1 431 ") } != false)
+            #expect(response.map { $0.isEmpty || $0.hasPrefix("HTTP/1.1 431 ") } != false)
             let path = "/callback?\(String(repeating: "b", count: 2_000_000))"
             _ = try? await Self.send("GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
         }
@@ -173,9 +176,9 @@ import Testing
     @Test func answersTheFirstOfSeveralPipelinedRequests() async throws {
         try await survives { port in
             let request = "GET /favicon.ico HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
-            let reply = try await Self.send(String(repeating: request, count: 20), port)
-            #expect(reply.components(separatedBy: "HTTP/1.1 404").count == 2)
-            #expect(reply.contains("Connection: close"))
+            let response = try await Self.send(String(repeating: request, count: 20), port)
+            #expect(response.components(separatedBy: "HTTP/1.1 404").count == 2)
+            #expect(response.contains("Connection: close"))
         }
     }
 
@@ -185,8 +188,8 @@ import Testing
                 try RawConnection.open(port: port, saying: String("GET /callb".prefix(1 + $0 % 10)))
             }
             // A visitor that sends a whole request is served at once.
-            let reply = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
-            #expect(reply.hasPrefix("HTTP/1.1 404 "))
+            let response = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
+            #expect(response.hasPrefix("HTTP/1.1 404 "))
             for connection in idle { close(connection) }
         }
     }
@@ -209,8 +212,8 @@ import Testing
                     }
                 }
                 for _ in 0..<20 {
-                    let reply = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
-                    #expect(reply.hasPrefix("HTTP/1.1 404 "))
+                    let response = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
+                    #expect(response.hasPrefix("HTTP/1.1 404 "))
                 }
                 group.cancelAll()
                 try await group.waitForAll()
@@ -226,8 +229,8 @@ import Testing
                         for number in 0..<1250 {
                             let target = "/callback?code=\(worker)&state=\(number)"
                             let text = "GET \(target) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
-                            let reply = try await Self.send(text, port)
-                            #expect(reply.hasPrefix("HTTP/1.1 400 "))
+                            let response = try await Self.send(text, port)
+                            #expect(response.hasPrefix("HTTP/1.1 400 "))
                         }
                     }
                 }

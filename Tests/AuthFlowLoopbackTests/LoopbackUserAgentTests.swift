@@ -27,8 +27,8 @@ import Testing
                 Task {
                     // What is opened is a short address of the port itself, which leads to the provider.
                     let endpoint = try Endpoint(url)
-                    let reply = try await self.getRaw(url, path: endpoint.path)
-                    let location = reply.split(separator: "\r\n").first { $0.hasPrefix("Location: ") } ?? ""
+                    let response = try await self.getRaw(url, path: endpoint.path)
+                    let location = response.split(separator: "\r\n").first { $0.hasPrefix("Location: ") } ?? ""
                     await browser(String(location.drop { $0 != "?" }.dropFirst()))
                 }
                 return "test"
@@ -37,9 +37,9 @@ import Testing
     }
 
     private func get(_ url: String, method: HTTPRequest.Method = .get, fields: HTTPFields = [:]) async throws
-        -> HTTPReply
+        -> TransportResponse
     {
-        try await transport.send(HTTPCall(method, Endpoint(url), headerFields: fields))
+        try await transport.send(TransportRequest(method, Endpoint(url), headerFields: fields))
     }
 
     /// Requests an address as it is written: URLSession on Linux refuses IPv6 literals and tidies paths up.
@@ -49,7 +49,9 @@ import Testing
         return try await RawConnection.exchange(text, port: endpoint.port ?? 0, isIPv6: endpoint.host == "[::1]")
     }
 
-    private func text(_ reply: HTTPReply?) -> String { String(decoding: reply?.body ?? [], as: UTF8.self) }
+    private func text(_ response: TransportResponse?) -> String {
+        String(decoding: response?.body ?? [], as: UTF8.self)
+    }
 
     @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback", "http://[::1]/cb", "http://127.0.0.1/"])
     func receivesTheAnswer(_ redirectURI: String) async throws {
@@ -64,12 +66,12 @@ import Testing
             return answer
         }
         #expect(answer.contains("code=1"))
-        for await reply in pages {
-            let reply = try #require(reply)
-            #expect(reply.hasPrefix("HTTP/1.1 200"))
-            #expect(reply.contains("You are signed in"))
-            #expect(reply.contains("no-store"))
-            #expect(reply.contains("default-src 'none'"))
+        for await response in pages {
+            let response = try #require(response)
+            #expect(response.hasPrefix("HTTP/1.1 200"))
+            #expect(response.contains("You are signed in"))
+            #expect(response.contains("no-store"))
+            #expect(response.contains("default-src 'none'"))
             break
         }
     }
@@ -91,17 +93,17 @@ import Testing
         "/x/../callback?code=1&state=the-right-state", "/%63allback?code=1&state=the-right-state",
         "http://127.0.0.1/callback?code=1&state=the-right-state", "/callback#?code=1&state=the-right-state", "*", "",
     ]) func takesNoOtherSpellingOfThePath(_ path: String) async throws {
-        let (replies, reply) = AsyncStream<String>.makeStream()
+        let (responses, response) = AsyncStream<String>.makeStream()
         let agent = agent { redirectURI in
-            reply.yield((try? await self.getRaw(redirectURI, path: path)) ?? "")
+            response.yield((try? await self.getRaw(redirectURI, path: path)) ?? "")
             _ = try? await self.get("\(redirectURI)?code=good&state=the-right-state")
         }
         let answer = try await agent.withRedirectSession(try options()) {
             try await $0.visit("https://id.example.com/?\($0.redirectURI)")
         }
         #expect(answer.contains("code=good"))
-        for await reply in replies {
-            #expect(!reply.hasPrefix("HTTP/1.1 200"))
+        for await response in responses {
+            #expect(!response.hasPrefix("HTTP/1.1 200"))
             break
         }
     }
@@ -124,8 +126,8 @@ import Testing
                 (.get, "/callback?code=1&state=the-right-state", [HTTPField.Name("Sec-Purpose")!: "prefetch"]),
                 (.get, "/callback?code=1&state=the-right-state", [HTTPField.Name("Host")!: "evil.example.com"]),
             ] as [(HTTPRequest.Method, String, HTTPFields)] {
-                let reply = try? await self.get("\(origin)\(path)", method: method, fields: fields)
-                statuses.append(reply?.status ?? 0)
+                let response = try? await self.get("\(origin)\(path)", method: method, fields: fields)
+                statuses.append(response?.status ?? 0)
             }
             result.yield(statuses)
             _ = try? await self.get("\(redirectURI)?code=good&state=the-right-state")
@@ -141,7 +143,7 @@ import Testing
     }
 
     @Test func tellsThePersonThatItFailedAndEscapesWhatWasSaid() async throws {
-        let (pages, page) = AsyncStream<HTTPReply?>.makeStream()
+        let (pages, page) = AsyncStream<TransportResponse?>.makeStream()
         let agent = agent { page.yield(try? await self.get("\($0)?code=1&state=the-right-state")) }
         let error = try await #require(throws: AuthError.self) {
             try await agent.withRedirectSession(try options()) { session in
@@ -150,25 +152,25 @@ import Testing
             }
         }
         #expect(error.code == .invalidIDToken)
-        for await reply in pages {
-            #expect(text(reply).contains("The sign-in did not succeed"))
-            #expect(text(reply).contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;worse&quot;"))
-            #expect(!text(reply).contains("<script>"))
+        for await response in pages {
+            #expect(text(response).contains("The sign-in did not succeed"))
+            #expect(text(response).contains("&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;worse&quot;"))
+            #expect(!text(response).contains("<script>"))
             break
         }
     }
 
     @Test func believesNoReturnFromASignOutWithoutItsState() async throws {
-        let (replies, reply) = AsyncStream<[String]>.makeStream()
+        let (responses, response) = AsyncStream<[String]>.makeStream()
         let agent = agent { redirectURI in
             let path = (try? Endpoint(redirectURI))?.path ?? ""
             var pages: [String] = []
             for query in ["", "?state=wrong", "?post_logout=1", "?state=the-right-state&state=the-right-state"] {
                 pages.append((try? await self.getRaw(redirectURI, path: path + query)) ?? "")
             }
-            reply.yield(pages)
+            response.yield(pages)
             pages.append((try? await self.getRaw(redirectURI, path: "\(path)?state=the-right-state")) ?? "")
-            reply.yield([pages.last ?? ""])
+            response.yield([pages.last ?? ""])
         }
         let options = RedirectOptions(
             purpose: .signOut,
@@ -181,7 +183,7 @@ import Testing
             try await $0.visit("https://id.example.com/logout?\($0.redirectURI)")
         }
         #expect(answer.hasSuffix("/callback?state=the-right-state"))
-        var pages = replies.makeAsyncIterator()
+        var pages = responses.makeAsyncIterator()
         for page in await pages.next() ?? [] {
             #expect(page.hasPrefix("HTTP/1.1 400"))
             #expect(!page.contains("You are signed out"))
@@ -255,9 +257,9 @@ import Testing
                 let first = try await get(start)
                 #expect(first.status == 302)
                 let target = "https://id.example.com/authorize?state=the-right-state"
-                #expect(first.response.headerFields[.location] == target)
-                #expect(first.response.headerFields[.cacheControl] == "no-store")
-                let cookie = (first.response.headerFields[.setCookie] ?? "").prefix { $0 != ";" }
+                #expect(first.head.headerFields[.location] == target)
+                #expect(first.head.headerFields[.cacheControl] == "no-store")
+                let cookie = (first.head.headerFields[.setCookie] ?? "").prefix { $0 != ";" }
                 #expect(try await get(start).status == 410)
                 #expect(try await get(start, fields: [.cookie: "authflow=x; \(cookie)x"]).status == 410)
                 // Going back to it is not another browser.

@@ -3,7 +3,7 @@ import Foundation
 /// A connection on which a test writes exactly the bytes it wants: a plain socket on a thread of its own, so that it waits for
 /// nobody and never for long.
 enum RawConnection {
-    /// Why there is no reply.
+    /// Why there is no response.
     struct Failure: Error {
         let call: String
         let number: Int32
@@ -49,14 +49,14 @@ enum RawConnection {
             unsafe send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
         }
         guard sent == bytes.count else { throw Failure(call: "send", number: errno) }
-        var reply: [UInt8] = []
+        var response: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 4096)
         while true {
             let count = unsafe buffer.withUnsafeMutableBytes { unsafe recv(descriptor, $0.baseAddress, $0.count, 0) }
             guard count > 0 else { break }
-            reply += buffer[..<count]
+            response += buffer[..<count]
         }
-        return String(decoding: reply, as: UTF8.self)
+        return String(decoding: response, as: UTF8.self)
     }
 
     private static func connect(_ descriptor: Int32, port: UInt16, isIPv6: Bool) -> Int32 {

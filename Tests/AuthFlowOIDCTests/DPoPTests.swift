@@ -72,8 +72,8 @@ import Testing
             // The token endpoint has told the nonce.
             #expect(scene.emulator.requests.count == before + 1)
             scene.emulator.changeDPoPNonce()
-            let reply = try await client.send(HTTPCall(.get, Endpoint("\(scene.emulator.issuer)/userinfo")))
-            #expect(reply.status == 200)
+            let response = try await client.send(TransportRequest(.get, Endpoint("\(scene.emulator.issuer)/userinfo")))
+            #expect(response.status == 200)
             #expect(scene.emulator.requests.count == before + 3)
         }
     }
@@ -86,8 +86,8 @@ import Testing
             var fields = HTTPFields()
             fields[.contentType] = "application/json"
             fields[HTTPField.Name("DPoP-Nonce")!] = "always-new"
-            let refusal = HTTPReply(
-                response: HTTPResponse(status: .badRequest, headerFields: fields),
+            let refusal = TransportResponse(
+                head: HTTPResponse(status: .badRequest, headerFields: fields),
                 body: Array(#"{"error":"use_dpop_nonce"}"#.utf8)
             )
             transport.answer(refusal)
@@ -108,11 +108,11 @@ import Testing
     }
 
     /// A refusal of the proof, with this nonce.
-    private func refusal(_ nonce: String?) -> HTTPReply {
+    private func refusal(_ nonce: String?) -> TransportResponse {
         var fields: HTTPFields = [.contentType: "application/json"]
         if let nonce { fields[HTTPField.Name("DPoP-Nonce")!] = nonce }
-        return HTTPReply(
-            response: HTTPResponse(status: .badRequest, headerFields: fields),
+        return TransportResponse(
+            head: HTTPResponse(status: .badRequest, headerFields: fields),
             body: Array(#"{"error":"use_dpop_nonce"}"#.utf8)
         )
     }
@@ -171,7 +171,7 @@ import Testing
 
     @Test func refusesTokensThatAreNotBoundAlthoughTheyWereToBe() async throws {
         try await Scene.with(.inProcess) { scene in
-            scene.emulator.fault = .tokenReply(.member("token_type", "Bearer"))
+            scene.emulator.fault = .tokenResponse(.member("token_type", "Bearer"))
             let client = try scene.client(settings: Self.settings())
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .unsupported)
@@ -181,7 +181,7 @@ import Testing
 
     @Test func refusesTokensThatAreBoundAlthoughNobodyAsked() async throws {
         try await Scene.with(.inProcess) { scene in
-            scene.emulator.fault = .tokenReply(.member("token_type", "DPoP"))
+            scene.emulator.fault = .tokenResponse(.member("token_type", "DPoP"))
             let client = try scene.client()
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .unsupported)
@@ -201,7 +201,7 @@ import Testing
         try await Scene.with(.inProcess) { scene in
             scene.emulator.dpop = .required
             let tokens = try await scene.client(settings: Self.settings()).signIn().credential.tokens
-            let call = HTTPCall(
+            let call = TransportRequest(
                 .get,
                 try Endpoint("\(scene.emulator.issuer)/userinfo"),
                 headerFields: [.authorization: "Bearer \(tokens.accessToken.exposed)"]

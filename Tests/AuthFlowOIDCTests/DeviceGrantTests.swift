@@ -79,14 +79,14 @@ import Testing
     // MARK: Waiting
 
     private func waits(
-        _ replies: [DevicePollReply],
+        _ responses: [DevicePollResponse],
         drift: Double = 1,
         transport: (@Sendable (Scene) -> any HTTPTransport)? = nil
     ) async throws -> [Double] {
         let time = VirtualTime(drift: drift)
         return try await Scene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
-            emulator.devicePollReplies = replies
+            emulator.devicePollResponses = responses
             let client = try scene.client(
                 settings: Self.settings(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
@@ -111,8 +111,8 @@ import Testing
     }
 
     @Test func backsOffWhileNothingIsHeardAndComesBack() async throws {
-        let pending = DevicePollReply.error("authorization_pending")
-        let silent = DevicePollReply.unavailable(retryAfter: nil)
+        let pending = DevicePollResponse.error("authorization_pending")
+        let silent = DevicePollResponse.unavailable(retryAfter: nil)
         #expect(try await waits([silent, .brokenGateway, silent, pending]) == [5, 10, 20, 40, 5])
         #expect(try await waits([.unavailable(retryAfter: 33), pending]) == [5, 33, 5])
     }
@@ -173,46 +173,46 @@ import Testing
         }
     }
 
-    // MARK: Bad replies
+    // MARK: Bad responses
 
-    static let badReplies: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
-        ("empty device_code", .deviceAuthorization(.member("device_code", "")), .invalidReply),
-        ("no user_code", .deviceAuthorization(.member("user_code", nil)), .invalidReply),
-        ("empty user_code", .deviceAuthorization(.member("user_code", "")), .invalidReply),
-        ("user_code for a terminal", .deviceAuthorization(.member("user_code", "A\u{1B}[2J")), .invalidReply),
+    static let badResponses: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
+        ("empty device_code", .deviceAuthorization(.member("device_code", "")), .invalidResponse),
+        ("no user_code", .deviceAuthorization(.member("user_code", nil)), .invalidResponse),
+        ("empty user_code", .deviceAuthorization(.member("user_code", "")), .invalidResponse),
+        ("user_code for a terminal", .deviceAuthorization(.member("user_code", "A\u{1B}[2J")), .invalidResponse),
         (
             "endless user_code", .deviceAuthorization(.member("user_code", .string(String(repeating: "A", count: 99)))),
-            .invalidReply
+            .invalidResponse
         ),
-        ("no verification_uri", .deviceAuthorization(.member("verification_uri", nil)), .invalidReply),
+        ("no verification_uri", .deviceAuthorization(.member("verification_uri", nil)), .invalidResponse),
         (
             "script as verification_uri", .deviceAuthorization(.member("verification_uri", "javascript:alert(1)")),
-            .invalidReply
+            .invalidResponse
         ),
-        ("http", .deviceAuthorization(.member("verification_uri", "http://id.example.com/device")), .invalidReply),
+        ("http", .deviceAuthorization(.member("verification_uri", "http://id.example.com/device")), .invalidResponse),
         (
             "file as verification_uri_complete",
-            .deviceAuthorization(.member("verification_uri_complete", "file:///etc/passwd")), .invalidReply
+            .deviceAuthorization(.member("verification_uri_complete", "file:///etc/passwd")), .invalidResponse
         ),
-        ("expires_in that is a word", .deviceAuthorization(.member("expires_in", "soon")), .invalidReply),
-        ("expires_in of zero", .deviceAuthorization(.member("expires_in", 0)), .invalidReply),
-        ("expires_in below zero", .deviceAuthorization(.member("expires_in", -5)), .invalidReply),
-        ("interval that is a word", .deviceAuthorization(.member("interval", "often")), .invalidReply),
-        ("a page", .deviceAuthorization(.notJSON), .invalidReply),
-        ("nothing", .deviceAuthorization(.empty), .invalidReply),
+        ("expires_in that is a word", .deviceAuthorization(.member("expires_in", "soon")), .invalidResponse),
+        ("expires_in of zero", .deviceAuthorization(.member("expires_in", 0)), .invalidResponse),
+        ("expires_in below zero", .deviceAuthorization(.member("expires_in", -5)), .invalidResponse),
+        ("interval that is a word", .deviceAuthorization(.member("interval", "often")), .invalidResponse),
+        ("a page", .deviceAuthorization(.notJSON), .invalidResponse),
+        ("nothing", .deviceAuthorization(.empty), .invalidResponse),
         ("a page with status 502", .deviceAuthorization(.brokenGateway), .temporarilyUnavailable),
-        ("too much", .deviceAuthorization(.oversized), .invalidReply),
-        ("another address", .deviceAuthorization(.redirected), .invalidReply),
+        ("too much", .deviceAuthorization(.oversized), .invalidResponse),
+        ("another address", .deviceAuthorization(.redirected), .invalidResponse),
         ("nobody there", .deviceAuthorization(.unavailable), .temporarilyUnavailable),
         ("an error", .deviceAuthorization(.member("error", "invalid_scope")), .providerRejected),
-        ("no ID Token", .tokenReply(.missingIDToken), .invalidIDToken),
+        ("no ID Token", .tokenResponse(.missingIDToken), .invalidIDToken),
         ("an ID Token with a nonce", .idToken(.claim("nonce", "n")), .invalidIDToken),
         ("a wrong at_hash", .idToken(.wrongAccessTokenHash), .invalidIDToken),
         ("a wrong issuer", .idToken(.wrongIssuer), .invalidIDToken),
-        ("a page for tokens", .tokenReply(.notJSON), .invalidReply),
+        ("a page for tokens", .tokenResponse(.notJSON), .invalidResponse),
     ]
 
-    @Test(arguments: badReplies) func refuses(
+    @Test(arguments: badResponses) func refuses(
         _ test: (name: String, fault: EmulatorFault, code: AuthError.Code)
     ) async throws {
         let time = VirtualTime()
@@ -277,7 +277,7 @@ import Testing
 
     @Test(arguments: [
         EmulatorFault.deviceAuthorization(.member("error", "unauthorized_client")),
-        .deviceAuthorization(.reply { $0 = .init(response: HTTPResponse(status: .notFound)) }),
+        .deviceAuthorization(.response { $0 = .init(head: HTTPResponse(status: .notFound)) }),
         .metadata(.member("device_authorization_endpoint", nil)),
     ]) func signsInHereWhenTheProviderHasNoOtherScreen(_ fault: EmulatorFault) async throws {
         try await Scene.with(.inProcess) { scene in
@@ -328,9 +328,9 @@ private final class OutageTransport: HTTPTransport {
         self.failures = Mutex(failures)
     }
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
         let isDown = failures.withLock { failures in
-            guard call.request.path == "/token", failures > 0 else { return false }
+            guard call.head.path == "/token", failures > 0 else { return false }
             failures -= 1
             return true
         }

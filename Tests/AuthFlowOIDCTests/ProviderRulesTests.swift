@@ -23,7 +23,7 @@ import Testing
         var preparing: @Sendable (inout ProviderRequest) -> Void = { _ in }
         var naming: @Sendable (Identity) -> Identity = { $0 }
         var telling: @Sendable (JSON) -> JSON = { $0 }
-        var reading: @Sendable (ProviderReply) throws -> Void = { _ in }
+        var reading: @Sendable (ProviderResponse) throws -> Void = { _ in }
         var revoking: (@Sendable () throws -> Void)?
 
         var id: ProviderID { base.id }
@@ -37,9 +37,9 @@ import Testing
         func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
             telling(try await context.userInfo(for: tokens))
         }
-        func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
-            try reading(reply)
-            return try standardTokens(from: reply, in: context)
+        func tokens(from response: ProviderResponse, in context: ProviderContext) throws -> TokenSet {
+            try reading(response)
+            return try standardTokens(from: response, in: context)
         }
         func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
             guard let revoking else { return try await context.revoke(revocableTokens(of: tokens)) }
@@ -64,10 +64,10 @@ import Testing
         scene.emulator.fault = .idToken(.missingNonce)
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .invalidIDToken)
-        scene.emulator.fault = .tokenReply(.missingIDToken)
+        scene.emulator.fault = .tokenResponse(.missingIDToken)
         await #expect(throws: AuthError.self) { try await client.signIn() }
         // What is recorded is what was sent.
-        scene.emulator.fault = .tokenReply(.missingScope)
+        scene.emulator.fault = .tokenResponse(.missingScope)
         #expect(try await client.signIn().credential.tokens.scopes == ["openid", "profile"])
     }
 
@@ -86,8 +86,8 @@ import Testing
         (
             "a hidden invalid_grant",
             {
-                $0.reading = { reply in
-                    if reply.status != 200 { throw AuthError(.invalidReply, "Something went wrong.") }
+                $0.reading = { response in
+                    if response.status != 200 { throw AuthError(.invalidResponse, "Something went wrong.") }
                 }
             }, "errors are passed on"
         ),
@@ -272,9 +272,9 @@ import Testing
         let client = try scene.client()
         _ = try await client.signIn()
         scene.emulator.fault = .userInfo(
-            .reply {
-                $0.response.status = .unauthorized
-                $0.response.headerFields[.wwwAuthenticate] =
+            .response {
+                $0.head.status = .unauthorized
+                $0.head.headerFields[.wwwAuthenticate] =
                     #"Bearer error="invalid_token", error_description="Expired at noon""#
                 $0.body = []
             }
@@ -282,8 +282,8 @@ import Testing
         let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
         #expect(error.map { "\($0)" }?.contains("Expired at noon") == true)
         scene.emulator.fault = .metadata(
-            .reply {
-                $0.response.status = .forbidden
+            .response {
+                $0.head.status = .forbidden
                 $0.body = Array(#"{"message": "This tenant is suspended."}"#.utf8)
             }
         )
@@ -378,18 +378,18 @@ import Testing
 /// A transport that answers some calls itself.
 private struct Answering: HTTPTransport {
     let base: any HTTPTransport
-    let answer: @Sendable (HTTPCall) -> HTTPReply?
+    let answer: @Sendable (TransportRequest) -> TransportResponse?
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
-        if let reply = answer(call) { return reply }
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        if let response = answer(call) { return response }
         return try await base.send(call)
     }
 }
 
-extension HTTPReply {
-    fileprivate static func json(_ json: JSON) -> HTTPReply {
-        HTTPReply(
-            response: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+extension TransportResponse {
+    fileprivate static func json(_ json: JSON) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
             body: (try? json.serialized()) ?? []
         )
     }

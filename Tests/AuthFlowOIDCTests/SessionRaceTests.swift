@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A transport whose replies to refreshes are held back until a test lets them go.
+/// A transport whose responses to refreshes are held back until a test lets them go.
 final class SlowRefreshes: HTTPTransport {
     private let base: any HTTPTransport
     private let arrived = AsyncStream<Void>.makeStream()
@@ -21,15 +21,15 @@ final class SlowRefreshes: HTTPTransport {
     func arrival() async { for await _ in arrived.stream { break } }
     func release() { released.continuation.finish() }
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
-        let reply = try await base.send(call)
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let response = try await base.send(call)
         guard isSlow.withLock({ $0 }), String(decoding: call.body, as: UTF8.self).contains("grant_type=refresh_token")
         else {
-            return reply
+            return response
         }
         arrived.continuation.yield()
         for await _ in released.stream {}
-        return reply
+        return response
     }
 }
 
@@ -189,10 +189,10 @@ final class SlowRefreshes: HTTPTransport {
     @Test func aRefusedAccessTokenLosesNoRefreshToken() async throws {
         let client = try client()
         let first = try await client.signIn().credential
-        scene.emulator.fault = .tokenReply(.member("access_token", "a\u{1B}[2Jb"))
+        scene.emulator.fault = .tokenResponse(.member("access_token", "a\u{1B}[2Jb"))
         time.advance(3600)
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
-        #expect(error?.code == .invalidReply)
+        #expect(error?.code == .invalidResponse)
         scene.emulator.fault = nil
         time.advance(400)
         #expect(try await client.freshTokens().refreshToken != first.tokens.refreshToken)
@@ -220,9 +220,9 @@ final class SlowRefreshes: HTTPTransport {
         let first = try client(store: store)
         let credential = try await first.signIn().credential
         time.advance(3600)
-        transport.answer(HTTPReply(response: HTTPResponse(status: .badRequest)))
+        transport.answer(TransportResponse(head: HTTPResponse(status: .badRequest)))
         let once = await #expect(throws: AuthError.self) { try await first.freshTokens() }
-        #expect(once?.code == .invalidReply)
+        #expect(once?.code == .invalidResponse)
         // Another process counts on.
         let twice = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
         #expect(twice?.code == .loginRequired)
@@ -240,7 +240,7 @@ final class SlowRefreshes: HTTPTransport {
         _ = try await client(store: store).signIn()
         time.advance(3600)
         transport.answer(
-            HTTPReply(response: HTTPResponse(status: .unauthorized), body: Array(#"{"error": "\#(error)"}"#.utf8))
+            TransportResponse(head: HTTPResponse(status: .unauthorized), body: Array(#"{"error": "\#(error)"}"#.utf8))
         )
         for _ in 0..<3 {
             let thrown = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
@@ -254,18 +254,18 @@ final class SlowRefreshes: HTTPTransport {
         let store = MemoryTokenStore()
         scene.emulator.fault = .userInfo(.member("note", .string(String(repeating: "x", count: 300_000))))
         let error = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
-        #expect(error?.code == .invalidReply)
+        #expect(error?.code == .invalidResponse)
         #expect(error?.message.contains("192 KiB") == true)
-        scene.emulator.fault = .tokenReply(.member("refresh_token", .string(String(repeating: "x", count: 40_000))))
+        scene.emulator.fault = .tokenResponse(.member("refresh_token", .string(String(repeating: "x", count: 40_000))))
         let long = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
-        #expect(long?.code == .invalidReply)
+        #expect(long?.code == .invalidResponse)
         scene.emulator.fault = nil
         _ = try await client(store: store).signIn()
         #expect(try await client(store: store).credential() != nil)
     }
 
-    @Test func repliesAreNotKeptWhole() async throws {
-        scene.emulator.fault = .tokenReply(.member("patient", "p-1"))
+    @Test func responsesAreNotKeptWhole() async throws {
+        scene.emulator.fault = .tokenResponse(.member("patient", "p-1"))
         let client = try client()
         let tokens = try await client.signIn().credential.tokens
         #expect(tokens.parameters.exposed == ["patient": "p-1"])

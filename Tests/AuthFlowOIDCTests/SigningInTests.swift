@@ -73,17 +73,17 @@ import Testing
 
     /// Faults that are in no conformance table, and the last request that the provider may see.
     static let faults: [(row: String, fault: EmulatorFault, code: AuthError.Code, last: String)] = [
-        ("no ID Token", .tokenReply(.missingIDToken), .invalidIDToken, "POST /token"),
-        ("no access token", .tokenReply(.missingAccessToken), .invalidReply, "POST /token"),
-        ("empty access token", .tokenReply(.member("access_token", "")), .invalidReply, "POST /token"),
-        ("no token_type", .tokenReply(.member("token_type", nil)), .invalidReply, "POST /token"),
+        ("no ID Token", .tokenResponse(.missingIDToken), .invalidIDToken, "POST /token"),
+        ("no access token", .tokenResponse(.missingAccessToken), .invalidResponse, "POST /token"),
+        ("empty access token", .tokenResponse(.member("access_token", "")), .invalidResponse, "POST /token"),
+        ("no token_type", .tokenResponse(.member("token_type", nil)), .invalidResponse, "POST /token"),
         (
-            "tokens with status 500", .tokenReply(.reply { $0.response.status = .internalServerError }),
+            "tokens with status 500", .tokenResponse(.response { $0.head.status = .internalServerError }),
             .temporarilyUnavailable,
             "POST /token"
         ),
         (
-            "metadata with status 500", .metadata(.reply { $0.response.status = .internalServerError }),
+            "metadata with status 500", .metadata(.response { $0.head.status = .internalServerError }),
             .temporarilyUnavailable,
             "GET /.well-known/openid-configuration"
         ),
@@ -103,17 +103,17 @@ import Testing
             "list that is a string", .metadata(.member("id_token_signing_alg_values_supported", "RS256")),
             .discoveryFailed, "GET /.well-known/openid-configuration"
         ),
-        ("token_type mac", .tokenReply(.unknownTokenType), .unsupported, "POST /token"),
-        ("error with status 200", .tokenReply(.member("error", "bad")), .providerRejected, "POST /token"),
-        ("token reply that is a page", .tokenReply(.notJSON), .invalidReply, "POST /token"),
-        ("token endpoint down", .tokenReply(.unavailable), .temporarilyUnavailable, "POST /token"),
+        ("token_type mac", .tokenResponse(.unknownTokenType), .unsupported, "POST /token"),
+        ("error with status 200", .tokenResponse(.member("error", "bad")), .providerRejected, "POST /token"),
+        ("token response that is a page", .tokenResponse(.notJSON), .invalidResponse, "POST /token"),
+        ("token endpoint down", .tokenResponse(.unavailable), .temporarilyUnavailable, "POST /token"),
         ("wrong c_hash", .idToken(.wrongCodeHash), .invalidIDToken, "POST /token"),
         ("unknown kid", .idToken(.unknownKeyID), .invalidIDToken, "GET /jwks"),
         ("no keys in the set", .jwks(.empty), .invalidIDToken, "GET /jwks"),
-        ("too many keys", .jwks(.tooManyKeys), .invalidReply, "GET /jwks"),
-        ("key set down", .jwks(.unavailable), .invalidReply, "GET /jwks"),
+        ("too many keys", .jwks(.tooManyKeys), .invalidResponse, "GET /jwks"),
+        ("key set down", .jwks(.unavailable), .invalidResponse, "GET /jwks"),
         ("userinfo without sub", .userInfo(.missingSubject), .invalidUserInfo, "GET /userinfo"),
-        ("userinfo that is a page", .userInfo(.notJSON), .invalidReply, "GET /userinfo"),
+        ("userinfo that is a page", .userInfo(.notJSON), .invalidResponse, "GET /userinfo"),
         (
             "PKCE plain only", .metadata(.member("code_challenge_methods_supported", ["plain"])), .unsupported,
             "GET /.well-known/openid-configuration"
@@ -151,7 +151,7 @@ import Testing
         ("an endpoint that is null", .metadata(.member("revocation_endpoint", .null))),
         ("a list that is null", .metadata(.member("scopes_supported", .null))),
         ("a flag that is null", .metadata(.member("authorization_response_iss_parameter_supported", .null))),
-        ("expires_in as a string", .tokenReply(.member("expires_in", "3600"))),
+        ("expires_in as a string", .tokenResponse(.member("expires_in", "3600"))),
         ("unknown members of the metadata", .metadata(.member("new_member", ["x": [1]]))),
         ("unknown parameters of the redirect", .callback(.unknownParameters)),
         ("no c_hash", .idToken(.claim("c_hash", nil))),
@@ -322,10 +322,10 @@ import Testing
         let transport = InProcessTransport(origin: "https://id.example.com") { request, _ in
             paths.withLock { $0.append(request.path ?? "") }
             guard request.path == "/.well-known/oauth-authorization-server/tenant" else {
-                return HTTPReply(response: HTTPResponse(status: .notFound))
+                return TransportResponse(head: HTTPResponse(status: .notFound))
             }
-            return HTTPReply(
-                response: HTTPResponse(status: .ok),
+            return TransportResponse(
+                head: HTTPResponse(status: .ok),
                 body: Array(
                     #"{"issuer":"https://id.example.com/tenant","token_endpoint":"https://id.example.com/t"}"#.utf8
                 )
@@ -358,7 +358,9 @@ import Testing
     @Test func followsNoRedirectOfTheProvidersServices() async throws {
         // Row O11.
         let transport = InProcessTransport(origin: "https://id.example.com") { _, _ in
-            HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: "https://evil.example.com/"]))
+            TransportResponse(
+                head: HTTPResponse(status: .found, headerFields: [.location: "https://evil.example.com/"])
+            )
         }
         let client = AuthClient(
             settings: try ClientSettings(clientID: "c"),
@@ -375,8 +377,8 @@ import Testing
             // The "browser" goes through the provider's pages and then really does what it is sent to do.
             let launcher = BrowserLauncher { url in
                 Task {
-                    let start = try await SystemTransport().send(HTTPCall(.get, Endpoint(url)))
-                    let target = start.response.headerFields[.location] ?? ""
+                    let start = try await SystemTransport().send(TransportRequest(.get, Endpoint(url)))
+                    let target = start.head.headerFields[.location] ?? ""
                     try await deliver(try await scene.visit(target, responseMode: mode), mode)
                 }
                 return "test"
@@ -402,7 +404,7 @@ import Testing
         let transport = SystemTransport()
         let parts = answer.split(maxSplits: 1) { $0 == "?" || $0 == "#" }
         let address = try Endpoint(String(parts[0]))
-        let form = HTTPCall(
+        let form = TransportRequest(
             .post,
             address,
             headerFields: [.contentType: "application/x-www-form-urlencoded"],
@@ -412,13 +414,13 @@ import Testing
         case .query:
             // An answer that comes in another way than agreed is none.
             #expect(try await transport.send(form).status == 405)
-            _ = try await transport.send(HTTPCall(.get, Endpoint(answer)))
+            _ = try await transport.send(TransportRequest(.get, Endpoint(answer)))
         case .fragment:
-            let page = try await transport.send(HTTPCall(.get, address))
+            let page = try await transport.send(TransportRequest(.get, address))
             #expect(String(decoding: page.body, as: UTF8.self).contains("location.hash"))
             _ = try await transport.send(form)
         case .formPost:
-            #expect(try await transport.send(HTTPCall(.get, Endpoint(answer))).status == 405)
+            #expect(try await transport.send(TransportRequest(.get, Endpoint(answer))).status == 405)
             _ = try await transport.send(form)
         }
     }

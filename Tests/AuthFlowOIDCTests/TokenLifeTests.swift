@@ -21,21 +21,21 @@ final class TestTime: Sendable {
 /// A transport that can be taken down, or told to answer something else.
 final class FlakyTransport: HTTPTransport {
     private let base: any HTTPTransport
-    private let state = Mutex<(reply: HTTPReply?, isDown: Bool, calls: Int)>((nil, false, 0))
+    private let state = Mutex<(response: TransportResponse?, isDown: Bool, calls: Int)>((nil, false, 0))
 
     init(_ base: any HTTPTransport) { self.base = base }
 
     var calls: Int { state.withLock { $0.calls } }
     func takeDown(_ isDown: Bool = true) { state.withLock { $0.isDown = isDown } }
-    func answer(_ reply: HTTPReply?) { state.withLock { $0.reply = reply } }
+    func answer(_ response: TransportResponse?) { state.withLock { $0.response = response } }
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
-        let (reply, isDown) = state.withLock { state in
-            if call.request.path == "/token" { state.calls += 1 }
-            return (call.request.path == "/token" ? state.reply : nil, state.isDown)
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let (response, isDown) = state.withLock { state in
+            if call.head.path == "/token" { state.calls += 1 }
+            return (call.head.path == "/token" ? state.response : nil, state.isDown)
         }
         if isDown { throw AuthError(.networkFailed, "The network is down.") }
-        if let reply { return reply }
+        if let response { return response }
         return try await base.send(call)
     }
 }
@@ -146,7 +146,7 @@ final class FailingStore: TokenStore {
 
     @Test func usesTokensWithoutAnEndUntilTheyAreRefused() async throws {
         // Row 105.
-        scene.emulator.fault = .tokenReply(.missingExpiry)
+        scene.emulator.fault = .tokenResponse(.missingExpiry)
         let client = try client()
         let first = try await client.signIn().credential.tokens
         time.advance(1_000_000)
@@ -311,9 +311,9 @@ final class FailingStore: TokenStore {
         let client = try client()
         _ = try await client.signIn()
         time.advance(3600)
-        var reply = HTTPReply(response: HTTPResponse(status: .tooManyRequests))
-        reply.response.headerFields[HTTPField.Name("retry-after") ?? .retryAfter] = wait
-        transport.answer(reply)
+        var response = TransportResponse(head: HTTPResponse(status: .tooManyRequests))
+        response.head.headerFields[HTTPField.Name("retry-after") ?? .retryAfter] = wait
+        transport.answer(response)
         let calls = transport.calls
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .temporarilyUnavailable)
@@ -333,7 +333,10 @@ final class FailingStore: TokenStore {
         let first = try await client.signIn().credential
         time.advance(3600)
         transport.answer(
-            HTTPReply(response: HTTPResponse(status: .unauthorized), body: Array(#"{"error":"invalid_client"}"#.utf8))
+            TransportResponse(
+                head: HTTPResponse(status: .unauthorized),
+                body: Array(#"{"error":"invalid_client"}"#.utf8)
+            )
         )
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.providerError?.error == "invalid_client")
@@ -418,13 +421,13 @@ final class FailingStore: TokenStore {
     @Test func sendsTheTokenOnlyWhereItMayGo() async throws {
         let client = try client(settings: { $0.apiOrigins = [try Endpoint("https://id.example.com")] })
         _ = try await client.signIn()
-        let call = HTTPCall(.get, try Endpoint("https://id.example.com/userinfo"))
+        let call = TransportRequest(.get, try Endpoint("https://id.example.com/userinfo"))
         #expect(try await client.send(call).status == 200)
-        let elsewhere = HTTPCall(.get, try Endpoint("https://id.example.com.evil.example.com/userinfo"))
+        let elsewhere = TransportRequest(.get, try Endpoint("https://id.example.com.evil.example.com/userinfo"))
         let refused = await #expect(throws: AuthError.self) { try await client.send(elsewhere) }
         #expect(refused?.code == .invalidConfiguration)
         var own = call
-        own.request.headerFields[.authorization] = "Basic x"
+        own.head.headerFields[.authorization] = "Basic x"
         let twice = own
         await #expect(throws: AuthError.self) { try await client.send(twice) }
     }
@@ -434,15 +437,15 @@ final class FailingStore: TokenStore {
         let first = try await client.signIn().credential.tokens
         // Withdrawn at the provider, and this client does not know.
         _ = try await scene.transport.send(
-            HTTPCall(
+            TransportRequest(
                 .post,
                 try Endpoint("https://id.example.com/revoke"),
                 headerFields: [.contentType: "application/x-www-form-urlencoded"],
                 body: Array("client_id=authflow-demo&token=\(first.accessToken.exposed)".utf8)
             )
         )
-        let reply = try await client.send(HTTPCall(.get, try Endpoint("https://id.example.com/userinfo")))
-        #expect(reply.status == 200)
+        let response = try await client.send(TransportRequest(.get, try Endpoint("https://id.example.com/userinfo")))
+        #expect(response.status == 200)
         #expect(refreshes == 1)
     }
 

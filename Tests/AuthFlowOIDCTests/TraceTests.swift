@@ -18,14 +18,16 @@ private final class ValueCollector: HTTPTransport {
         seen.withLock { $0 }.filter { $0.count >= 16 && $0.contains { $0.isNumber || $0.isUppercase } }
     }
 
-    func send(_ call: HTTPCall) async throws -> HTTPReply {
-        let reply = try await base.send(call)
-        let texts = [String(decoding: call.body, as: UTF8.self), String(decoding: reply.body, as: UTF8.self), call.url]
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let response = try await base.send(call)
+        let texts = [
+            String(decoding: call.body, as: UTF8.self), String(decoding: response.body, as: UTF8.self), call.url,
+        ]
         for text in texts {
             let words = text.split { !($0.isLetter || $0.isNumber || "-_.".contains($0)) }
             seen.withLock { $0.formUnion(words.map(String.init)) }
         }
-        return reply
+        return response
     }
 }
 
@@ -73,7 +75,7 @@ private final class ValueCollector: HTTPTransport {
     }
 
     @Test func showsNoValueThatCouldBeSecret() throws {
-        let call = HTTPCall(
+        let call = TransportRequest(
             .post,
             try Endpoint("https://id.example.com/token?session=ABCDEF"),
             headerFields: [
@@ -85,8 +87,8 @@ private final class ValueCollector: HTTPTransport {
         let shown = "\(RedactedMessage(call))"
         for secret in ["SECRET", "ABCDEF", "c2VjcmV0", "sid=secret"] { #expect(!shown.contains(secret)) }
         #expect(shown.contains("refresh_token"))
-        let reply = HTTPReply(
-            response: HTTPResponse(
+        let response = TransportResponse(
+            head: HTTPResponse(
                 status: .found,
                 headerFields: [
                     .location: "https://app.example.com/callback?code=SECRET&state=SECRET", .setCookie: "sid=SECRET",
@@ -94,8 +96,8 @@ private final class ValueCollector: HTTPTransport {
             ),
             body: Array(#"{"access_token": "SECRET", "nested": {"id_token": "SECRET"}, "n": 12345}"#.utf8)
         )
-        #expect(!"\(RedactedMessage(reply))".contains("SECRET"))
-        #expect(!"\(RedactedMessage(reply))".contains("12345"))
+        #expect(!"\(RedactedMessage(response))".contains("SECRET"))
+        #expect(!"\(RedactedMessage(response))".contains("12345"))
         #expect(!"\(RedactedMessage(visit: "https://id.example.com/a#id_token=SECRET&%FF=SECRET"))".contains("SECRET"))
     }
 }

@@ -117,7 +117,7 @@ import Testing
 
     /// Without refresh tokens, too, a sign-out in another process is the end.
     @Test func theyDoNotOutliveASignOutElsewhere() async throws {
-        scene.emulator.fault = .tokenReply(.member("refresh_token", nil))
+        scene.emulator.fault = .tokenResponse(.member("refresh_token", nil))
         let client = try client()
         _ = try await client.signIn()
         store.fail(true)
@@ -186,7 +186,7 @@ import Testing
         let client = try client()
         scene.emulator.refreshPolicy = .lasting
         let first = try await client.signIn().credential.tokens
-        scene.emulator.fault = .tokenReply(.member("refresh_token", ""))
+        scene.emulator.fault = .tokenResponse(.member("refresh_token", ""))
         time.advance(3600)
         #expect(try await client.freshTokens().refreshToken == first.refreshToken)
     }
@@ -216,7 +216,7 @@ import Testing
 
     @Test(arguments: [("invalid_token", true), ("unsupported_token_type", false), ("server_error", false)])
     func aTokenThatIsNotGoodAnyMoreIsRevoked(_ error: String, _ isDone: Bool) async throws {
-        let network = RevocationReplies(scene.transport, error)
+        let network = RevocationResponses(scene.transport, error)
         var settings = try Scene.settings()
         settings.scopes = ["openid", "profile", "offline_access"]
         let client = try scene.client(settings: settings, store: store, transport: network, host: time.host)
@@ -233,8 +233,8 @@ import Testing
     private final class KeysOutOfReach: HTTPTransport {
         private let base: any HTTPTransport
         init(_ base: any HTTPTransport) { self.base = base }
-        func send(_ call: HTTPCall) async throws -> HTTPReply {
-            guard call.request.path?.contains("jwks") != true else {
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            guard call.head.path?.contains("jwks") != true else {
                 throw AuthError(.networkFailed, "The network is down.")
             }
             return try await base.send(call)
@@ -242,16 +242,16 @@ import Testing
     }
 
     /// Refuses to revoke access tokens.
-    private final class RevocationReplies: HTTPTransport {
+    private final class RevocationResponses: HTTPTransport {
         private let base: any HTTPTransport
         private let error: String
         init(_ base: any HTTPTransport, _ error: String) { (self.base, self.error) = (base, error) }
-        func send(_ call: HTTPCall) async throws -> HTTPReply {
-            guard call.request.path == "/revoke",
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            guard call.head.path == "/revoke",
                 String(decoding: call.body, as: UTF8.self).contains("token_type_hint=access_token")
             else { return try await base.send(call) }
-            return HTTPReply(
-                response: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+            return TransportResponse(
+                head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
                 body: Array("{\"error\": \"\(error)\"}".utf8)
             )
         }

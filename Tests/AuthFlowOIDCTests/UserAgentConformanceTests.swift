@@ -13,7 +13,7 @@ import Testing
     ) async throws {
         let agent = LoopbackUserAgent(launcher: nil)
         try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI(redirectURI)) { answer in
-            _ = try await SystemTransport().send(HTTPCall(.get, Endpoint(answer)))
+            _ = try await SystemTransport().send(TransportRequest(.get, Endpoint(answer)))
         }.run()
     }
 
@@ -34,7 +34,7 @@ import Testing
             let query = FormURLEncoding.decode((request.path ?? "").drop { $0 != "?" }.dropFirst())
             let answer = FormURLEncoding.encodeQuery(["code": "conformance", "state": query?["state"] ?? ""])
             let location = "\(query?["redirect_uri"] ?? "")?\(answer)"
-            return HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: location]))
+            return TransportResponse(head: HTTPResponse(status: .found, headerFields: [.location: location]))
         }
         let driver = HTMLFormDriver(userName: "alice", password: Secret("wonderland"), origins: [])
         let agent = HeadlessUserAgent(driver: driver, transport: provider)

@@ -618,7 +618,7 @@ struct OktaScene: Sendable {
             settings.flows = [.device]
             let custom = scene.emulator.custom
             // Defect 2: slow_down must slow the very next poll.
-            custom.devicePollReplies = [.slowDown(interval: nil)]
+            custom.devicePollResponses = [.slowDown(interval: nil)]
             let client = AuthClient(
                 settings: try ClientSettings(settings),
                 provider: scene.provider(),

@@ -28,7 +28,7 @@ import Testing
             transport: InProcessTransport(emulator),
             host: time.host
         )
-        emulator.devicePollReplies = [.error("access_denied")]
+        emulator.devicePollResponses = [.error("access_denied")]
         await #expect(throws: AuthError.self) { try await client.signIn() }
         return lines.withLock { $0 }
     }

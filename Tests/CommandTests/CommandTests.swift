@@ -406,7 +406,7 @@ import Testing
                     FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["redirect_uri"]
                 )
                 let error = await #expect(throws: AuthError.self) {
-                    try await SystemTransport().send(HTTPCall(.get, Endpoint(redirectURI)))
+                    try await SystemTransport().send(TransportRequest(.get, Endpoint(redirectURI)))
                 }
                 #expect(error?.code == .networkFailed)
             }

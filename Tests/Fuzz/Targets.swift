@@ -21,7 +21,7 @@ final class PuppetProvider: Sendable {
     let keys: EmulatorKeys
     let metadata: [UInt8]
     let keySet: [UInt8]
-    private let replies: Mutex<[String: [UInt8]]>
+    private let responses: Mutex<[String: [UInt8]]>
 
     init() throws {
         keys = try EmulatorKeys()
@@ -32,16 +32,16 @@ final class PuppetProvider: Sendable {
             "id_token_signing_alg_values_supported": ["RS256", "PS256", "ES256", "ES512", "EdDSA"],
             "code_challenge_methods_supported": ["S256"], "authorization_response_iss_parameter_supported": true,
         ]).serialized()
-        replies = Mutex(["/.well-known/openid-configuration": metadata, "/jwks": keySet])
+        responses = Mutex(["/.well-known/openid-configuration": metadata, "/jwks": keySet])
     }
 
     /// Answers at a path with these bytes from now on.
-    func say(_ body: [UInt8], at path: String) { replies.withLock { $0[path] = body } }
+    func say(_ body: [UInt8], at path: String) { responses.withLock { $0[path] = body } }
 
     func client() throws -> AuthClient {
         let transport = InProcessTransport(origin: Self.issuer) { [self] request, _ in
-            let body = replies.withLock { $0[request.path ?? ""] }
-            return HTTPReply(response: HTTPResponse(status: body == nil ? .notFound : .ok), body: body ?? [])
+            let body = responses.withLock { $0[request.path ?? ""] }
+            return TransportResponse(head: HTTPResponse(status: body == nil ? .notFound : .ok), body: body ?? [])
         }
         return AuthClient(
             settings: try ClientSettings(
@@ -77,7 +77,8 @@ struct Target: Sendable {
 extension Target {
     static func all() throws -> [Target] {
         [
-            try callback(), try token(), try keySet(), try discovery(), try reply(), try gitHubReply(), try server(),
+            try callback(), try token(), try keySet(), try discovery(), try response(), try gitHubResponse(),
+            try server(),
             request, configuration,
         ]
     }
@@ -176,15 +177,15 @@ extension Target {
         }
     }
 
-    /// No reply signs anybody in with a forged ID Token.
-    private static func reply() throws -> Target {
+    /// No response signs anybody in with a forged ID Token.
+    private static func response() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client()
         let good = try JSON.object([
             "access_token": "access", "token_type": "Bearer", "expires_in": 3600, "scope": "openid",
             "refresh_token": "refresh", "id_token": .string(try provider.token(.es256, signedBy: EmulatorKeys())),
         ]).serialized()
-        return Target(name: "token reply") { mutator in
+        return Target(name: "token response") { mutator in
             provider.say(mutator.mutate(good), at: "/token")
             let pending = try await client.beginSignIn()
             let state = FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
@@ -197,8 +198,8 @@ extension Target {
         }
     }
 
-    /// Replies of GitHub's, in its three formats: what can be read has a token, and nothing crashes.
-    private static func gitHubReply() throws -> Target {
+    /// Responses of GitHub's, in its three formats: what can be read has a token, and nothing crashes.
+    private static func gitHubResponse() throws -> Target {
         let json = #"{"access_token":"gho_x","scope":"repo,gist","token_type":"bearer","expires_in":28800}"#
         let form = "access_token=gho_x&scope=repo%2Cgist&token_type=bearer&expires_in=28800"
         let xml = "<OAuth><access_token>gho_x</access_token><scope>repo</scope><token_type>bearer</token_type></OAuth>"
@@ -208,15 +209,15 @@ extension Target {
         let provider = GitHubProvider()
         let context = try PuppetProvider().client().providerContext
         let endpoint = try Endpoint("https://github.com/login/oauth/access_token")
-        return Target(name: "GitHub reply") { mutator in
+        return Target(name: "GitHub response") { mutator in
             for (type, text) in formats {
-                let reply = HTTPReply(
-                    response: HTTPResponse(status: .ok, headerFields: [.contentType: type]),
+                let response = TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: type]),
                     body: mutator.mutate(Array(text.utf8))
                 )
                 do {
                     let tokens = try provider.tokens(
-                        from: ProviderReply(purpose: .token, endpoint: endpoint, http: reply),
+                        from: ProviderResponse(purpose: .token, endpoint: endpoint, http: response),
                         in: context
                     )
                     if tokens.accessToken.exposed.isEmpty { throw Finding(description: "an empty token") }
@@ -233,16 +234,16 @@ extension Target {
             "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=x\r\n\r\n{}",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Encoding: gzip\r\n\r\n2;x=y\r\n{}\r\n0\r\nX: y\r\n\r\n",
         ]
-        let call = try HTTPCall(.get, Endpoint("http://127.0.0.1:\(server.port)/"), maximumReplySize: 100)
+        let call = try TransportRequest(.get, Endpoint("http://127.0.0.1:\(server.port)/"), maximumResponseSize: 100)
         let transport = SystemTransport()
         return Target(name: "server") { mutator in
             server.say(mutator.mutate(Array((responses.randomElement(using: &mutator.generator) ?? "").utf8)))
             do {
-                let reply = try await transport.send(call)
-                let values = reply.response.headerFields.map(\.value)
-                guard (200...599).contains(reply.status), reply.body.count <= 100,
+                let response = try await transport.send(call)
+                let values = response.head.headerFields.map(\.value)
+                guard (200...599).contains(response.status), response.body.count <= 100,
                     values.allSatisfy({ !$0.utf8.contains { [0, 10, 13].contains($0) } })
-                else { throw Finding(description: "\(reply) was taken for a response") }
+                else { throw Finding(description: "\(response) was taken for a response") }
             } catch is AuthError {}
         }
     }

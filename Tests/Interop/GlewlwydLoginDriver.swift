@@ -61,16 +61,16 @@ struct GlewlwydLoginDriver: LoginDriver {
         _ json: JSON?,
         _ browser: HeadlessBrowser
     ) async throws {
-        let reply = try await browser.send(
-            HTTPCall(
+        let response = try await browser.send(
+            TransportRequest(
                 method,
                 try Endpoint(origin + path),
                 headerFields: [.contentType: "application/json"],
                 body: try json?.serialized() ?? []
             )
         )
-        guard reply.status == 200 else {
-            throw AuthError(.accessDenied, "Glewlwyd answered \(method) \(path) with status \(reply.status).")
+        guard response.status == 200 else {
+            throw AuthError(.accessDenied, "Glewlwyd answered \(method) \(path) with status \(response.status).")
         }
     }
 }

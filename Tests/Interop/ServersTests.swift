@@ -46,10 +46,10 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         _ settings: NetworkSettings,
         method: HTTPRequest.Method = .get
     ) async throws -> String {
-        let call = try HTTPCall(method, Endpoint("https://id.example.com:\(port(server))/?code=secret"))
-        let reply = try await CurlTransport(settings).send(call)
-        #expect(reply.status == 200)
-        return String(decoding: reply.body, as: UTF8.self)
+        let call = try TransportRequest(method, Endpoint("https://id.example.com:\(port(server))/?code=secret"))
+        let response = try await CurlTransport(settings).send(call)
+        #expect(response.status == 200)
+        return String(decoding: response.body, as: UTF8.self)
     }
 
     @Test func aPrivateAuthorityIsTrustedWhenItIsNamed() async throws {
@@ -71,22 +71,22 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
     /// nginx ends each connection with GOAWAY after three requests; no request is lost.
     @Test func manyRequestsShareConnectionsAndSurviveTheirEnd() async throws {
         let settings = try settings()
-        let replies = try await withThrowingTaskGroup(of: String.self) { group in
+        let responses = try await withThrowingTaskGroup(of: String.self) { group in
             for _ in 0..<60 { group.addTask { try await get("good", settings) } }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        #expect(replies.count == 60)
-        #expect(replies.allSatisfy { $0.hasPrefix("HTTP/2.0") })
+        #expect(responses.count == 60)
+        #expect(responses.allSatisfy { $0.hasPrefix("HTTP/2.0") })
     }
 
     /// What must not be sent twice goes where there is no such goodbye.
     @Test func postsSurviveTheEndOfConnections() async throws {
         let settings = try settings()
-        let replies = try await withThrowingTaskGroup(of: String.self) { group in
+        let responses = try await withThrowingTaskGroup(of: String.self) { group in
             for _ in 0..<60 { group.addTask { try await get("good", settings, method: .post) } }
             return try await group.reduce(into: []) { $0.append($1) }
         }
-        #expect(replies.count == 60)
+        #expect(responses.count == 60)
     }
 
     @Test func aCutConnectionIsNoEndOfABody() async throws {

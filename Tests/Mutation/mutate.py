@@ -26,7 +26,7 @@ AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopba
 
 # Tests from the quickest to the slowest; the first failure ends a run.
 STAGES = [
-    "JWK|KeySource|IDToken|AuthorizationResponse|ClientSettings|Demand|ClientRegistration|WebFinger|ProviderMetadata|ProviderReply|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|Surroundings",
+    "JWK|KeySource|IDToken|AuthorizationResponse|ClientSettings|Demand|ClientRegistration|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|LaunchEnvironment",
     "ConformanceTests|SigningInTests|TokenLifeTests|DeviceGrantTests|DPoPTests|ResumeTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]

@@ -8,10 +8,10 @@ import Synchronization
 /// A server that answers by a function and remembers what it was sent.
 final class Witness: ProviderEmulator {
     let origin: String
-    private let answer: @Sendable (HTTPRequest, [UInt8]) async -> HTTPReply
+    private let answer: @Sendable (HTTPRequest, [UInt8]) async -> TransportResponse
     private let received = Mutex<[(line: String, text: String)]>([])
 
-    init(_ origin: String, _ answer: @escaping @Sendable (HTTPRequest, [UInt8]) async -> HTTPReply) {
+    init(_ origin: String, _ answer: @escaping @Sendable (HTTPRequest, [UInt8]) async -> TransportResponse) {
         self.origin = origin
         self.answer = answer
     }
@@ -24,7 +24,7 @@ final class Witness: ProviderEmulator {
     /// Everything that was sent: addresses, header fields and bodies.
     var everything: String { received.withLock { $0.map(\.text).joined(separator: "\n") } }
 
-    func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+    func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let fields = request.headerFields.map { "\($0.name): \($0.value)" }.joined(separator: "\n")
         received.withLock {
             $0.append(
@@ -58,30 +58,34 @@ final class HeldBack: ProviderEmulator {
     /// Lets the answers go.
     func release() { released.continuation.finish() }
 
-    func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+    func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         // The provider has acted by the time its answer is on the way.
-        let reply = await base.handle(request, body: body)
-        guard isHeld(request, body) else { return reply }
+        let response = await base.handle(request, body: body)
+        guard isHeld(request, body) else { return response }
         arrived.continuation.yield()
         for await _ in released.stream {}
-        return reply
+        return response
     }
 }
 
-extension HTTPReply {
-    static func html(_ body: String, status: HTTPResponse.Status = .ok) -> HTTPReply {
-        HTTPReply(
-            response: HTTPResponse(status: status, headerFields: [.contentType: "text/html; charset=utf-8"]),
+extension TransportResponse {
+    static func html(_ body: String, status: HTTPResponse.Status = .ok) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: status, headerFields: [.contentType: "text/html; charset=utf-8"]),
             body: Array("<!doctype html><html><body>\(body)</body></html>".utf8)
         )
     }
 
-    static func text(_ body: String, type: String = "application/json", status: HTTPResponse.Status = .ok) -> HTTPReply
+    static func text(_ body: String, type: String = "application/json", status: HTTPResponse.Status = .ok)
+        -> TransportResponse
     {
-        HTTPReply(response: HTTPResponse(status: status, headerFields: [.contentType: type]), body: Array(body.utf8))
+        TransportResponse(
+            head: HTTPResponse(status: status, headerFields: [.contentType: type]),
+            body: Array(body.utf8)
+        )
     }
 
-    static func redirect(_ location: String) -> HTTPReply {
-        HTTPReply(response: HTTPResponse(status: .found, headerFields: [.location: location]))
+    static func redirect(_ location: String) -> TransportResponse {
+        TransportResponse(head: HTTPResponse(status: .found, headerFields: [.location: location]))
     }
 }

@@ -39,22 +39,22 @@ import Testing
     private final class Network: HTTPTransport {
         struct Seen: Sendable {
             let line: String
-            let call: HTTPCall
+            let call: TransportRequest
             func field(_ name: String) -> String? {
-                HTTPField.Name(name).flatMap { call.request.headerFields[$0] }
+                HTTPField.Name(name).flatMap { call.head.headerFields[$0] }
             }
             var body: String { String(decoding: call.body, as: UTF8.self) }
         }
 
-        private let answer: @Sendable (_ line: String) -> HTTPReply
+        private let answer: @Sendable (_ line: String) -> TransportResponse
         private let calls = Mutex<[Seen]>([])
 
-        init(_ answer: @escaping @Sendable (_ line: String) -> HTTPReply) { self.answer = answer }
+        init(_ answer: @escaping @Sendable (_ line: String) -> TransportResponse) { self.answer = answer }
 
         var seen: [Seen] { calls.withLock { $0 } }
 
-        func send(_ call: HTTPCall) async throws -> HTTPReply {
-            let line = "\(call.request.method) \(call.url)"
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            let line = "\(call.head.method) \(call.url)"
             calls.withLock { $0.append(Seen(line: line, call: call)) }
             return answer(line)
         }
@@ -131,9 +131,9 @@ import Testing
             // The target sets its cookie and sends the visit on to a page of the first site, whose form goes back to it.
             case "GET https://id.example.com/start": return .redirect("\(target)/set")
             case "GET \(target)/set":
-                var reply = HTTPReply.redirect("https://id.example.com/form")
-                reply.response.headerFields[.setCookie] = "\(cookie); Path=/"
-                return reply
+                var response = TransportResponse.redirect("https://id.example.com/form")
+                response.head.headerFields[.setCookie] = "\(cookie); Path=/"
+                return response
             case "GET https://id.example.com/form":
                 return .html("<form method=\(method) action='\(target)/go'><button>Continue</button></form>")
             default: return .redirect("com.example.app:/callback?code=1&state=the-state")
@@ -146,7 +146,9 @@ import Testing
 
     @Test(arguments: ["http://127.0.0.1:9200/_shutdown", "http://localhost/x", "https://10.0.0.1/x"])
     func isLedToNoLocalService(_ address: String) async throws {
-        for page in [HTTPReply.redirect(address), .html("<form action='\(address)'><button>Continue</button></form>")] {
+        for page in [
+            TransportResponse.redirect(address), .html("<form action='\(address)'><button>Continue</button></form>"),
+        ] {
             let network = Network { line in line.hasSuffix("/start") ? page : .html("ok") }
             await #expect(throws: AuthError.self) {
                 try await visit(origins: ["https://id.example.com", address], in: network)
@@ -215,9 +217,9 @@ import Testing
         #expect(!network.seen.contains { $0.line.hasPrefix("POST") })
     }
 
-    @Test(arguments: [HTTPReply(response: HTTPResponse(status: .noContent)), .text("{}")])
-    func anEmptySuccessIsTheEndOfASession(_ reply: HTTPReply) async throws {
-        let network = Network { _ in reply }
+    @Test(arguments: [TransportResponse(head: HTTPResponse(status: .noContent)), .text("{}")])
+    func anEmptySuccessIsTheEndOfASession(_ response: TransportResponse) async throws {
+        let network = Network { _ in response }
         let answer = try await visit("https://id.example.com/logout?id_token_hint=x", purpose: .signOut, in: network)
         #expect(answer == "com.example.app:/callback?state=the-state")
     }
@@ -225,7 +227,7 @@ import Testing
     // MARK: What is shown
 
     @Test(arguments: [
-        (HTTPReply.html("<h1>Unknown client</h1>", status: .badRequest), "Unknown client"),
+        (TransportResponse.html("<h1>Unknown client</h1>", status: .badRequest), "Unknown client"),
         (
             .text(
                 #"{"error": "invalid_request", "error_description": "No such \u001b[2Jclient"}"#,
@@ -233,8 +235,8 @@ import Testing
             ), "No such  [2Jclient"
         ),
         (.html("<title>Gone</title><p>Nothing here", status: .notFound), "Gone: Nothing here"),
-    ]) func showsWhatAPageSays(_ reply: HTTPReply, _ words: String) async throws {
-        let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in reply }) }
+    ]) func showsWhatAPageSays(_ response: TransportResponse, _ words: String) async throws {
+        let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in response }) }
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
     }
 

@@ -12,7 +12,7 @@ import Testing
 @Suite struct HostileProviderTests {
     private static let environment = ["PASSWORD": "wonderland"]
 
-    private typealias Answer = @Sendable (_ path: String, _ body: String) async -> HTTPReply?
+    private typealias Answer = @Sendable (_ path: String, _ body: String) async -> TransportResponse?
 
     /// An emulator of which some answers are replaced.
     private func withProvider(
@@ -26,7 +26,7 @@ import Testing
             made.withLock { $0 = emulator }
             return Witness(issuer) { request, body in
                 let path = String((request.path ?? "").prefix { $0 != "?" })
-                if let reply = await answer(path, String(decoding: body, as: UTF8.self)) { return reply }
+                if let response = await answer(path, String(decoding: body, as: UTF8.self)) { return response }
                 return await emulator.handle(request, body: body)
             }
         } _: { witness in
@@ -55,7 +55,7 @@ import Testing
     private struct Failing: CustomTestStringConvertible, Sendable {
         let name: String
         let path: String
-        let reply: HTTPReply
+        let response: TransportResponse
         let status: Int32
         let words: String
         var testDescription: String { name }
@@ -65,29 +65,29 @@ import Testing
         Failing(
             name: "discovery leads elsewhere",
             path: "/.well-known/openid-configuration",
-            reply: .redirect("https://other.example.com/"),
+            response: .redirect("https://other.example.com/"),
             status: 7,
             words: "redirect"
         ),
         Failing(
             name: "discovery with a server error",
             path: "/.well-known/openid-configuration",
-            reply: .text("", status: .badGateway),
+            response: .text("", status: .badGateway),
             status: 7,
             words: "502"
         ),
         Failing(
             name: "a token endpoint with a server error",
             path: "/token",
-            reply: .text("", type: "text/html", status: .serviceUnavailable),
+            response: .text("", type: "text/html", status: .serviceUnavailable),
             status: 7,
             words: "503"
         ),
         Failing(
             name: "too many requests, with a time",
             path: "/token",
-            reply: HTTPReply(
-                response: HTTPResponse(status: .tooManyRequests, headerFields: [.retryAfter: "17"]),
+            response: TransportResponse(
+                head: HTTPResponse(status: .tooManyRequests, headerFields: [.retryAfter: "17"]),
                 body: Array(#"{"error": "slow", "error_description": "Mind the limit."}"#.utf8)
             ),
             status: 7,
@@ -96,14 +96,14 @@ import Testing
         Failing(
             name: "an access token with control characters",
             path: "/token",
-            reply: .text(#"{"access_token": "a\u001b[2Jb", "token_type": "Bearer"}"#),
+            response: .text(#"{"access_token": "a\u001b[2Jb", "token_type": "Bearer"}"#),
             status: 1,
             words: "access_token"
         ),
         Failing(
             name: "a token type with a line break",
             path: "/token",
-            reply: .text(#"{"access_token": "a", "token_type": "Bear\ner"}"#),
+            response: .text(#"{"access_token": "a", "token_type": "Bear\ner"}"#),
             status: 1,
             words: "token_type"
         ),
@@ -112,7 +112,7 @@ import Testing
     @Test(arguments: failures) private func saysWhatWentWrong(_ test: Failing) async throws {
         try await withProvider {
             [test] path, _ in
-            path == test.path ? test.reply : nil
+            path == test.path ? test.response : nil
         } _: { _, _, path in
             let outcome = try await run("login", "--config", path)
             #expect(outcome.status == test.status, "\(outcome.talk)")
@@ -278,11 +278,11 @@ import Testing
 
     @Test func aSecretWithoutAMethodIsForBasic() async throws {
         // RFC 7591 section 2: "If unspecified or omitted, the default is 'client_secret_basic'".
-        let reply = #"{"client_id": "new-client", "client_secret": "s3cr3t-of-the-client"}"#
+        let response = #"{"client_id": "new-client", "client_secret": "s3cr3t-of-the-client"}"#
         try await withProvider {
             path,
             _ in
-            path == "/register" ? .text(reply, status: .created) : nil
+            path == "/register" ? .text(response, status: .created) : nil
         } _: { emulator, _, path in
             let output = "\(path).new"
             let outcome = try await run("register", emulator.issuer, "--output", output, "--name", "T")
@@ -295,11 +295,11 @@ import Testing
     }
 
     @Test func showsWhyARegistrationIsRefused() async throws {
-        let reply = #"{"error": "invalid_redirect_uri", "error_description": "Only https is allowed\u001b[2J."}"#
+        let response = #"{"error": "invalid_redirect_uri", "error_description": "Only https is allowed\u001b[2J."}"#
         try await withProvider {
             path,
             _ in
-            path == "/register" ? .text(reply, status: .badRequest) : nil
+            path == "/register" ? .text(response, status: .badRequest) : nil
         } _: { emulator, _, path in
             let outcome = try await run("register", emulator.issuer, "--output", "\(path).new", "--name", "T")
             #expect(outcome.status != 0)

@@ -166,7 +166,7 @@ final class ValidationBench: Sendable {
         let transport = InProcessTransport(origin: Self.issuer) { _, _ in
             count.fetches.withLock { $0 += 1 }
             try await Task.sleep(for: .milliseconds(20))
-            return HTTPReply(response: HTTPResponse(status: .ok), body: set)
+            return TransportResponse(head: HTTPResponse(status: .ok), body: set)
         }
         self.keys = keys
         self.count = count

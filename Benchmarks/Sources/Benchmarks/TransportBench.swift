@@ -10,7 +10,7 @@ enum TransportBench {
     static func run(_ isWithinBounds: inout Bool) async throws {
         let server = try PlainServer(delay: 0)
         defer { server.stop() }
-        let call = try HTTPCall(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
+        let call = try TransportRequest(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
         let transport = CurlTransport()
         print("\nTransport: one request on a warm connection over loopback, beside URLSession in the same run\n")
         print("| transport | time | bound |\n|---|---|---|")
@@ -42,7 +42,7 @@ enum TransportBench {
     private static func waiting(_ isWithinBounds: inout Bool) async throws {
         let server = try PlainServer(delay: 1_000_000)
         defer { server.stop() }
-        let call = try HTTPCall(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
+        let call = try TransportRequest(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
         let start = clock()
         _ = try await CurlTransport().send(call)
         let busy = Double(clock() - start) / Double(CLOCKS_PER_SEC) * 1000
@@ -53,7 +53,7 @@ enum TransportBench {
     private static func manyAtOnce(_ isWithinBounds: inout Bool) async throws {
         let server = try PlainServer(delay: 50_000)
         defer { server.stop() }
-        let call = try HTTPCall(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
+        let call = try TransportRequest(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
         let before = Process.threads - server.connections
         let most = Peak()
         let answered = try await withThrowingTaskGroup(of: Int.self) { group in
@@ -75,7 +75,7 @@ enum TransportBench {
 
     private static func cancelled(_ isWithinBounds: inout Bool) async throws {
         let server = try PlainServer(delay: 1_000_000)
-        let call = try HTTPCall(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
+        let call = try TransportRequest(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
         let settle = { () async throws -> (descriptors: Int, threads: Int) in
             server.stop()
             try await Task.sleep(for: .milliseconds(1500))
@@ -100,7 +100,8 @@ enum TransportBench {
         }
     }
 
-    private static func growth(_ transport: CurlTransport, _ call: HTTPCall, _ isWithinBounds: inout Bool) async throws
+    private static func growth(_ transport: CurlTransport, _ call: TransportRequest, _ isWithinBounds: inout Bool)
+        async throws
     {
         let count = 100_000
         for _ in 0..<count / 10 { _ = try await transport.send(call) }
@@ -185,11 +186,11 @@ private final class PlainServer: Sendable {
 
     private func serve(_ connection: Int32, _ delay: UInt32) {
         defer { close(connection) }
-        let reply = Array("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}".utf8)
+        let response = Array("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}".utf8)
         var buffer = [UInt8](repeating: 0, count: 16_384)
         while recv(connection, &buffer, buffer.count, 0) > 0 {
             if delay > 0 { usleep(delay) }
-            guard send(connection, reply, reply.count, Int32(MSG_NOSIGNAL)) == reply.count else { return }
+            guard send(connection, response, response.count, Int32(MSG_NOSIGNAL)) == response.count else { return }
         }
     }
 }

@@ -5,10 +5,10 @@ extension AuthClient {
     ///
     /// When the API answers with 401 the token is refreshed and the call is made once more. No redirect is followed.
     /// - Parameter call: The call, without an `Authorization` field.
-    /// - Returns: The reply, whatever its status.
+    /// - Returns: The response, whatever its status.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the token may not go there; what ``freshTokens()`` and the
     ///   transport throw.
-    public func send(_ call: HTTPCall) async throws -> HTTPReply {
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
         let endpoint = try Endpoint(call.url, name: "address of the API")
         guard engine.settings.apiOrigins.contains(where: { $0.origin == endpoint.origin }) else {
             throw AuthError(
@@ -16,15 +16,15 @@ extension AuthClient {
                 "The access token may not be sent to \(endpoint.origin). If it is an API of this provider's, add it to \"api_origins\"."
             )
         }
-        guard call.request.headerFields[.authorization] == nil else {
+        guard call.head.headerFields[.authorization] == nil else {
             throw AuthError(.invalidConfiguration, "The call has an Authorization field already.")
         }
-        var refused: HTTPReply?
+        var refused: TransportResponse?
         do {
             return try await perform { tokens in
-                let reply = try await engine.send(call, with: tokens)
-                guard reply.status == 401 else { return reply }
-                refused = reply
+                let response = try await engine.send(call, with: tokens)
+                guard response.status == 401 else { return response }
+                refused = response
                 throw AuthError(.accessTokenRejected, "\(endpoint) does not accept the access token.")
             }
         } catch let error as AuthError where error.code == .accessTokenRejected {

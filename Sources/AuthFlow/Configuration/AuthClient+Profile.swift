@@ -12,7 +12,7 @@ extension AuthClient {
     ///   - flows: The ways to sign in, whatever the profile says.
     ///   - override: The name of the user agent, whatever the profile says; with the profile's options for it, if there are
     ///     any.
-    ///   - surroundings: Where the program runs; found out unless given.
+    ///   - launchEnvironment: Where the program runs; found out unless given.
     ///   - account: The subject of the account that is meant, whatever the profile says.
     ///   - transport: The client's way to the provider; default: the one that the profile describes, which user agents take in any case.
     ///   - host: Time, randomness and environment.
@@ -26,7 +26,7 @@ extension AuthClient {
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
         flows: [SignInFlow]? = nil,
         userAgent override: String? = nil,
-        surroundings: Surroundings? = nil,
+        launchEnvironment: LaunchEnvironment? = nil,
         account: String? = nil,
         transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
@@ -49,7 +49,7 @@ extension AuthClient {
             in: configuration,
             factories: userAgents,
             context: UserAgentContext(
-                surroundings: surroundings ?? .current(environment: host.environment),
+                launchEnvironment: launchEnvironment ?? .current(environment: host.environment),
                 redirectURIs: settings.redirectURIs,
                 transport: network
             )

@@ -71,11 +71,11 @@ struct UserAgentChoice: Sendable {
 
     /// The one to take: the first that can work, otherwise the first that may.
     var best: Candidate? {
-        candidates.first { if case .available = $0.availability { true } else { false } } ?? doubtful
+        candidates.first { if case .available = $0.availability { true } else { false } } ?? lastResort
     }
 
-    private var doubtful: Candidate? {
-        candidates.first { if case .doubtful = $0.availability { true } else { false } }
+    private var lastResort: Candidate? {
+        candidates.first { if case .lastResort = $0.availability { true } else { false } }
     }
 
     /// Why those before it in the list are not taken.
@@ -100,7 +100,7 @@ struct UserAgentChoice: Sendable {
         )
         guard let best else { return (UnavailableUserAgent(error: nowhere), nil) }
         let agent = try chosen(best)
-        guard case .doubtful(let reason) = best.availability, hasOtherFlow else { return (agent, nil) }
+        guard case .lastResort(let reason) = best.availability, hasOtherFlow else { return (agent, nil) }
         let better = AuthError(.noUserAgent, "\(best.factory.name): \(reason).")
         return (UnavailableUserAgent(error: better), agent)
     }
@@ -136,7 +136,7 @@ extension Profile {
             providers: providers,
             userAgents: userAgents,
             stores: stores,
-            environment: context.surroundings.environment
+            environment: context.launchEnvironment.environment
         )
         let choice = try UserAgentChoice(of: nil, in: configuration, factories: userAgents, context: context)
         return UserAgentExplanation(chosen: choice.best?.factory.name, reasons: choice.reasons)

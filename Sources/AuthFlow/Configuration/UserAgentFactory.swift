@@ -16,13 +16,13 @@ public struct UserAgentFactory: Sendable {
         /// It can.
         case available(because: String = "")
         /// It may, but something else that can is better.
-        case doubtful(reason: String)
+        case lastResort(reason: String)
         /// It cannot.
         case unavailable(reason: String)
 
         var reason: String {
             switch self {
-            case .available(let reason), .doubtful(let reason), .unavailable(let reason): reason
+            case .available(let reason), .lastResort(let reason), .unavailable(let reason): reason
             }
         }
     }
@@ -63,7 +63,7 @@ public struct UserAgentFactory: Sendable {
 /// What a user agent may have to know besides its options.
 public struct UserAgentContext: Sendable {
     /// Where the program runs.
-    public let surroundings: Surroundings
+    public let launchEnvironment: LaunchEnvironment
 
     /// The redirect URIs that the provider knows the client by, best first.
     public let redirectURIs: [RedirectURI]
@@ -73,11 +73,11 @@ public struct UserAgentContext: Sendable {
 
     /// Creates a context.
     public init(
-        surroundings: Surroundings,
+        launchEnvironment: LaunchEnvironment,
         redirectURIs: [RedirectURI],
         transport: any HTTPTransport = SystemTransport()
     ) {
-        self.surroundings = surroundings
+        self.launchEnvironment = launchEnvironment
         self.redirectURIs = redirectURIs
         self.transport = transport
     }

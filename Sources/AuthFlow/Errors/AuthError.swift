@@ -70,13 +70,13 @@ extension AuthError {
         public static let accessDenied = Self(rawValue: "access_denied")
         /// The provider answered with an error of OAuth's, kept in ``AuthError/providerError``.
         public static let providerRejected = Self(rawValue: "provider_rejected")
-        /// A reply of the provider's does not follow its specification.
-        public static let invalidReply = Self(rawValue: "invalid_reply")
+        /// A response of the provider's does not follow its specification.
+        public static let invalidResponse = Self(rawValue: "invalid_reply")
         /// The URL that came back is not an answer to this sign-in.
         public static let invalidCallback = Self(rawValue: "invalid_callback")
         /// The ID Token failed a check, named in the message.
         public static let invalidIDToken = Self(rawValue: "invalid_id_token")
-        /// The userinfo reply is about somebody else than the ID Token, or cannot be verified.
+        /// The userinfo response is about somebody else than the ID Token, or cannot be verified.
         public static let invalidUserInfo = Self(rawValue: "invalid_user_info")
         /// The provider does not offer what was asked for.
         public static let unsupported = Self(rawValue: "unsupported")

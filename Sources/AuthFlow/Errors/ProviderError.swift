@@ -1,4 +1,4 @@
-/// The error parameters of an OAuth reply (RFC 6749 sections 4.1.2.1 and 5.2), as the provider sent them.
+/// The error parameters of an OAuth response (RFC 6749 sections 4.1.2.1 and 5.2), as the provider sent them.
 public struct ProviderError: Sendable, Hashable {
     /// `error`: a code such as `invalid_grant`.
     public let error: String

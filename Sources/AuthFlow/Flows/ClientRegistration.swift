@@ -96,28 +96,28 @@ public struct ClientRegistration: Sendable {
     ///   - request: What the client tells about itself.
     ///   - initialAccessToken: What the provider has handed out to register with, if it wants that.
     /// - Throws: ``AuthError`` with `unsupported` when the provider registers nobody, `provider_rejected` when not this
-    ///   client, `invalid_reply` when the reply does not follow RFC 7591 or registers something else than was asked for.
+    ///   client, `invalid_reply` when the response does not follow RFC 7591 or registers something else than was asked for.
     public func register(_ request: Request, initialAccessToken: Secret? = nil) async throws -> Registered {
         let path = \ProviderMetadata.registrationEndpoint
         let endpoint = try (try await context.engine.metadata(with: path)).required(path, "registration endpoint")
         var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
         if let initialAccessToken { fields[.authorization] = "Bearer \(initialAccessToken.exposed)" }
-        let reply = try await context.send(
-            HTTPCall(.post, endpoint, headerFields: fields, body: try request.json.serialized())
+        let response = try await context.send(
+            TransportRequest(.post, endpoint, headerFields: fields, body: try request.json.serialized())
         )
-        try reply.requireAvailable(from: endpoint.host, now: context.host.now())
+        try response.requireAvailable(from: endpoint.host, now: context.host.now())
         // RFC 7591 section 3.2.1: "201 Created"; several providers answer 200. Section 3.2.2 has errors come with 400; what a
         // provider's own validation says comes in many forms.
-        guard reply.status == 201 || reply.status == 200 else {
+        guard response.status == 201 || response.status == 200 else {
             throw AuthError(
                 .providerRejected,
-                "\(endpoint.host) did not register the client (status \(reply.status)).",
-                providerError: reply.providerError,
-                status: reply.status
+                "\(endpoint.host) did not register the client (status \(response.status)).",
+                providerError: response.providerError,
+                status: response.status
             )
         }
-        let json = try reply.json(from: "\(endpoint)")
-        if let error = ProviderError(json, status: reply.status) {
+        let json = try response.json(from: "\(endpoint)")
+        if let error = ProviderError(json, status: response.status) {
             throw AuthError(.providerRejected, "\(endpoint.host) did not register the client.", providerError: error)
         }
         return try Self.registered(json, asked: request, at: endpoint)
@@ -125,13 +125,16 @@ public struct ClientRegistration: Sendable {
 
     private static func registered(_ json: JSON, asked request: Request, at endpoint: Endpoint) throws -> Registered {
         guard let clientID = json["client_id"]?.string, !clientID.isEmpty else {
-            throw AuthError(.invalidReply, "The registration reply has no \"client_id\" (RFC 7591 section 3.2.1).")
+            throw AuthError(
+                .invalidResponse,
+                "The registration response has no \"client_id\" (RFC 7591 section 3.2.1)."
+            )
         }
         // RFC 7591 section 3.2.1: the server "MAY reject or replace any of the client's requested metadata values", so
         // that the client must look at what it got. Other redirect URIs would send the codes elsewhere.
         if let uris = json["redirect_uris"] {
             guard let uris = uris.strings, Set(uris).isSuperset(of: request.redirectURIs.map(\.uri)) else {
-                throw AuthError(.invalidReply, "The provider registered other redirect URIs than were asked for.")
+                throw AuthError(.invalidResponse, "The provider registered other redirect URIs than were asked for.")
             }
         }
         let secret = json["client_secret"]?.string.map(Secret.init)
@@ -159,7 +162,7 @@ public struct ClientRegistration: Sendable {
                 let address = try Endpoint($0, name: "registration_client_uri")
                 guard endpoint.mayName(address) else {
                     throw AuthError(
-                        .invalidReply,
+                        .invalidResponse,
                         "The registration is to be managed at \(address.origin), an address of this machine or a private network, which a public provider may not name."
                     )
                 }

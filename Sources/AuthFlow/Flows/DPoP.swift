@@ -17,11 +17,11 @@ final class DPoPNonces: Sendable {
 
     func nonce(for origin: String) -> String? { nonces.withLock { $0[origin] } }
 
-    /// Remembers what a reply says.
+    /// Remembers what a response says.
     /// - Returns: The nonce, when there is one.
-    func learn(from reply: HTTPReply, origin: String) -> String? {
+    func learn(from response: TransportResponse, origin: String) -> String? {
         // Section 8.1: nonce = 1*NQCHAR, the characters of a scope token.
-        guard let nonce = reply.response.headerFields[.dpopNonce], !nonce.isEmpty, nonce.utf8.count <= 1024,
+        guard let nonce = response.head.headerFields[.dpopNonce], !nonce.isEmpty, nonce.utf8.count <= 1024,
             nonce.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C })
         else { return nil }
         nonces.withLock { nonces in
@@ -53,38 +53,40 @@ extension Engine {
     ///   - call: The call.
     ///   - key: The key that the tokens are bound to; nil for none.
     ///   - accessToken: The token that is sent along; nil at a token endpoint.
-    func send(_ call: HTTPCall, provenBy key: DPoPKey?, accessToken: Secret? = nil) async throws -> HTTPReply {
+    func send(_ call: TransportRequest, provenBy key: DPoPKey?, accessToken: Secret? = nil) async throws
+        -> TransportResponse
+    {
         guard let key else { return try await context.send(call) }
         let endpoint = try Endpoint(call.url)
-        func attempt(_ nonce: String?) async throws -> (reply: HTTPReply, nonce: String?) {
+        func attempt(_ nonce: String?) async throws -> (response: TransportResponse, nonce: String?) {
             var call = call
-            call.request.headerFields[.dpop] = try key.proof(
-                method: call.request.method.rawValue,
+            call.head.headerFields[.dpop] = try key.proof(
+                method: call.head.method.rawValue,
                 endpoint: endpoint,
                 nonce: nonce,
                 accessToken: accessToken,
                 host: host
             )
-            let reply = try await context.send(call)
-            return (reply, dpopNonces.learn(from: reply, origin: endpoint.origin))
+            let response = try await context.send(call)
+            return (response, dpopNonces.learn(from: response, origin: endpoint.origin))
         }
         let used = dpopNonces.nonce(for: endpoint.origin)
         let first = try await attempt(used)
-        guard first.reply.wantsDPoPNonce, let nonce = first.nonce, nonce != used else { return first.reply }
-        return try await attempt(nonce).reply
+        guard first.response.wantsDPoPNonce, let nonce = first.nonce, nonce != used else { return first.response }
+        return try await attempt(nonce).response
     }
 
     /// Sends a call with an access token in the header: `Bearer`, or `DPoP` with a proof.
-    func send(_ call: HTTPCall, with tokens: TokenSet) async throws -> HTTPReply {
+    func send(_ call: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var call = call
         // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
         let scheme = tokens.dpopKey == nil ? "Bearer" : "DPoP"
-        call.request.headerFields[.authorization] = "\(scheme) \(tokens.accessToken.exposed)"
+        call.head.headerFields[.authorization] = "\(scheme) \(tokens.accessToken.exposed)"
         return try await send(call, provenBy: tokens.dpopKey, accessToken: tokens.accessToken)
     }
 }
 
-extension HTTPReply {
+extension TransportResponse {
     /// Whether a server refuses a proof for want of its nonce: a token endpoint says so in its body, a resource in
     /// `WWW-Authenticate`, whose scheme has no case (RFC 9110 section 11.1).
     fileprivate var wantsDPoPNonce: Bool {

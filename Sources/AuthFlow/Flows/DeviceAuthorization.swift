@@ -30,11 +30,11 @@ public struct DeviceAuthorization: Sendable {
     /// The longest that a code is waited for, whatever the provider says.
     static let longestLifetime = Duration.seconds(3600)
 
-    /// Reads the reply of a device authorization endpoint.
+    /// Reads the response of a device authorization endpoint.
     /// - Throws: ``AuthError`` with `invalid_reply` when something is missing or cannot be shown.
     init(_ json: JSON) throws(AuthError) {
         func refuse(_ problem: String) -> AuthError {
-            AuthError(.invalidReply, "The device authorization reply \(problem) (RFC 8628 section 3.2).")
+            AuthError(.invalidResponse, "The device authorization response \(problem) (RFC 8628 section 3.2).")
         }
         guard let deviceCode = json["device_code"]?.string, !deviceCode.isEmpty else {
             throw refuse("has no \"device_code\"")
@@ -62,7 +62,7 @@ public struct DeviceAuthorization: Sendable {
                 try Endpoint(uri, name: "verification_uri_complete")
             }
         } catch {
-            throw AuthError(.invalidReply, error.message, underlyingError: error)
+            throw AuthError(.invalidResponse, error.message, underlyingError: error)
         }
     }
 }
@@ -89,42 +89,42 @@ extension Engine {
             protectedParameters: [:]
         )
         if !settings.scopes.isEmpty { request.parameters["scope"] = settings.scopes.joined(separator: " ") }
-        let reply = try await send(request, scopes: settings.scopes)
-        let json = try? provider.parameters(of: reply)
-        if let error = json.flatMap({ ProviderError($0, status: reply.status) }) {
+        let response = try await send(request, scopes: settings.scopes)
+        let json = try? provider.parameters(of: response)
+        if let error = json.flatMap({ ProviderError($0, status: response.status) }) {
             // RFC 6749 section 5.2: "The authenticated client is not authorized to use this authorization grant type", and
             // "not supported by the authorization server".
             let isDisabled = ["unauthorized_client", "unsupported_grant_type"].contains(standardName(of: error) ?? "")
             throw AuthError(
                 isDisabled ? .unsupported : .providerRejected,
                 isDisabled
-                    ? "\(reply.endpoint.host) does not let this client sign people in on another screen. Enable the device flow where the client is registered."
-                    : "\(reply.endpoint.host) refused the \(reply.purpose) request.",
+                    ? "\(response.endpoint.host) does not let this client sign people in on another screen. Enable the device flow where the client is registered."
+                    : "\(response.endpoint.host) refused the \(response.purpose) request.",
                 providerError: error,
-                status: reply.status
+                status: response.status
             )
         }
-        guard reply.status == 200 else {
+        guard response.status == 200 else {
             // A server without this grant answers as it does at any other address that it does not have.
-            let isAbsent = [401, 403, 404, 405, 422].contains(reply.status)
+            let isAbsent = [401, 403, 404, 405, 422].contains(response.status)
             throw AuthError(
-                isAbsent ? .unsupported : .invalidReply,
-                "\(reply.endpoint.host) answered the \(reply.purpose) request with status \(reply.status) and no OAuth error.",
-                providerError: reply.http.providerError,
-                status: reply.status
+                isAbsent ? .unsupported : .invalidResponse,
+                "\(response.endpoint.host) answered the \(response.purpose) request with status \(response.status) and no OAuth error.",
+                providerError: response.http.providerError,
+                status: response.status
             )
         }
-        var authorization = try DeviceAuthorization(try provider.parameters(of: reply))
+        var authorization = try DeviceAuthorization(try provider.parameters(of: response))
         // The user would be sent there, and a user agent that acts for one would go there with a password.
         for address in [authorization.verificationURI, authorization.verificationURIComplete].compactMap({ $0 }) {
             guard request.endpoint.mayName(address) else {
                 throw AuthError(
-                    .invalidReply,
-                    "The device authorization reply sends the user to \(address.origin), an address of this machine or a private network, which a public provider may not name."
+                    .invalidResponse,
+                    "The device authorization response sends the user to \(address.origin), an address of this machine or a private network, which a public provider may not name."
                 )
             }
         }
-        authorization.scopes = reply.scopes
+        authorization.scopes = response.scopes
         return authorization
     }
 }

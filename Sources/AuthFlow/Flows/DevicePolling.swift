@@ -6,7 +6,7 @@ struct DevicePolling: Sendable {
     let engine: Engine
     let reporter: FlowReporter
 
-    /// What a reply means.
+    /// What a response means.
     private enum Verdict<Return: Sendable>: Sendable {
         case tokens(Result<Return, any Error>)
         case pending
@@ -101,21 +101,21 @@ struct DevicePolling: Sendable {
         _ key: DPoPKey?,
         _ complete: @Sendable (ReceivedTokens) async throws -> Return
     ) async throws -> Verdict<Return> {
-        let reply: ProviderReply
+        let response: ProviderResponse
         do {
-            reply = try await engine.send(request, scopes: scopes, key: key)
+            response = try await engine.send(request, scopes: scopes, key: key)
         } catch let error as AuthError where error.isPassing {
             return .silence(error, asked: error.retryAfter ?? .zero)
         }
         do {
-            let received = try engine.received(reply, key: key)
+            let received = try engine.received(response, key: key)
             do {
                 return .tokens(.success(try await complete(received)))
             } catch {
                 return .tokens(.failure(error))
             }
         } catch let error as AuthError {
-            let parameters = try? engine.provider.parameters(of: reply)
+            let parameters = try? engine.provider.parameters(of: response)
             switch engine.standardName(of: error.providerError) {
             case "authorization_pending": return .pending
             case "slow_down":

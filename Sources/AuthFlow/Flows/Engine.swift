@@ -99,9 +99,9 @@ final class Engine: Sendable {
     /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
     /// - Parameters:
     ///   - request: The request.
-    ///   - scopes: Those that are granted when neither the request nor the reply names any.
+    ///   - scopes: Those that are granted when neither the request nor the response names any.
     ///   - key: The key that the tokens it asks for are, or are to be, bound to.
-    func send(_ request: ProviderRequest, scopes: [String], key: DPoPKey? = nil) async throws -> ProviderReply {
+    func send(_ request: ProviderRequest, scopes: [String], key: DPoPKey? = nil) async throws -> ProviderResponse {
         var request = request
         request.headerFields[.accept] = "application/json"
         settings.authentication.authenticate(&request, clientID: settings.clientID)
@@ -111,14 +111,14 @@ final class Engine: Sendable {
         settings.authentication.authenticate(&request, clientID: settings.clientID)
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"
         let body = FormURLEncoding.encodeForm(try request.allParameters())
-        let call = HTTPCall(
+        let call = TransportRequest(
             .post,
             request.endpoint,
             headerFields: request.headerFields,
             body: Array(body.utf8)
         )
-        let reply = try await send(call, provenBy: key)
-        try reply.requireAvailable(from: request.endpoint.host, now: host.now())
-        return ProviderReply(purpose: request.purpose, endpoint: request.endpoint, http: reply, scopes: scopes)
+        let response = try await send(call, provenBy: key)
+        try response.requireAvailable(from: request.endpoint.host, now: host.now())
+        return ProviderResponse(purpose: request.purpose, endpoint: request.endpoint, http: response, scopes: scopes)
     }
 }

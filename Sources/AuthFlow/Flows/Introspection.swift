@@ -8,7 +8,7 @@ extension AuthClient {
     /// - Parameters:
     ///   - token: The token; default: the access token of the user who is signed in.
     ///   - typeHint: `token_type_hint`: what kind of token it is.
-    /// - Returns: The reply. `active` is there, and when it is false nothing else is to be believed.
+    /// - Returns: The response. `active` is there, and when it is false nothing else is to be believed.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such service, `provider_rejected` when it does not
     ///   answer this client.
     public func introspect(_ token: Secret? = nil, typeHint: String = "access_token") async throws -> JSON {
@@ -22,7 +22,7 @@ extension AuthClient {
             try await engine.requireBinding(of: credential, with: path)
             token = credential.tokens.accessToken
         }
-        let reply = try await engine.send(
+        let response = try await engine.send(
             ProviderRequest(
                 purpose: .introspection,
                 endpoint: endpoint,
@@ -32,14 +32,14 @@ extension AuthClient {
             ),
             scopes: []
         )
-        let json = try engine.provider.parameters(of: reply)
+        let json = try engine.provider.parameters(of: response)
         // RFC 7662 section 2.2: active is REQUIRED.
-        guard reply.status == 200, json["active"]?.bool != nil else {
+        guard response.status == 200, json["active"]?.bool != nil else {
             throw AuthError(
                 .providerRejected,
-                "\(endpoint.host) did not answer the question about the token (status \(reply.status)).",
-                providerError: reply.http.providerError,
-                status: reply.status
+                "\(endpoint.host) did not answer the question about the token (status \(response.status)).",
+                providerError: response.http.providerError,
+                status: response.status
             )
         }
         return json

@@ -14,26 +14,26 @@ struct ReceivedTokens: Sendable {
     /// The key that they were asked to be bound to.
     let key: DPoPKey?
 
-    /// How far this machine's clock is ahead of the provider's, in seconds, when the reply says the provider's time.
+    /// How far this machine's clock is ahead of the provider's, in seconds, when the response says the provider's time.
     let clockOffset: TimeInterval?
 }
 
 extension Engine {
-    /// Reads the reply of a token endpoint.
+    /// Reads the response of a token endpoint.
     /// - Parameter key: The key that the tokens were asked to be bound to.
-    func received(_ reply: ProviderReply, key: DPoPKey?) throws -> ReceivedTokens {
+    func received(_ response: ProviderResponse, key: DPoPKey?) throws -> ReceivedTokens {
         let tokens: TokenSet
         do {
-            tokens = try provider.tokens(from: reply, in: context)
+            tokens = try provider.tokens(from: response, in: context)
         } catch let error as AuthError {
             throw advised(error)
         }
         try tokens.requireTransportableCharacters()
         return ReceivedTokens(
             tokens: tokens,
-            requestedScopes: reply.scopes,
+            requestedScopes: response.scopes,
             key: key,
-            clockOffset: reply.http.date.map { host.now().timeIntervalSince($0) }
+            clockOffset: response.http.date.map { host.now().timeIntervalSince($0) }
         )
     }
 

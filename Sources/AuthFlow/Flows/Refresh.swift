@@ -60,11 +60,11 @@ extension Engine {
         )
         // RFC 9449 section 5: a refresh token of a public client is bound to the key, and the new tokens stay with it.
         let key = credential.tokens.dpopKey
-        let reply = try await send(request, scopes: credential.tokens.scopes, key: key)
+        let response = try await send(request, scopes: credential.tokens.scopes, key: key)
         do {
-            return .refreshed(try await checked(try received(reply, key: key), replacing: credential, metadata))
+            return .refreshed(try await checked(try received(response, key: key), replacing: credential, metadata))
         } catch let error as AuthError {
-            guard let replacement = replacement(in: reply), replacement != refreshToken else { throw error }
+            guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
             var kept = credential
             kept.tokens.refreshToken = replacement
             if error.isPassing { return .unchecked(kept, error) }
@@ -106,8 +106,8 @@ extension Engine {
 
     /// The refresh token in a response of the token endpoint that is refused for another reason: the provider has replaced the old
     /// one by it, so without it the session would be lost.
-    private func replacement(in reply: ProviderReply) -> Secret? {
-        guard reply.status == 200, let parameters = try? provider.parameters(of: reply),
+    private func replacement(in response: ProviderResponse) -> Secret? {
+        guard response.status == 200, let parameters = try? provider.parameters(of: response),
             let token = parameters["refresh_token"]?.string, !token.isEmpty,
             token.utf8.count <= TokenSet.maximumTokenSize, token.utf8.allSatisfy({ (0x20...0x7E).contains($0) })
         else { return nil }

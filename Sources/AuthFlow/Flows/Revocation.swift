@@ -40,7 +40,7 @@ extension Engine {
     }
 
     private func revoke(_ token: RevocableToken, at endpoint: Endpoint) async throws {
-        let reply = try await send(
+        let response = try await send(
             ProviderRequest(
                 purpose: .revocation,
                 endpoint: endpoint,
@@ -52,13 +52,13 @@ extension Engine {
         )
         // RFC 7009 section 2.2: "The authorization server responds with HTTP status code 200 if the token has been revoked
         // successfully or if the client submitted an invalid token"; the body says nothing. Some answer 204.
-        guard (200..<300).contains(reply.status) else {
-            let error = (try? provider.parameters(of: reply)).flatMap { ProviderError($0, status: reply.status) }
+        guard (200..<300).contains(response.status) else {
+            let error = (try? provider.parameters(of: response)).flatMap { ProviderError($0, status: response.status) }
             throw AuthError(
                 .providerRejected,
-                "\(endpoint.host) did not revoke the \(Self.words(for: token)) (status \(reply.status)).",
-                providerError: error ?? reply.http.providerError,
-                status: reply.status
+                "\(endpoint.host) did not revoke the \(Self.words(for: token)) (status \(response.status)).",
+                providerError: error ?? response.http.providerError,
+                status: response.status
             )
         }
     }

@@ -12,7 +12,7 @@ extension ProviderContext {
     /// - Parameter tokens: Tokens with a verified ID Token.
     /// - Returns: The claims.
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
-    ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the reply is about somebody else.
+    ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is about somebody else.
     public func userInfo(for tokens: TokenSet) async throws -> JSON {
         let metadata = try await metadata()
         let endpoint = try metadata.required(\.userInfoEndpoint, "userinfo endpoint")
@@ -22,15 +22,15 @@ extension ProviderContext {
                 "Userinfo needs an ID Token to be compared with. Ask for the scope \"openid\"."
             )
         }
-        let reply = try await resource(
-            HTTPCall(.get, endpoint, headerFields: [.accept: "application/json, application/jwt"]),
+        let response = try await resource(
+            TransportRequest(.get, endpoint, headerFields: [.accept: "application/json, application/jwt"]),
             with: tokens
         )
         // OIDC Core section 5.3.2: a signed response has the content type application/jwt.
         let claims =
-            reply.mediaType == "application/jwt"
-            ? try await signedClaims(reply, metadata)
-            : try reply.json(from: "\(endpoint)")
+            response.mediaType == "application/jwt"
+            ? try await signedClaims(response, metadata)
+            : try response.json(from: "\(endpoint)")
         // OIDC Core section 5.3.2: "The sub Claim in the UserInfo Response MUST be verified to exactly match the sub
         // Claim in the ID Token; if they do not match, the UserInfo Response values MUST NOT be used."
         guard claims["sub"] == .string(idToken.subject) else {
@@ -42,12 +42,12 @@ extension ProviderContext {
         return claims
     }
 
-    /// The claims of a signed reply, once it is verified that the provider signed it for this client.
-    private func signedClaims(_ reply: HTTPReply, _ metadata: ProviderMetadata) async throws -> JSON {
+    /// The claims of a signed response, once it is verified that the provider signed it for this client.
+    private func signedClaims(_ response: TransportResponse, _ metadata: ProviderMetadata) async throws -> JSON {
         @Sendable func refused(_ reason: String) -> AuthError {
             AuthError(.invalidUserInfo, "The signed userinfo was refused: \(reason).")
         }
-        guard let token = String(validating: reply.body, as: UTF8.self) else { throw refused("it is not text") }
+        guard let token = String(validating: response.body, as: UTF8.self) else { throw refused("it is not text") }
         let jws: JWS
         do throws(AuthError) {
             jws = try JWS(Secret(token.trimmingWhitespace()))

@@ -12,8 +12,8 @@ struct AuthenticationChallenge: Sendable, Hashable {
     private static let maximumSize = 8 * 1024
 
     /// The challenges of all fields, in order. What cannot be read ends the list: nothing is guessed.
-    static func challenges(in reply: HTTPReply) -> [AuthenticationChallenge] {
-        reply.response.headerFields[values: .wwwAuthenticate].flatMap { field -> [AuthenticationChallenge] in
+    static func challenges(in response: TransportResponse) -> [AuthenticationChallenge] {
+        response.head.headerFields[values: .wwwAuthenticate].flatMap { field -> [AuthenticationChallenge] in
             let bytes = Array(field.utf8)
             guard bytes.count <= maximumSize else { return [] }
             var reader = Reader(bytes: bytes)

@@ -4,24 +4,24 @@ enum ExchangeLimits {
     /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `timed_out`, or with `invalid_reply` for a
     ///   redirect.
     static func send(
-        _ call: HTTPCall,
+        _ call: TransportRequest,
         by transport: any HTTPTransport,
         clock: any Clock<Duration>
-    ) async throws -> HTTPReply {
+    ) async throws -> TransportResponse {
         // The time is that of the whole exchange: a server that sends a byte now and then does not stretch it.
-        let reply = try await withDeadline(call.timeout, clock: clock) {
+        let response = try await withDeadline(call.timeout, clock: clock) {
             AuthError(.timedOut, "\(call) took longer than \(Int(call.timeout.seconds)) seconds.")
         } _: {
             try await transport.send(call)
         }
         // A redirect would carry the code, the secret or the token to an address nobody configured.
-        guard !(300..<400).contains(reply.status) else {
+        guard !(300..<400).contains(response.status) else {
             throw AuthError(
-                .invalidReply,
-                "\(call) answered with a redirect (\(reply.status)), which is never followed here.",
-                status: reply.status
+                .invalidResponse,
+                "\(call) answered with a redirect (\(response.status)), which is never followed here.",
+                status: response.status
             )
         }
-        return reply
+        return response
     }
 }

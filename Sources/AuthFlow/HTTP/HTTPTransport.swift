@@ -13,20 +13,20 @@ public import Foundation
 ///
 /// ```swift
 /// struct OfflineTransport: HTTPTransport {
-///     func send(_ call: HTTPCall) async throws -> HTTPReply { throw AuthError(.networkFailed, "No network.") }
+///     func send(_ call: TransportRequest) async throws -> TransportResponse { throw AuthError(.networkFailed, "No network.") }
 /// }
 /// ```
 public protocol HTTPTransport: Sendable {
-    /// Sends a call and returns the whole reply.
-    /// - Throws: ``AuthError`` with `network_failed` when no reply came, `timed_out` when it took too long,
+    /// Sends a call and returns the whole response.
+    /// - Throws: ``AuthError`` with `network_failed` when no response came, `timed_out` when it took too long,
     ///   `invalid_reply` when it is larger than the call allows; `CancellationError` when the task is cancelled.
-    func send(_ call: HTTPCall) async throws -> HTTPReply
+    func send(_ call: TransportRequest) async throws -> TransportResponse
 }
 
-/// A request on its way out, with the limits its reply is held to.
-public struct HTTPCall: Sendable {
+/// A request on its way out, with the limits its response is held to.
+public struct TransportRequest: Sendable {
     /// The method, address and header fields.
-    public var request: HTTPRequest
+    public var head: HTTPRequest
 
     /// The body; empty for none.
     public var body: [UInt8]
@@ -35,7 +35,7 @@ public struct HTTPCall: Sendable {
     public var timeout: Duration
 
     /// The largest body accepted, in bytes.
-    public var maximumReplySize: Int
+    public var maximumResponseSize: Int
 
     /// Creates a call.
     /// - Parameters:
@@ -44,16 +44,16 @@ public struct HTTPCall: Sendable {
     ///   - headerFields: The header fields.
     ///   - body: The body; empty for none.
     ///   - timeout: How long the whole exchange may take.
-    ///   - maximumReplySize: The largest body accepted, in bytes.
+    ///   - maximumResponseSize: The largest body accepted, in bytes.
     public init(
         _ method: HTTPRequest.Method,
         _ endpoint: Endpoint,
         headerFields: HTTPFields = [:],
         body: [UInt8] = [],
         timeout: Duration = .seconds(30),
-        maximumReplySize: Int = 1024 * 1024
+        maximumResponseSize: Int = 1024 * 1024
     ) {
-        self.request = HTTPRequest(
+        self.head = HTTPRequest(
             method: method,
             scheme: endpoint.scheme,
             authority: endpoint.authority,
@@ -62,57 +62,57 @@ public struct HTTPCall: Sendable {
         )
         self.body = body
         self.timeout = timeout
-        self.maximumReplySize = maximumReplySize
+        self.maximumResponseSize = maximumResponseSize
     }
 
     /// The address of the call.
-    public var url: String { "\(request.scheme ?? "https")://\(request.authority ?? "")\(request.path ?? "/")" }
+    public var url: String { "\(head.scheme ?? "https")://\(head.authority ?? "")\(head.path ?? "/")" }
 }
 
-extension HTTPCall: CustomStringConvertible, CustomReflectable {
+extension TransportRequest: CustomStringConvertible, CustomReflectable {
     /// Method and redacted address: header fields and bodies carry secrets.
-    public var description: String { "\(request.method) \(Redaction.url(url))" }
+    public var description: String { "\(head.method) \(Redaction.url(url))" }
     /// A mirror without children, for the same reason.
     public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// What came back: status, header fields and the whole body.
-public struct HTTPReply: Sendable {
+public struct TransportResponse: Sendable {
     /// The status and header fields.
-    public var response: HTTPResponse
+    public var head: HTTPResponse
 
     /// The body.
     public var body: [UInt8]
 
-    /// Creates a reply.
-    public init(response: HTTPResponse, body: [UInt8] = []) {
-        self.response = response
+    /// Creates a response.
+    public init(head: HTTPResponse, body: [UInt8] = []) {
+        self.head = head
         self.body = body
     }
 
     /// The status code.
-    public var status: Int { response.status.code }
+    public var status: Int { head.status.code }
 
-    /// The media type of the body in lower case, without parameters; empty when the reply names none.
+    /// The media type of the body in lower case, without parameters; empty when the response names none.
     public var mediaType: String {
-        let value = response.headerFields[.contentType] ?? ""
+        let value = head.headerFields[.contentType] ?? ""
         return String(value.unicodeScalars.prefix { $0 != ";" }).trimmingSpaces().lowercased()
     }
 
     /// When the server sent it, by its own clock (RFC 9110 section 6.6.1); nil when it does not say.
     public var date: Date? {
-        response.headerFields[.date].flatMap(HTTPDate.date)
+        head.headerFields[.date].flatMap(HTTPDate.date)
     }
 
-    /// `Retry-After` (RFC 9110 section 10.2.3): how long to wait before asking again; nil when the reply does not say.
+    /// `Retry-After` (RFC 9110 section 10.2.3): how long to wait before asking again; nil when the response does not say.
     public func retryAfter(now: Date) -> Duration? {
-        guard let value = response.headerFields[.retryAfter] else { return nil }
+        guard let value = head.headerFields[.retryAfter] else { return nil }
         if let seconds = UInt32(value) { return .seconds(Int(seconds)) }
         return HTTPDate.date(value).map { .seconds(max(0, Int($0.timeIntervalSince(now).rounded(.up)))) }
     }
 }
 
-extension HTTPReply: CustomStringConvertible, CustomReflectable {
+extension TransportResponse: CustomStringConvertible, CustomReflectable {
     /// Status and size: bodies carry tokens.
     public var description: String { "\(status), \(body.count) bytes" }
     /// A mirror without children, for the same reason.

@@ -99,7 +99,7 @@ public struct NetworkSettings: Sendable {
 extension NetworkSettings {
     /// The proxy that a call goes through; nil for none.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the environment names a proxy that is none.
-    func proxy(for call: HTTPCall) throws(AuthError) -> ProxyServer? {
+    func proxy(for call: TransportRequest) throws(AuthError) -> ProxyServer? {
         let host = call.host
         // What happens between two programs of this machine is not the proxy's to see, and it could not reach them.
         guard NetworkReach(host: host) != .thisMachine else { return nil }
@@ -108,7 +108,7 @@ extension NetworkSettings {
         case .server(let server): return server
         case .environment(let variables):
             return try ProxyEnvironment(variables).proxy(
-                scheme: call.request.scheme ?? "https",
+                scheme: call.head.scheme ?? "https",
                 host: host,
                 port: call.port
             )
@@ -116,17 +116,17 @@ extension NetworkSettings {
     }
 }
 
-extension HTTPCall {
+extension TransportRequest {
     /// The host in lower case; an IPv6 address stands in brackets.
     fileprivate var host: String {
-        let authority = request.authority ?? ""
+        let authority = head.authority ?? ""
         let port = authority.utf8.lastIndex(of: UInt8(ascii: ":"))
         guard let port, !authority[port...].contains("]") else { return authority.lowercased() }
         return authority[..<port].lowercased()
     }
 
     fileprivate var port: Int {
-        Int(request.authority?.dropFirst(host.utf8.count + 1) ?? "") ?? (request.scheme == "http" ? 80 : 443)
+        Int(head.authority?.dropFirst(host.utf8.count + 1) ?? "") ?? (head.scheme == "http" ? 80 : 443)
     }
 }
 

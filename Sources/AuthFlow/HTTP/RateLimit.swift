@@ -6,7 +6,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-extension HTTPReply {
+extension TransportResponse {
     /// Passes when the server has answered, and throws when it only says that it cannot now, or is asked too often.
     ///
     /// Any status from 500 on is the server's own error, unless the body names one of OAuth's.
@@ -48,6 +48,6 @@ extension HTTPReply {
 
     private func rateLimit(_ part: String) -> String? {
         ["X-RateLimit-", "X-Rate-Limit-"].lazy.compactMap { HTTPField.Name($0 + part) }
-            .compactMap { response.headerFields[$0] }.first
+            .compactMap { head.headerFields[$0] }.first
     }
 }

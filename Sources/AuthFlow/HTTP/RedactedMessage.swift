@@ -28,38 +28,38 @@ public struct RedactedMessage: Sendable, Hashable {
     ]
 
     /// A request.
-    public init(_ call: HTTPCall) {
+    public init(_ call: TransportRequest) {
         let (address, query) = Self.split(call.url)
         var parameters = Self.parameters(of: query)
-        if call.request.headerFields[.contentType]?.hasPrefix("application/x-www-form-urlencoded") == true {
+        if call.head.headerFields[.contentType]?.hasPrefix("application/x-www-form-urlencoded") == true {
             parameters += Self.parameters(of: String(decoding: call.body, as: UTF8.self))
         } else if let members = try? JSON(parsing: call.body).object {
             parameters += Self.members(members)
         }
         // That they are there says how the client proved who it is; what they say is nobody's business.
         for name in [.authorization, .cookie] as [HTTPField.Name] {
-            for value in call.request.headerFields[values: name] {
+            for value in call.head.headerFields[values: name] {
                 parameters.append(Parameter(name: name.rawName, value: Self.length(value)))
             }
         }
-        self.init(title: "\(call.request.method) \(Redaction.url(address))", parameters: parameters)
+        self.init(title: "\(call.head.method) \(Redaction.url(address))", parameters: parameters)
     }
 
-    /// A reply.
-    public init(_ reply: HTTPReply) {
+    /// A response.
+    public init(_ response: TransportResponse) {
         var parameters: [Parameter] = []
-        if let location = reply.response.headerFields[.location] {
+        if let location = response.head.headerFields[.location] {
             let (address, query) = Self.split(location)
             parameters.append(Parameter(name: "Location", value: Redaction.url(address)))
             parameters += Self.parameters(of: query)
         }
-        for cookie in reply.response.headerFields[values: .setCookie] {
+        for cookie in response.head.headerFields[values: .setCookie] {
             let name = DisplayText.sanitized(String(cookie.unicodeScalars.prefix { $0 != "=" }), limit: 60)
             parameters.append(Parameter(name: "Set-Cookie \(name)", value: Self.length(cookie)))
         }
-        if let members = try? JSON(parsing: reply.body).object { parameters += Self.members(members) }
-        let type = reply.mediaType.isEmpty ? "" : " \(DisplayText.sanitized(reply.mediaType, limit: 60))"
-        self.init(title: "\(reply.status) \(reply.response.status.reasonPhrase)\(type)", parameters: parameters)
+        if let members = try? JSON(parsing: response.body).object { parameters += Self.members(members) }
+        let type = response.mediaType.isEmpty ? "" : " \(DisplayText.sanitized(response.mediaType, limit: 60))"
+        self.init(title: "\(response.status) \(response.head.status.reasonPhrase)\(type)", parameters: parameters)
     }
 
     /// A visit of a browser to an address.

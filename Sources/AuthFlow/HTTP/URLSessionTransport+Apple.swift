@@ -28,17 +28,17 @@ public struct URLSessionTransport: HTTPTransport {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func send(_ call: HTTPCall) async throws -> HTTPReply {
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
         guard let url = URL(string: call.url) else {
             throw AuthError(.invalidConfiguration, "\"\(Redaction.url(call.url))\" is not a URL.")
         }
         var request = URLRequest(url: url, timeoutInterval: call.timeout.seconds)
-        request.httpMethod = call.request.method.rawValue
-        for field in call.request.headerFields where field.name != .cookie {
+        request.httpMethod = call.head.method.rawValue
+        for field in call.head.headerFields where field.name != .cookie {
             request.addValue(field.value, forHTTPHeaderField: field.name.rawName)
         }
         // The fields are kept apart for HTTP/2; HTTP/1.1 wants one field, and no commas in it (RFC 6265 section 5.4).
-        let cookies = call.request.headerFields[values: .cookie]
+        let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { request.setValue(cookies.joined(separator: "; "), forHTTPHeaderField: "Cookie") }
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
 
@@ -56,9 +56,9 @@ public struct URLSessionTransport: HTTPTransport {
 
 /// One exchange under way.
 private struct Exchange {
-    let continuation: CheckedContinuation<HTTPReply, any Error>
-    let call: HTTPCall
-    var reply: HTTPReply?
+    let continuation: CheckedContinuation<TransportResponse, any Error>
+    let call: TransportRequest
+    var response: TransportResponse?
 }
 
 /// The exchanges under way, by task: the delegate that `URLSession` reports to.
@@ -127,11 +127,11 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         completionHandler: @escaping (URLSession.ResponseDisposition) -> Void
     ) {
         guard let response = response as? HTTPURLResponse else { return completionHandler(.cancel) }
-        let reply = HTTPReply(response: HTTPResponse(response))
+        let response = TransportResponse(head: HTTPResponse(response))
         let announced = response.expectedContentLength
         let isTooLarge = state.withLock { state in
-            state.running[dataTask.taskIdentifier]?.reply = reply
-            return announced > state.running[dataTask.taskIdentifier]?.call.maximumReplySize ?? .max
+            state.running[dataTask.taskIdentifier]?.response = response
+            return announced > state.running[dataTask.taskIdentifier]?.call.maximumResponseSize ?? .max
         }
         if isTooLarge { refuse(dataTask) }
         completionHandler(isTooLarge ? .cancel : .allow)
@@ -141,21 +141,21 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         let isTooLarge = state.withLock { state in
             let identifier = dataTask.taskIdentifier
             guard let exchange = state.running[identifier] else { return false }
-            let size = (exchange.reply?.body.count ?? 0) + data.count
-            guard size <= exchange.call.maximumReplySize else { return true }
-            state.running[identifier]?.reply?.body.append(contentsOf: data)
+            let size = (exchange.response?.body.count ?? 0) + data.count
+            guard size <= exchange.call.maximumResponseSize else { return true }
+            state.running[identifier]?.response?.body.append(contentsOf: data)
             return false
         }
         if isTooLarge { refuse(dataTask) }
     }
 
-    /// Ends an exchange whose reply is too large.
+    /// Ends an exchange whose response is too large.
     private func refuse(_ task: URLSessionTask) {
         guard let exchange = end(task) else { return }
         exchange.continuation.resume(
             throwing: AuthError(
-                .invalidReply,
-                "\(exchange.call) answered with more than \(exchange.call.maximumReplySize) bytes."
+                .invalidResponse,
+                "\(exchange.call) answered with more than \(exchange.call.maximumResponseSize) bytes."
             )
         )
         stop(task)
@@ -165,17 +165,17 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         guard let exchange = end(task) else { return }
         if let error {
             exchange.continuation.resume(throwing: Self.failure(of: exchange.call, error))
-        } else if let reply = exchange.reply {
-            exchange.continuation.resume(returning: reply)
+        } else if let response = exchange.response {
+            exchange.continuation.resume(returning: response)
         } else {
-            exchange.continuation.resume(throwing: AuthError(.networkFailed, "\(exchange.call) got no HTTP reply."))
+            exchange.continuation.resume(throwing: AuthError(.networkFailed, "\(exchange.call) got no HTTP response."))
         }
     }
 
-    private static func failure(of call: HTTPCall, _ error: any Error) -> any Error {
+    private static func failure(of call: TransportRequest, _ error: any Error) -> any Error {
         let code = (error as? URLError)?.code
         // Foundation's own text may quote the whole URL, query included.
-        let place = call.request.authority ?? "the server"
+        let place = call.head.authority ?? "the server"
         switch code {
         case .cancelled:
             return CancellationError()

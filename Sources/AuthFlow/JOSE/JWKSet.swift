@@ -14,10 +14,10 @@ struct JWKSet: Sendable {
     /// - Throws: ``AuthError`` with `invalid_reply` when it is not a key set at all, or has too many keys.
     init(_ json: JSON) throws(AuthError) {
         guard let keys = json["keys"]?.array else {
-            throw AuthError(.invalidReply, "The provider's key set has no \"keys\" array (RFC 7517 section 5).")
+            throw AuthError(.invalidResponse, "The provider's key set has no \"keys\" array (RFC 7517 section 5).")
         }
         guard keys.count <= Self.maximumKeyCount else {
-            throw AuthError(.invalidReply, "The provider's key set has more than \(Self.maximumKeyCount) keys.")
+            throw AuthError(.invalidResponse, "The provider's key set has more than \(Self.maximumKeyCount) keys.")
         }
         self.keys = keys.compactMap(JWK.init)
     }

@@ -17,7 +17,7 @@ import Foundation
 /// - A fetch that fails throws nothing away.
 final class KeySource: Sendable {
     /// Sends the request for a key set.
-    typealias Fetch = @Sendable (Endpoint) async throws -> HTTPReply
+    typealias Fetch = @Sendable (Endpoint) async throws -> TransportResponse
 
     /// What was found out about a signature.
     enum Verdict: Sendable {
@@ -141,7 +141,7 @@ final class KeySource: Sendable {
             let entry = entries.withLock { $0[endpoint.url] ?? Entry() }
             if let keys = entry.keys { return (keys, entry.generation) }
         }
-        guard let known else { throw AuthError(.invalidReply, "The provider's key set could not be read.") }
+        guard let known else { throw AuthError(.invalidResponse, "The provider's key set could not be read.") }
         return known
     }
 
@@ -188,15 +188,15 @@ final class KeySource: Sendable {
         let generation = entry.begun
         let task = SharedTask<Void> { [self] in
             do {
-                let reply = try await fetch(endpoint)
-                let keys = try JWKSet(try Self.document(reply, at: endpoint))
+                let response = try await fetch(endpoint)
+                let keys = try JWKSet(try Self.document(response, at: endpoint))
                 let now = self.now()
                 self.entries.withLock {
                     $0[endpoint.url]?.running = nil
                     $0[endpoint.url]?.keys = keys
                     $0[endpoint.url]?.generation = generation
                     $0[endpoint.url]?.fetchedAt = now
-                    $0[endpoint.url]?.freshUntil = now + Self.age(of: reply)
+                    $0[endpoint.url]?.freshUntil = now + Self.age(of: response)
                 }
             } catch {
                 let now = self.now()
@@ -213,25 +213,25 @@ final class KeySource: Sendable {
         return task
     }
 
-    private static func document(_ reply: HTTPReply, at endpoint: Endpoint) throws(AuthError) -> JSON {
-        guard reply.status == 200 else {
+    private static func document(_ response: TransportResponse, at endpoint: Endpoint) throws(AuthError) -> JSON {
+        guard response.status == 200 else {
             throw AuthError(
-                .invalidReply,
-                "\(endpoint) answered with status \(reply.status) where keys were expected.",
-                providerError: reply.providerError,
-                status: reply.status
+                .invalidResponse,
+                "\(endpoint) answered with status \(response.status) where keys were expected.",
+                providerError: response.providerError,
+                status: response.status
             )
         }
-        guard reply.body.count <= maximumSize else {
-            throw AuthError(.invalidReply, "The key set at \(endpoint) has more than \(maximumSize) bytes.")
+        guard response.body.count <= maximumSize else {
+            throw AuthError(.invalidResponse, "The key set at \(endpoint) has more than \(maximumSize) bytes.")
         }
-        return try reply.json(from: "\(endpoint)")
+        return try response.json(from: "\(endpoint)")
     }
 
-    /// How long the keys of a reply are fresh (RFC 9111 section 5.2.2), within bounds: a provider can make this client
+    /// How long the keys of a response are fresh (RFC 9111 section 5.2.2), within bounds: a provider can make this client
     /// ask neither all the time nor never again.
-    static func age(of reply: HTTPReply) -> TimeInterval {
-        let fields = reply.response.headerFields[fields: .cacheControl].map { $0.value.lowercased() }
+    static func age(of response: TransportResponse) -> TimeInterval {
+        let fields = response.head.headerFields[fields: .cacheControl].map { $0.value.lowercased() }
         let directives = fields.flatMap { $0.split(separator: ",") }.map { $0.trimmingSpaces() }
         if directives.contains(where: { $0 == "no-store" || $0 == "no-cache" }) { return ageBounds.lowerBound }
         let age = directives.first { $0.hasPrefix("max-age=") }.flatMap { Int($0.dropFirst(8)) }.map(TimeInterval.init)

@@ -67,26 +67,26 @@ struct Discovery: Sendable {
     ///   the document is that of another issuer.
     func document(at place: Endpoint) async throws -> JSON? {
         _ = try home()
-        let call = HTTPCall(.get, place, headerFields: [.accept: "application/json"])
-        let reply: HTTPReply
+        let call = TransportRequest(.get, place, headerFields: [.accept: "application/json"])
+        let response: TransportResponse
         do {
-            reply = try await context.send(call)
-        } catch let error as AuthError where error.code == .invalidReply {
+            response = try await context.send(call)
+        } catch let error as AuthError where error.code == .invalidResponse {
             throw AuthError(.discoveryFailed, error.message, status: error.status, underlyingError: error)
         }
-        if reply.status == 404 { return nil }
-        try reply.requireAvailable(from: "\(place.host)", now: context.host.now())
-        guard reply.status == 200 else {
+        if response.status == 404 { return nil }
+        try response.requireAvailable(from: "\(place.host)", now: context.host.now())
+        guard response.status == 200 else {
             throw AuthError(
                 .discoveryFailed,
-                "\(call) answered with status \(reply.status). Is \"\(issuer)\" the provider's issuer?",
-                providerError: reply.providerError,
-                status: reply.status
+                "\(call) answered with status \(response.status). Is \"\(issuer)\" the provider's issuer?",
+                providerError: response.providerError,
+                status: response.status
             )
         }
         let json: JSON
         do throws(AuthError) {
-            json = try reply.json(from: "\(call)")
+            json = try response.json(from: "\(call)")
         } catch {
             throw AuthError(.discoveryFailed, error.message, underlyingError: error)
         }

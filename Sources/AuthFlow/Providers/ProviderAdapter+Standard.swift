@@ -7,33 +7,33 @@ import Foundation
 #endif
 
 extension ProviderAdapter {
-    /// Reads the reply of a token endpoint as RFC 6749 sections 5.1 and 5.2 describe it.
+    /// Reads the response of a token endpoint as RFC 6749 sections 5.1 and 5.2 describe it.
     ///
     /// An `error` member is an error whatever the status: some providers send it with 200.
-    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the reply follows neither section.
-    public func standardTokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
-        let json = try? parameters(of: reply)
-        if let error = json.flatMap({ ProviderError($0, status: reply.status) }) {
+    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response follows neither section.
+    public func standardTokens(from response: ProviderResponse, in context: ProviderContext) throws -> TokenSet {
+        let json = try? parameters(of: response)
+        if let error = json.flatMap({ ProviderError($0, status: response.status) }) {
             throw AuthError(
                 .providerRejected,
-                "\(reply.endpoint.host) refused the \(reply.purpose) request.",
+                "\(response.endpoint.host) refused the \(response.purpose) request.",
                 providerError: error
             )
         }
-        guard reply.status == 200 else {
+        guard response.status == 200 else {
             throw AuthError(
-                .invalidReply,
-                "\(reply.endpoint.host) answered the \(reply.purpose) request with status \(reply.status) and no OAuth error.",
-                providerError: reply.http.providerError,
-                status: reply.status
+                .invalidResponse,
+                "\(response.endpoint.host) answered the \(response.purpose) request with status \(response.status) and no OAuth error.",
+                providerError: response.http.providerError,
+                status: response.status
             )
         }
-        let parameters = try parameters(of: reply)
+        let parameters = try parameters(of: response)
         guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
-            throw AuthError(.invalidReply, "The token reply has no \"access_token\" (RFC 6749 section 5.1).")
+            throw AuthError(.invalidResponse, "The token response has no \"access_token\" (RFC 6749 section 5.1).")
         }
         guard let tokenType = parameters["token_type"]?.string else {
-            throw AuthError(.invalidReply, "The token reply has no \"token_type\" (RFC 6749 section 5.1).")
+            throw AuthError(.invalidResponse, "The token response has no \"token_type\" (RFC 6749 section 5.1).")
         }
         // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it nothing is known.
         let lifetime = try parameters.seconds("expires_in")
@@ -46,7 +46,7 @@ extension ProviderAdapter {
             expiresAt: lifetime.map { context.host.wholeSecond.addingTimeInterval($0.rounded(.down)) },
             refreshToken: parameters.token("refresh_token"),
             idToken: parameters.token("id_token"),
-            scopes: scopes ?? reply.scopes,
+            scopes: scopes ?? response.scopes,
             // What is kept elsewhere is not kept twice.
             parameters: RedactedJSON(.object((parameters.object ?? [:]).filter { !tokenParameters.contains($0.key) }))
         )
@@ -76,13 +76,13 @@ extension ProviderAdapter {
 }
 
 extension JSON {
-    /// A token in a reply; nil also for an empty text, which no token is (RFC 6749 appendix A.17: 1*VSCHAR) and which must not take
+    /// A token in a response; nil also for an empty text, which no token is (RFC 6749 appendix A.17: 1*VSCHAR) and which must not take
     /// the place of one.
     fileprivate func token(_ name: String) -> Secret? {
         self[name]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
     }
 
-    /// A number of seconds in a reply.
+    /// A number of seconds in a response.
     /// - Returns: nil when the member is absent or null.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor, as some send it, a string of digits, or
     ///   when it is less than zero or more than a century.
@@ -90,7 +90,7 @@ extension JSON {
         guard let value = self[name], value != .null else { return nil }
         let seconds = value.number ?? value.string.flatMap { Int64($0) }.map(Double.init)
         guard let seconds, 0...(100 * 365 * 86_400) ~= seconds else {
-            throw AuthError(.invalidReply, "The reply has a \"\(name)\" that is not a number of seconds.")
+            throw AuthError(.invalidResponse, "The response has a \"\(name)\" that is not a number of seconds.")
         }
         return seconds
     }
@@ -107,7 +107,7 @@ private let protocolClaims: Set<String> = [
 ]
 
 extension ProviderError {
-    /// Reads the error members of a JSON reply (RFC 6749 section 5.2).
+    /// Reads the error members of a JSON response (RFC 6749 section 5.2).
     /// - Returns: nil when there is no `error` string.
     public init?(_ json: JSON, status: Int) {
         guard let error = json["error"]?.string else { return nil }

@@ -2,7 +2,7 @@ public import AuthFlowJSON
 
 /// A type that knows where one identity provider lives and how it departs from the standards.
 ///
-/// The engine builds every request, checks every reply, and does all the waiting. An adapter says where to send things,
+/// The engine builds every request, checks every response, and does all the waiting. An adapter says where to send things,
 /// adjusts what is sent, and reads what comes back. It cannot loosen a check: what protects an exchange is set and
 /// verified by the engine.
 ///
@@ -42,8 +42,8 @@ public protocol ProviderAdapter: Sendable {
     /// Adjusts a request that the engine has built, just before it is sent.
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws
 
-    /// Reads the parameters of a back-channel reply, for providers that answer neither in JSON nor with a form.
-    func parameters(of reply: ProviderReply) throws -> JSON
+    /// Reads the parameters of a back-channel response, for providers that answer neither in JSON nor with a form.
+    func parameters(of response: ProviderResponse) throws -> JSON
 
     /// Names of this provider's errors, and what the standards call them.
     ///
@@ -52,8 +52,8 @@ public protocol ProviderAdapter: Sendable {
     /// 3.5). Errors are always shown as the provider sent them.
     var standardErrorNames: [String: String] { get }
 
-    /// Reads the tokens, or the provider's error, from the reply of the token endpoint.
-    func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet
+    /// Reads the tokens, or the provider's error, from the response of the token endpoint.
+    func tokens(from response: ProviderResponse, in context: ProviderContext) throws -> TokenSet
 
     /// Returns who the tokens belong to. The ID Token, if there is one, has passed every check by then.
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity
@@ -102,9 +102,9 @@ extension ProviderAdapter {
     /// Leaves the request as the engine built it.
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {}
 
-    /// Reads the body with ``ProviderReply/parameters()``.
-    public func parameters(of reply: ProviderReply) throws -> JSON {
-        try reply.parameters()
+    /// Reads the body with ``ProviderResponse/parameters()``.
+    public func parameters(of response: ProviderResponse) throws -> JSON {
+        try response.parameters()
     }
 
     /// Nothing: the person is asked.
@@ -135,9 +135,9 @@ extension ProviderAdapter {
         )
     }
 
-    /// Reads the reply with ``standardTokens(from:in:)``.
-    public func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
-        try standardTokens(from: reply, in: context)
+    /// Reads the response with ``standardTokens(from:in:)``.
+    public func tokens(from response: ProviderResponse, in context: ProviderContext) throws -> TokenSet {
+        try standardTokens(from: response, in: context)
     }
 
     /// The refresh token, without which there are no new ones, then the access token.

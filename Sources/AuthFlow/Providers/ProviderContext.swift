@@ -26,7 +26,7 @@ public struct ProviderContext: Sendable {
 
     /// Sends a call, bounded in time and size, following no redirect.
     /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `invalid_reply` for a redirect.
-    public func send(_ call: HTTPCall) async throws -> HTTPReply {
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try await ExchangeLimits.send(call, by: engine.transport, clock: host.clock)
     }
 
@@ -70,7 +70,7 @@ public struct ProviderContext: Sendable {
         let verdict = try await engine.keys.verdict(
             on: jws,
             at: try metadata.required(\.jwksURI, "key set (jwks_uri)")
-        ) { try await context.send(HTTPCall(.get, $0, headerFields: [.accept: "application/json"])) }
+        ) { try await context.send(TransportRequest(.get, $0, headerFields: [.accept: "application/json"])) }
         switch verdict {
         case .verified: return SignatureProof()
         case .wrongSignature: throw refusal("its signature is wrong")

@@ -114,8 +114,8 @@ extension ProviderRequest: CustomStringConvertible, CustomReflectable {
     public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// The reply to a request on the back channel.
-public struct ProviderReply: Sendable {
+/// The response to a request on the back channel.
+public struct ProviderResponse: Sendable {
     /// What was asked.
     public let purpose: ProviderRequest.Purpose
 
@@ -123,13 +123,13 @@ public struct ProviderReply: Sendable {
     public let endpoint: Endpoint
 
     /// What came back.
-    public let http: HTTPReply
+    public let http: TransportResponse
 
-    /// The scopes that are granted when the reply names none: those asked for, or those granted before.
+    /// The scopes that are granted when the response names none: those asked for, or those granted before.
     public let scopes: [String]
 
-    /// Creates a reply.
-    public init(purpose: ProviderRequest.Purpose, endpoint: Endpoint, http: HTTPReply, scopes: [String] = []) {
+    /// Creates a response.
+    public init(purpose: ProviderRequest.Purpose, endpoint: Endpoint, http: TransportResponse, scopes: [String] = []) {
         self.purpose = purpose
         self.endpoint = endpoint
         self.http = http
@@ -145,7 +145,7 @@ public struct ProviderReply: Sendable {
         guard http.mediaType == "application/x-www-form-urlencoded" else { return try json() }
         guard let form = String(validating: http.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) }),
             form.names.count == form.pairs.count
-        else { throw AuthError(.invalidReply, "The reply of \(endpoint.host) is not a form that can be read.") }
+        else { throw AuthError(.invalidResponse, "The response of \(endpoint.host) is not a form that can be read.") }
         return .object(Dictionary(uniqueKeysWithValues: form.pairs.map { ($0.name, .string($0.value)) }))
     }
 
@@ -156,7 +156,7 @@ public struct ProviderReply: Sendable {
     }
 }
 
-extension HTTPReply {
+extension TransportResponse {
     /// The body as a JSON object.
     /// - Parameter source: Who answered, for the message.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is not acceptable JSON. The body is never quoted.
@@ -166,16 +166,16 @@ extension HTTPReply {
             json = try JSON(parsing: body)
         } catch {
             throw AuthError(
-                .invalidReply,
-                "The reply of \(source) (status \(status)) is not JSON that can be accepted: \(error).",
+                .invalidResponse,
+                "The response of \(source) (status \(status)) is not JSON that can be accepted: \(error).",
                 status: status,
                 underlyingError: error
             )
         }
         guard json.object != nil else {
             throw AuthError(
-                .invalidReply,
-                "The reply of \(source) is \(json.kind), not a JSON object.",
+                .invalidResponse,
+                "The response of \(source) is \(json.kind), not a JSON object.",
                 status: status
             )
         }

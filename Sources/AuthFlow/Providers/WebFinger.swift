@@ -31,22 +31,22 @@ public struct WebFinger: Sendable {
         address.append("resource", resource)
         address.append("rel", Self.issuerRelation)
         let endpoint = try Endpoint("\(origin)/.well-known/webfinger", name: "WebFinger address")
-        let call = HTTPCall(
+        let call = TransportRequest(
             .get,
             try Endpoint(endpoint.url(adding: address)),
             headerFields: [.accept: "application/jrd+json, application/json"]
         )
-        let reply = try await ExchangeLimits.send(call, by: transport, clock: host.clock)
-        guard reply.status == 200 else {
+        let response = try await ExchangeLimits.send(call, by: transport, clock: host.clock)
+        guard response.status == 200 else {
             throw AuthError(
                 .discoveryFailed,
-                "\(endpoint) does not know \"\(DisplayText.sanitized(identifier, limit: 100))\" (status \(reply.status)). Give the issuer itself.",
-                providerError: reply.providerError,
-                status: reply.status
+                "\(endpoint) does not know \"\(DisplayText.sanitized(identifier, limit: 100))\" (status \(response.status)). Give the issuer itself.",
+                providerError: response.providerError,
+                status: response.status
             )
         }
         // RFC 7033 section 4.4: members that are not known are ignored.
-        let links = try reply.json(from: "\(endpoint)")["links"]?.array ?? []
+        let links = try response.json(from: "\(endpoint)")["links"]?.array ?? []
         guard let issuer = links.first(where: { $0["rel"]?.string == Self.issuerRelation })?["href"]?.string else {
             throw AuthError(
                 .discoveryFailed,

@@ -127,7 +127,7 @@ extension Credential {
     func requireStorableSize() throws(AuthError) {
         guard hasStorableSize else {
             throw AuthError(
-                .invalidReply,
+                .invalidResponse,
                 "The provider sent more about the user and their tokens than \(Self.maximumSize / 1024) KiB, which is the most that is kept."
             )
         }

@@ -30,6 +30,6 @@ extension TokenSet {
     }
 
     private static func refusal(_ problem: String) -> AuthError {
-        AuthError(.invalidReply, "The token response was refused: \(problem).")
+        AuthError(.invalidResponse, "The token response was refused: \(problem).")
     }
 }

@@ -38,13 +38,13 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.idToken = newValue } }
     }
 
-    /// The scopes granted. When the reply names none they are the ones asked for (RFC 6749 section 5.1).
+    /// The scopes granted. When the response names none they are the ones asked for (RFC 6749 section 5.1).
     public var scopes: [String] {
         get { storage.values.scopes }
         set { change { $0.scopes = newValue } }
     }
 
-    /// The parameters of the reply that have no property here. They may be secret.
+    /// The parameters of the response that have no property here. They may be secret.
     public var parameters: RedactedJSON {
         get { storage.values.parameters }
         set { change { $0.parameters = newValue } }

@@ -22,32 +22,34 @@ extension BrowserLauncher {
     /// The launcher that these options ask for; nil to leave it to the user.
     public static func configured(
         by options: ConfigurationObject,
-        in surroundings: Surroundings
+        in launchEnvironment: LaunchEnvironment
     ) -> BrowserLauncher? {
-        guard options.flag("open_browser") != false, surroundings.mayOpenBrowser else { return nil }
-        if let command = options.texts("browser") { return .command(command, environment: surroundings.environment) }
-        guard case .command = surroundings.browser else { return nil }
-        return .system(surroundings)
+        guard options.flag("open_browser") != false, launchEnvironment.mayOpenBrowser else { return nil }
+        if let command = options.texts("browser") {
+            return .command(command, environment: launchEnvironment.environment)
+        }
+        guard case .command = launchEnvironment.browser else { return nil }
+        return .system(launchEnvironment)
     }
 
     /// Whether a user agent that opens a browser, or else shows the address, can work.
     public static func availability(
         _ options: ConfigurationObject,
-        _ surroundings: Surroundings
+        _ launchEnvironment: LaunchEnvironment
     ) -> UserAgentFactory.Availability {
         if options.flag("open_browser") == false { return .available(because: "another program opens the address") }
-        if surroundings.mayOpenBrowser, let command = options.texts("browser")?.first {
+        if launchEnvironment.mayOpenBrowser, let command = options.texts("browser")?.first {
             return .available(because: "the profile names the browser \(command)")
         }
-        switch surroundings.browser {
+        switch launchEnvironment.browser {
         case .command(_, let reason): return .available(because: reason)
-        case .none(let reason) where surroundings.hasTerminal:
+        case .none(let reason) where launchEnvironment.hasTerminal:
             let place =
-                surroundings.isRemoteShell
-                ? ", and this is a remote shell" : surroundings.isContainer ? ", and this is a container" : ""
-            return .doubtful(reason: reason + place)
+                launchEnvironment.isRemoteShell
+                ? ", and this is a remote shell" : launchEnvironment.isContainer ? ", and this is a container" : ""
+            return .lastResort(reason: reason + place)
         // A user who asks for no browser opens the address elsewhere, for which no terminal is needed.
-        case .none(let reason) where !surroundings.mayOpenBrowser: return .doubtful(reason: reason)
+        case .none(let reason) where !launchEnvironment.mayOpenBrowser: return .lastResort(reason: reason)
         case .none(let reason):
             return .unavailable(reason: "\(reason), and there is no terminal to show the address at")
         }

@@ -47,12 +47,12 @@ public struct BrowserLauncher: Sendable {
         }
     }
 
-    /// The browser that these surroundings open: ``Surroundings/browser-swift.property``.
-    public static func system(_ surroundings: Surroundings = .current()) -> BrowserLauncher {
+    /// The browser that these launchEnvironment open: ``LaunchEnvironment/browser-swift.property``.
+    public static func system(_ launchEnvironment: LaunchEnvironment = .current()) -> BrowserLauncher {
         BrowserLauncher(opener: { url, onFailure in
-            switch surroundings.browser {
+            switch launchEnvironment.browser {
             case .none(let reason): throw AuthError(.userAgentFailed, reason)
-            case .command(let command, _): try launch(command, url, surroundings.environment, onFailure)
+            case .command(let command, _): try launch(command, url, launchEnvironment.environment, onFailure)
             }
         })
     }
@@ -76,7 +76,7 @@ public struct BrowserLauncher: Sendable {
         _ onFailure: @escaping FailureHandler
     ) throws -> String {
         // The path as it was named, links and all: what a program does may depend on that.
-        guard let name = command.first, let path = Surroundings.find(name, environment) else {
+        guard let name = command.first, let path = LaunchEnvironment.find(name, environment) else {
             throw AuthError(.userAgentFailed, "the program \"\(command.first ?? "")\" is not installed")
         }
         let given = command.dropFirst()

@@ -64,8 +64,8 @@ public struct RedirectHandOver: Sendable {
         guard let state, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else { return .nobody }
         defer { close(descriptor) }
         LocalSocket.write(Array("\(url)\n".utf8), to: descriptor)
-        let reply = LocalSocket.readLine(from: descriptor, maximumSize: 32, patience: Self.patience)
-        return reply.flatMap(Outcome.init(rawValue:)) ?? .nobody
+        let response = LocalSocket.readLine(from: descriptor, maximumSize: 32, patience: Self.patience)
+        return response.flatMap(Outcome.init(rawValue:)) ?? .nobody
     }
 
     /// Waits for a redirect while `body` runs.

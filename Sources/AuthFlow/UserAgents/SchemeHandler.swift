@@ -166,7 +166,7 @@ public struct SchemeHandler: Sendable {
     /// Runs a program of the desktop and returns what it prints.
     private func run(_ name: String, _ arguments: [String]) throws -> String {
         #if os(Linux)
-        guard let path = Surroundings.find(name, environment) else {
+        guard let path = LaunchEnvironment.find(name, environment) else {
             throw AuthError(.userAgentFailed, "\(name) is not installed. It comes with the package xdg-utils.")
         }
         let (status, bytes) = try DetachedProcess.output(of: [path] + arguments, environment: environment)

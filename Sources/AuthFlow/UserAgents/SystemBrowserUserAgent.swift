@@ -91,27 +91,27 @@ extension UserAgentFactory {
                 return .unavailable(reason: "no redirect URI of the profile has a scheme of its own")
             }
             if case .privateUse(let scheme) = redirectURI.kind {
-                let handler = SchemeHandler(scheme: scheme, environment: context.surroundings.environment)
+                let handler = SchemeHandler(scheme: scheme, environment: context.launchEnvironment.environment)
                 // Whether the desktop still agrees would take a process to find out, for every command that signs nobody in.
                 guard handler.hasEntry else {
                     return .unavailable(reason: "nothing opens \(scheme): here; authflow scheme install changes that")
                 }
             }
             do throws(AuthError) {
-                _ = try RedirectHandOver(environment: context.surroundings.environment)
+                _ = try RedirectHandOver(environment: context.launchEnvironment.environment)
             } catch {
                 return .unavailable(reason: "XDG_RUNTIME_DIR is not set")
             }
-            let availability = BrowserLauncher.availability(options, context.surroundings)
+            let availability = BrowserLauncher.availability(options, context.launchEnvironment)
             // A desktop opens https addresses with a browser, whoever has claimed them.
             guard redirectURI.kind == .https, case .available = availability else { return availability }
-            return context.surroundings.hasTerminal
-                ? .doubtful(reason: "nothing here opens \(redirectURI) with this program, so it has to be pasted")
+            return context.launchEnvironment.hasTerminal
+                ? .lastResort(reason: "nothing here opens \(redirectURI) with this program, so it has to be pasted")
                 : .unavailable(reason: "nothing here opens \(redirectURI) with this program")
         } make: { options, context in
             SystemBrowserUserAgent(
-                launcher: .configured(by: options, in: context.surroundings),
-                handOver: try RedirectHandOver(environment: context.surroundings.environment)
+                launcher: .configured(by: options, in: context.launchEnvironment),
+                handOver: try RedirectHandOver(environment: context.launchEnvironment.environment)
             )
         }
     }

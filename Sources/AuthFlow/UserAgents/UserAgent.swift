@@ -17,7 +17,7 @@
 ///     ) async throws -> Return {
 ///         try await body(RedirectSession(redirectURI: options.redirectURI.uri) { url in
 ///             try await postOffice.send(url)
-///             return try await postOffice.reply()
+///             return try await postOffice.response()
 ///         })
 ///     }
 /// }

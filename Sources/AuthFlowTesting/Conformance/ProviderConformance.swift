@@ -60,22 +60,22 @@ public struct ProviderConformance: Sendable {
     /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must not keep it to itself.
     private func saysWhatTheProviderRefuses() throws {
         let endpoint = try Endpoint("https://id.example.com/token")
-        let reply = ProviderReply(
+        let response = ProviderResponse(
             purpose: .refresh,
             endpoint: endpoint,
-            http: HTTPReply(
-                response: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+            http: TransportResponse(
+                head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
                 body: Array(#"{"error": "invalid_grant"}"#.utf8)
             )
         )
         do {
-            _ = try adapter.tokens(from: reply, in: client.providerContext)
+            _ = try adapter.tokens(from: response, in: client.providerContext)
         } catch let error as AuthError {
             let name = error.providerError.map { adapter.standardErrorNames[$0.error] ?? $0.error }
             try require(name == "invalid_grant", "The provider's errors are passed on.")
             return
         }
-        try require(false, "A reply with an error has no tokens.")
+        try require(false, "A response with an error has no tokens.")
     }
 
     private func revokes() async throws {

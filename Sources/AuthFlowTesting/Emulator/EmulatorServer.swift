@@ -22,7 +22,7 @@ public enum EmulatorServer {
             return { request, body in
                 switch made {
                 case .success(let emulator): await emulator.handle(request, body: body)
-                case .failure: HTTPReply(response: HTTPResponse(status: .internalServerError))
+                case .failure: TransportResponse(head: HTTPResponse(status: .internalServerError))
                 }
             }
         } _: { _ in

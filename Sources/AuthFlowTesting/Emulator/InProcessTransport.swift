@@ -3,11 +3,11 @@ public import HTTPTypes
 
 /// Hands calls to emulators in this process, by the origin they are for. There is no network.
 public struct InProcessTransport: HTTPTransport {
-    private let handlers: [String: @Sendable (HTTPRequest, [UInt8]) async throws -> HTTPReply]
+    private let handlers: [String: @Sendable (HTTPRequest, [UInt8]) async throws -> TransportResponse]
 
     /// Creates a transport to these providers.
     public init(_ emulators: any ProviderEmulator...) {
-        var handlers: [String: @Sendable (HTTPRequest, [UInt8]) async throws -> HTTPReply] = [:]
+        var handlers: [String: @Sendable (HTTPRequest, [UInt8]) async throws -> TransportResponse] = [:]
         for emulator in emulators {
             for origin in emulator.origins { handlers[origin] = { await emulator.handle($0, body: $1) } }
         }
@@ -15,20 +15,20 @@ public struct InProcessTransport: HTTPTransport {
     }
 
     /// Creates a transport to a function that answers for one origin.
-    public init(origin: String, handler: @escaping @Sendable (HTTPRequest, [UInt8]) async throws -> HTTPReply) {
+    public init(origin: String, handler: @escaping @Sendable (HTTPRequest, [UInt8]) async throws -> TransportResponse) {
         self.handlers = [origin: handler]
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func send(_ call: HTTPCall) async throws -> HTTPReply {
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try Task.checkCancellation()
         guard let handler = handlers[try Endpoint(call.url).origin] else {
-            throw AuthError(.networkFailed, "Nothing answers at \(call.request.authority ?? "").")
+            throw AuthError(.networkFailed, "Nothing answers at \(call.head.authority ?? "").")
         }
-        let reply = try await handler(call.request, call.body)
-        guard reply.body.count <= call.maximumReplySize else {
-            throw AuthError(.invalidReply, "\(call) answered with more than \(call.maximumReplySize) bytes.")
+        let response = try await handler(call.head, call.body)
+        guard response.body.count <= call.maximumResponseSize else {
+            throw AuthError(.invalidResponse, "\(call) answered with more than \(call.maximumResponseSize) bytes.")
         }
-        return reply
+        return response
     }
 }

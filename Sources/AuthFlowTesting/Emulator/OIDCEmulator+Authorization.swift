@@ -11,7 +11,7 @@ import Foundation
 // The front channel: what the person's browser sees.
 
 extension OIDCEmulator {
-    func authorize(_ query: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+    func authorize(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         // RFC 6749 section 4.1.2.1: with a wrong client or redirect URI the person is told, and never redirected.
         guard let client = clients.first(where: { $0.id == query["client_id"] }) else {
             return .page("Unknown client", "<p>No such client is registered here.</p>", status: .badRequest)
@@ -52,12 +52,12 @@ extension OIDCEmulator {
         return pending.session == nil ? .signInPage(id) : consentPage(id, pending)
     }
 
-    func signIn(_ form: FormParameters) -> HTTPReply {
+    func signIn(_ form: FormParameters) -> TransportResponse {
         guard let id = form["request"], var authorization = state.withLock({ $0.pending[id] }) else {
             return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest)
         }
         let user = users.firstIndex { $0.userName == form["username"] && $0.password == form["password"] }
-        guard let user else { return HTTPReply.signInPage(id, message: "The user name or password is wrong.") }
+        guard let user else { return TransportResponse.signInPage(id, message: "The user name or password is wrong.") }
         authorization.session = Session(userIndex: user, began: now())
         let session = Self.randomID()
         state.withLock { [authorization] in
@@ -65,11 +65,11 @@ extension OIDCEmulator {
             $0.sessions[session] = authorization.session
         }
         var page = consentPage(id, authorization)
-        page.response.headerFields[.setCookie] = "session=\(session); Path=/; HttpOnly; SameSite=Lax"
+        page.head.headerFields[.setCookie] = "session=\(session); Path=/; HttpOnly; SameSite=Lax"
         return page
     }
 
-    func consent(_ form: FormParameters) -> HTTPReply {
+    func consent(_ form: FormParameters) -> TransportResponse {
         guard let id = form["request"], let authorization = state.withLock({ $0.pending.removeValue(forKey: id) }),
             let session = authorization.session
         else { return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest) }
@@ -94,7 +94,8 @@ extension OIDCEmulator {
     }
 
     /// Sends the person back with a code, for a server around this one that has signed them in itself.
-    func grantedCode(_ query: FormParameters, _ client: Client, userIndex: Int, began: Date, acr: String?) -> HTTPReply
+    func grantedCode(_ query: FormParameters, _ client: Client, userIndex: Int, began: Date, acr: String?)
+        -> TransportResponse
     {
         let authorization = Authorization(parameters: query, client: client, redirectURI: query["redirect_uri"] ?? "")
         var grant = Grant(authorization: authorization, session: Session(userIndex: userIndex, began: began))
@@ -105,7 +106,7 @@ extension OIDCEmulator {
     }
 
     /// Sends the person back with an error, for a server around this one.
-    func refusedCode(_ query: FormParameters, _ client: Client, _ error: String) -> HTTPReply {
+    func refusedCode(_ query: FormParameters, _ client: Client, _ error: String) -> TransportResponse {
         answer(
             Authorization(parameters: query, client: client, redirectURI: query["redirect_uri"] ?? ""),
             ["error": error]
@@ -113,7 +114,7 @@ extension OIDCEmulator {
     }
 
     /// Sends the person back with an answer (RFC 6749 section 4.1.2, RFC 9207).
-    private func answer(_ authorization: Authorization, _ parameters: FormParameters) -> HTTPReply {
+    private func answer(_ authorization: Authorization, _ parameters: FormParameters) -> TransportResponse {
         var parameters = parameters
         if let state = authorization.parameters["state"] { parameters.append("state", state) }
         parameters.append("iss", issuer)
@@ -134,7 +135,7 @@ extension OIDCEmulator {
     }
 
     /// OAuth 2.0 Form Post Response Mode section 2: a form that posts itself.
-    private func formPostPage(_ authorization: Authorization, _ parameters: FormParameters) -> HTTPReply {
+    private func formPostPage(_ authorization: Authorization, _ parameters: FormParameters) -> TransportResponse {
         let fields = parameters.pairs.map { pair in
             """
             <input type="hidden" name="\(DisplayText.escapedForHTML(pair.name))" \
@@ -153,7 +154,7 @@ extension OIDCEmulator {
         )
     }
 
-    private func consentPage(_ id: String, _ authorization: Authorization) -> HTTPReply {
+    private func consentPage(_ id: String, _ authorization: Authorization) -> TransportResponse {
         .consentPage(id, client: authorization.client.id, scopes: authorization.scopes)
     }
 

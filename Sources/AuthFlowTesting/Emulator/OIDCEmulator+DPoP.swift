@@ -83,19 +83,19 @@ extension OIDCEmulator {
     /// Makes the nonces that clients know useless.
     public func changeDPoPNonce() { state.withLock { $0.nonceNumber += 1 } }
 
-    /// The reply of the token endpoint to a proof that is not good.
-    func refusal(_ error: String, _ description: String) -> HTTPReply {
-        var reply = HTTPReply.json(
+    /// The response of the token endpoint to a proof that is not good.
+    func refusal(_ error: String, _ description: String) -> TransportResponse {
+        var response = TransportResponse.json(
             ["error": .string(error), "error_description": .string(description)],
             status: .badRequest
         )
-        addNonce(to: &reply)
-        return reply
+        addNonce(to: &response)
+        return response
     }
 
-    func addNonce(to reply: inout HTTPReply) {
+    func addNonce(to response: inout TransportResponse) {
         guard dpop == .requiredWithNonce || resourceWantsNonce, let name = HTTPField.Name("dpop-nonce") else { return }
-        reply.response.headerFields[name] = currentNonce
+        response.head.headerFields[name] = currentNonce
     }
 
     /// The grant of the access token that a request carries, in the way that token has to be carried.

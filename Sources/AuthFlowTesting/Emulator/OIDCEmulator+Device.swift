@@ -12,7 +12,7 @@ import Foundation
 // Signing in on another screen (RFC 8628).
 
 /// What a poll of a device code can be answered with out of turn.
-public enum DevicePollReply: Sendable, Hashable {
+public enum DevicePollResponse: Sendable, Hashable {
     /// An error, such as `authorization_pending`.
     case error(String)
     /// `slow_down`, with the interval that the provider wants from now on, in seconds.
@@ -23,8 +23,8 @@ public enum DevicePollReply: Sendable, Hashable {
     case brokenGateway
 }
 
-extension DevicePollReply {
-    var reply: HTTPReply {
+extension DevicePollResponse {
+    var response: TransportResponse {
         switch self {
         case .error(let error): return .json(["error": .string(error)], status: .badRequest)
         case .slowDown(let interval):
@@ -33,9 +33,9 @@ extension DevicePollReply {
                 status: .badRequest
             )
         case .unavailable(let retryAfter):
-            var reply = HTTPReply(response: HTTPResponse(status: .serviceUnavailable))
-            reply.response.headerFields[.retryAfter] = retryAfter.map(String.init)
-            return reply
+            var response = TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
+            response.head.headerFields[.retryAfter] = retryAfter.map(String.init)
+            return response
         case .brokenGateway: return .page("Bad gateway", "<p>Nobody is there.</p>", status: .badGateway)
         }
     }
@@ -45,7 +45,7 @@ extension OIDCEmulator {
     /// How long a device code can be used, in seconds.
     private static let deviceCodeLifetime: TimeInterval = 600
 
-    func deviceAuthorization(_ form: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+    func deviceAuthorization(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard let client = authenticatedClient(form, request) else {
             return .json(["error": "invalid_client"], status: .unauthorized)
         }
@@ -71,7 +71,7 @@ extension OIDCEmulator {
     }
 
     /// The page that a person opens on another screen.
-    func devicePage(_ query: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+    func devicePage(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard let userCode = query["user_code"] else { return .userCodePage(action: "/device") }
         guard let (deviceCode, code) = state.withLock({ $0.deviceCodes.entered(userCode) }),
             let client = clients.first(where: { $0.id == code.clientID })
@@ -113,16 +113,18 @@ extension OIDCEmulator {
         _ client: Client,
         _ thumbprint: String?,
         _ refuse: Refuse
-    ) -> HTTPReply {
+    ) -> TransportResponse {
         let now = now()
         let deviceCode = form["device_code"] ?? ""
         let (scripted, verdict) = state.withLock { state in
-            if !state.devicePollReplies.isEmpty {
-                return (state.devicePollReplies.removeFirst() as DevicePollReply?, DeviceCodes<Grant>.Verdict.pending)
+            if !state.devicePollResponses.isEmpty {
+                return (
+                    state.devicePollResponses.removeFirst() as DevicePollResponse?, DeviceCodes<Grant>.Verdict.pending
+                )
             }
             return (nil, state.deviceCodes.poll(deviceCode, clientID: client.id, now: now))
         }
-        if let scripted { return scripted.reply }
+        if let scripted { return scripted.response }
         switch verdict {
         case .unknown: return refuse("invalid_grant", "no such device code")
         case .expired: return refuse("expired_token", "the device code has expired")

@@ -61,7 +61,9 @@ extension OIDCEmulator {
         return secret
     }
 
-    func exchange(_ form: FormParameters, _ client: Client, _ thumbprint: String?, _ refuse: Refuse) -> HTTPReply {
+    func exchange(_ form: FormParameters, _ client: Client, _ thumbprint: String?, _ refuse: Refuse)
+        -> TransportResponse
+    {
         guard let settings = nativeSSO else {
             return refuse(
                 "unsupported_grant_type",
@@ -69,9 +71,9 @@ extension OIDCEmulator {
             )
         }
         if let (error, description, status) = settings.exchangeError {
-            var reply = refuse(error, description)
-            reply.response.status = HTTPResponse.Status(code: status)
-            return reply
+            var response = refuse(error, description)
+            response.head.status = HTTPResponse.Status(code: status)
+            return response
         }
         guard form["subject_token_type"] == "urn:ietf:params:oauth:token-type:id_token" else {
             return refuse("invalid_request", "'subject_token_type' is invalid or not supported.")

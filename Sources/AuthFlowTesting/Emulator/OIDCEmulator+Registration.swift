@@ -13,7 +13,7 @@ import Foundation
 
 extension OIDCEmulator {
     /// WebFinger (RFC 7033): everybody's issuer is this one.
-    func webFinger(_ query: FormParameters) -> HTTPReply {
+    func webFinger(_ query: FormParameters) -> TransportResponse {
         guard let resource = query["resource"], query["rel"] == "http://openid.net/specs/connect/1.0/issuer" else {
             return .json(["error": "unknown resource"], status: .notFound)
         }
@@ -28,8 +28,8 @@ extension OIDCEmulator {
     }
 
     /// Dynamic client registration (RFC 7591 section 3), with the checks of the conformance suite (row 22).
-    func register(_ request: HTTPRequest, _ body: [UInt8]) -> HTTPReply {
-        func refuse(_ error: String, _ description: String) -> HTTPReply {
+    func register(_ request: HTTPRequest, _ body: [UInt8]) -> TransportResponse {
+        func refuse(_ error: String, _ description: String) -> TransportResponse {
             .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
         }
         guard request.headerFields[.contentType] == "application/json", let metadata = try? JSON(parsing: body) else {
@@ -58,16 +58,16 @@ extension OIDCEmulator {
                 .map(SignatureAlgorithm.init(rawValue:))
         )
         state.withLock { $0.clients.append(client) }
-        var reply = metadata.object ?? [:]
-        reply["client_id"] = .string(client.id)
-        reply["client_id_issued_at"] = .integer(Int64(now().timeIntervalSince1970))
-        reply["token_endpoint_auth_method"] = .string(method)
+        var response = metadata.object ?? [:]
+        response["client_id"] = .string(client.id)
+        response["client_id_issued_at"] = .integer(Int64(now().timeIntervalSince1970))
+        response["token_endpoint_auth_method"] = .string(method)
         if let secret = client.secret {
-            reply["client_secret"] = .string(secret)
-            reply["client_secret_expires_at"] = 0
+            response["client_secret"] = .string(secret)
+            response["client_secret_expires_at"] = 0
         }
-        reply["registration_client_uri"] = .string("\(issuer)/register/\(client.id)")
-        reply["registration_access_token"] = .string(Self.randomID())
-        return .json(.object(reply), status: .created)
+        response["registration_client_uri"] = .string("\(issuer)/register/\(client.id)")
+        response["registration_access_token"] = .string(Self.randomID())
+        return .json(.object(response), status: .created)
     }
 }

@@ -16,13 +16,13 @@ extension OIDCEmulator {
     /// How long an ID Token lasts, in seconds.
     private static let lifetime: Int64 = 3600
 
-    func token(_ form: FormParameters, _ request: HTTPRequest, _ address: String) -> HTTPReply {
+    func token(_ form: FormParameters, _ request: HTTPRequest, _ address: String) -> TransportResponse {
         guard let client = authenticatedClient(form, request) else {
-            var reply = HTTPReply.json(["error": "invalid_client"], status: .unauthorized)
-            reply.response.headerFields[.wwwAuthenticate] = #"Basic realm="token""#
-            return reply
+            var response = TransportResponse.json(["error": "invalid_client"], status: .unauthorized)
+            response.head.headerFields[.wwwAuthenticate] = #"Basic realm="token""#
+            return response
         }
-        func refuse(_ error: String, _ description: String) -> HTTPReply {
+        func refuse(_ error: String, _ description: String) -> TransportResponse {
             .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
         }
         guard form.repeatedName == nil else {
@@ -44,14 +44,14 @@ extension OIDCEmulator {
         }
     }
 
-    typealias Refuse = (_ error: String, _ description: String) -> HTTPReply
+    typealias Refuse = (_ error: String, _ description: String) -> TransportResponse
 
     private func redeem(
         _ form: FormParameters,
         _ client: Client,
         _ thumbprint: String?,
         _ refuse: Refuse
-    ) -> HTTPReply {
+    ) -> TransportResponse {
         guard let code = form["code"], var grant = state.withLock({ $0.codes[code] }) else {
             return refuse("invalid_grant", "no such code")
         }
@@ -84,7 +84,7 @@ extension OIDCEmulator {
         _ client: Client,
         _ thumbprint: String?,
         _ refuse: Refuse
-    ) -> HTTPReply {
+    ) -> TransportResponse {
         let text = form["refresh_token"] ?? ""
         let now = now()
         if let bound = state.withLock({ $0.refreshTokens[text]?.grant.thumbprint }), bound != thumbprint {
@@ -112,14 +112,14 @@ extension OIDCEmulator {
     ///   - code: The code that is exchanged; nil without one.
     ///   - family: What the tokens belong to already, in a refresh.
     ///   - isExchange: Whether the tokens come of an exchange, which gives no secret of its own.
-    func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> HTTPReply {
+    func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> TransportResponse {
         var grant = grant
         let isNew = family == nil
         let family = family ?? Self.randomID()
         grant.family = family
         let deviceSecret = isNew && !isExchange ? deviceSecret(for: &grant) : nil
         let accessToken = Self.randomID()
-        var reply: [String: JSON] = [
+        var parameters: [String: JSON] = [
             "access_token": .string(accessToken),
             "token_type": grant.thumbprint == nil ? "Bearer" : "DPoP", "expires_in": .integer(accessTokenLifetime),
             "scope": .string(grant.scopes.joined(separator: " ")),
@@ -128,21 +128,21 @@ extension OIDCEmulator {
             guard
                 let idToken = try? idToken(for: grant, accessToken: accessToken, code: code, deviceSecret: deviceSecret)
             else { return .failure }
-            reply["id_token"] = .string(idToken)
+            parameters["id_token"] = .string(idToken)
         }
-        reply["device_secret"] = deviceSecret.map(JSON.string)
+        parameters["device_secret"] = deviceSecret.map(JSON.string)
         if grant.scopes.contains("offline_access"), isNew || refreshPolicy != .lasting {
             let refreshToken = Self.randomID()
             state.withLock {
                 $0.refreshTokens[refreshToken] = RefreshToken(grant: grant, family: family)
             }
-            reply["refresh_token"] = .string(refreshToken)
+            parameters["refresh_token"] = .string(refreshToken)
         }
         state.withLock {
             if let code { $0.codes[code]?.accessToken = accessToken }
             $0.accessTokens[accessToken] = grant
         }
-        var response = (fault?.tokenReply ?? TokenReplyFault()).applied(to: reply)
+        var response = (fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
         addNonce(to: &response)
         return response
     }
@@ -205,23 +205,23 @@ extension OIDCEmulator {
     }
 
     /// RFC 7009: withdraws a token, and with a refresh token everything that came of it.
-    func revoke(_ form: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+    func revoke(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard authenticatedClient(form, request) != nil else {
             return .json(["error": "invalid_client"], status: .unauthorized)
         }
         guard let token = form["token"] else { return .json(["error": "invalid_request"], status: .badRequest) }
-        if endSession(ofSecret: token) { return HTTPReply(response: HTTPResponse(status: .ok)) }
+        if endSession(ofSecret: token) { return TransportResponse(head: HTTPResponse(status: .ok)) }
         state.withLock { state in
             state.accessTokens[token] = nil
             guard let family = state.refreshTokens[token]?.family else { return }
             state.accessTokens = state.accessTokens.filter { $0.value.family != family }
             state.refreshTokens = state.refreshTokens.filter { $0.value.family != family }
         }
-        return HTTPReply(response: HTTPResponse(status: .ok))
+        return TransportResponse(head: HTTPResponse(status: .ok))
     }
 
     /// RFC 7662: says what a token is good for, to clients that can prove who they are.
-    func introspect(_ form: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+    func introspect(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard let client = authenticatedClient(form, request), client.secret != nil || answersPublicClients else {
             return .json(["error": "invalid_client"], status: .unauthorized)
         }

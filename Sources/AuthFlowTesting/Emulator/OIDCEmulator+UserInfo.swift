@@ -6,13 +6,13 @@ import Synchronization
 // The userinfo endpoint (OIDC Core section 5.3).
 
 extension OIDCEmulator {
-    func userInfo(_ request: HTTPRequest, _ address: String) -> HTTPReply {
+    func userInfo(_ request: HTTPRequest, _ address: String) -> TransportResponse {
         let (granted, challenge) = grant(of: request, at: address)
         guard let grant = granted else {
-            var reply = HTTPReply.json(["error": "invalid_token"], status: .unauthorized)
-            reply.response.headerFields[.wwwAuthenticate] = challenge
-            addNonce(to: &reply)
-            return reply
+            var response = TransportResponse.json(["error": "invalid_token"], status: .unauthorized)
+            response.head.headerFields[.wwwAuthenticate] = challenge
+            addNonce(to: &response)
+            return response
         }
         let client = grant.authorization.client
         let fault = fault?.userInfo ?? UserInfoFault()
@@ -22,7 +22,7 @@ extension OIDCEmulator {
             claims["aud"] = .string(client.id)
         }
         fault.members(&claims)
-        var reply = HTTPReply.json(.object(claims))
+        var response = TransportResponse.json(.object(claims))
         if let algorithm = client.userInfoSigningAlgorithm {
             let keys = state.withLock { $0.keys }
             let header: JSON = ["alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm))]
@@ -34,11 +34,11 @@ extension OIDCEmulator {
                     secret: client.secret ?? ""
                 )
             else { return .failure }
-            reply.response.headerFields[.contentType] = "application/jwt"
-            reply.body = Array(token.utf8)
+            response.head.headerFields[.contentType] = "application/jwt"
+            response.body = Array(token.utf8)
         }
-        fault.reply(&reply)
-        return reply
+        fault.response(&response)
+        return response
     }
 
     /// OIDC Core section 5.4: the claims that the granted scopes stand for.

@@ -112,9 +112,9 @@ public final class OIDCEmulator: ProviderEmulator {
     /// What happens to refresh tokens.
     public enum RefreshPolicy: Sendable, Hashable {
         /// Each is good once. One that is used again ends the session, for it may have been stolen (RFC 9700 section 4.14.2);
-        /// within the leeway, in seconds, it is taken for a lost reply instead.
+        /// within the leeway, in seconds, it is taken for a lost response instead.
         case rotating(leeway: Double)
-        /// One is good for ever, and replies have none.
+        /// One is good for ever, and responses have none.
         case lasting
     }
 
@@ -154,10 +154,10 @@ public final class OIDCEmulator: ProviderEmulator {
         set { state.withLock { $0.answersPublicClients = newValue } }
     }
 
-    /// Replies to polls of a device code that come before the right ones, in order; each is used once.
-    public var devicePollReplies: [DevicePollReply] {
-        get { state.withLock { $0.devicePollReplies } }
-        set { state.withLock { $0.devicePollReplies = newValue } }
+    /// Responses to polls of a device code that come before the right ones, in order; each is used once.
+    public var devicePollResponses: [DevicePollResponse] {
+        get { state.withLock { $0.devicePollResponses } }
+        set { state.withLock { $0.devicePollResponses = newValue } }
     }
 
     /// How often a device code may be asked about, in seconds.
@@ -197,7 +197,7 @@ public final class OIDCEmulator: ProviderEmulator {
         var deviceSecrets: [String: DeviceSession] = [:]
         var answersPublicClients = false
         var deviceCodes = DeviceCodes<Grant>()
-        var devicePollReplies: [DevicePollReply] = []
+        var devicePollResponses: [DevicePollResponse] = []
         var devicePollInterval = 5.0
     }
 
@@ -278,16 +278,16 @@ public final class OIDCEmulator: ProviderEmulator {
     var clients: [Client] { state.withLock { $0.clients } }
 
     /// Answers a request.
-    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
-        var reply = await handle(request, body: body, calledAt: "\(origins.first ?? "")\(request.path ?? "")")
+    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+        var response = await handle(request, body: body, calledAt: "\(origins.first ?? "")\(request.path ?? "")")
         // RFC 9110 section 6.6.1: "An origin server with a clock ... MUST generate a Date header field".
-        if reply.response.headerFields[.date] == nil { reply.response.headerFields[.date] = HTTPDate.text(now()) }
-        return reply
+        if response.head.headerFields[.date] == nil { response.head.headerFields[.date] = HTTPDate.text(now()) }
+        return response
     }
 
     /// Answers a request.
     /// - Parameter address: The address that the client has called, which proofs name.
-    func handle(_ request: HTTPRequest, body: [UInt8], calledAt address: String) async -> HTTPReply {
+    func handle(_ request: HTTPRequest, body: [UInt8], calledAt address: String) async -> TransportResponse {
         let received = ReceivedRequest(request, body: body, time: now())
         let prefix = received.path.hasPrefix(pathPrefix) ? pathPrefix : ""
         state.withLock { $0.requests.append(received) }
@@ -316,7 +316,7 @@ public final class OIDCEmulator: ProviderEmulator {
         }
     }
 
-    private func metadata() -> HTTPReply {
+    private func metadata() -> TransportResponse {
         let algorithms = SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric
         let document: [String: JSON] = [
             "issuer": .string(issuer),
@@ -345,7 +345,7 @@ public final class OIDCEmulator: ProviderEmulator {
         return (fault?.metadata ?? MetadataFault()).applied(to: document)
     }
 
-    private func keySet() -> HTTPReply {
+    private func keySet() -> TransportResponse {
         let (keys, fault) = state.withLock { ($0.keys, $0.fault?.keySet ?? KeySetFault()) }
         guard let published = try? keys.jwks()["keys"]?.array else { return .failure }
         var members = published
@@ -356,12 +356,12 @@ public final class OIDCEmulator: ProviderEmulator {
         }
         var document: [String: JSON] = ["keys": .array(members)]
         fault.document.members(&document)
-        var reply = HTTPReply.json(.object(document))
-        fault.document.reply(&reply)
-        return reply
+        var response = TransportResponse.json(.object(document))
+        fault.document.response(&response)
+        return response
     }
 
-    private func endSession(_ query: FormParameters, _ request: HTTPRequest) -> HTTPReply {
+    private func endSession(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         if let secret = query["device_secret"] { _ = endSession(ofSecret: secret) }
         if let session = request.sessionCookie { state.withLock { $0.sessions[session] = nil } }
         guard let target = query["post_logout_redirect_uri"], let endpoint = try? Endpoint(target, name: "redirect"),

@@ -1,7 +1,7 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// A provider for tests and trials: a function from requests to replies, and the origins it answers at.
+/// A provider for tests and trials: a function from requests to responses, and the origins it answers at.
 ///
 /// The same emulator answers in process (``InProcessTransport``) and over a socket (``EmulatorServer``).
 public protocol ProviderEmulator: Sendable {
@@ -9,5 +9,5 @@ public protocol ProviderEmulator: Sendable {
     var origins: [String] { get }
 
     /// Answers a request.
-    func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply
+    func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse
 }

@@ -118,7 +118,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
     ]
 
     /// Answers a request.
-    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let received = ReceivedRequest(request, body: body, time: now())
         let (oauthPath, restPath) = ("/am/oauth2/\(realmPath)", "/am/json/\(realmPath)")
         if received.path.hasPrefix(oauthPath) {
@@ -127,8 +127,8 @@ public final class ForgeRockEmulator: ProviderEmulator {
             guard let known = Self.paths[rest] else { return notFound }
             var inner = request
             inner.path = oauthPath + known + (request.path ?? "").dropFirst(received.path.count)
-            let reply = await oauth.handle(inner, body: body, calledAt: "\(origins[0])\(received.path)")
-            return rest.hasPrefix("/.well-known") ? described(reply) : reply
+            let response = await oauth.handle(inner, body: body, calledAt: "\(origins[0])\(received.path)")
+            return rest.hasPrefix("/.well-known") ? described(response) : response
         }
         switch (request.method, received.path) {
         case (.post, "\(restPath)/authenticate"): return authenticate(received, body)
@@ -141,10 +141,12 @@ public final class ForgeRockEmulator: ProviderEmulator {
         }
     }
 
-    private var notFound: HTTPReply { .json(["code": 404, "reason": "Not Found"], status: .notFound) }
+    private var notFound: TransportResponse { .json(["code": 404, "reason": "Not Found"], status: .notFound) }
 
-    private func described(_ reply: HTTPReply) -> HTTPReply {
-        guard reply.status == 200, var document = (try? JSON(parsing: reply.body))?.object else { return reply }
+    private func described(_ response: TransportResponse) -> TransportResponse {
+        guard response.status == 200, var document = (try? JSON(parsing: response.body))?.object else {
+            return response
+        }
         for (name, path) in [
             "authorization_endpoint": "authorize", "token_endpoint": "access_token", "jwks_uri": "connect/jwk_uri",
             "userinfo_endpoint": "userinfo", "end_session_endpoint": "connect/endSession",
@@ -160,7 +162,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
 
     // MARK: The authorization endpoint
 
-    private func authorize(_ received: ReceivedRequest) -> HTTPReply {
+    private func authorize(_ received: ReceivedRequest) -> TransportResponse {
         let isAnswer = received.request.method == .post
         let query = isAnswer ? received.form : received.query
         guard let client = oauth.clients.first(where: { $0.id == query["client_id"] }),
@@ -189,8 +191,8 @@ public final class ForgeRockEmulator: ProviderEmulator {
             login["service"] = tree
             login["goto"] = "\(baseURL)/oauth2/\(realmPath)/authorize?\(FormURLEncoding.encodeQuery(query))"
             // Permanent by its status, and for this once: a browser that kept it would never come back.
-            return HTTPReply(
-                response: HTTPResponse(
+            return TransportResponse(
+                head: HTTPResponse(
                     status: .movedPermanently,
                     headerFields: [
                         .location: "\(baseURL)/XUI/?\(FormURLEncoding.encodeQuery(login))", .cacheControl: "no-store",
@@ -215,7 +217,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
 
     // MARK: Trees
 
-    private func authenticate(_ received: ReceivedRequest, _ body: [UInt8]) -> HTTPReply {
+    private func authenticate(_ received: ReceivedRequest, _ body: [UInt8]) -> TransportResponse {
         guard received.request.headerFields[.contentType]?.hasPrefix("application/json") == true else {
             return failure(415, "Unsupported Media Type")
         }
@@ -274,7 +276,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
     }
 
     /// Goes on to the next question, or to the end.
-    private func advance(_ walk: Walk, _ request: HTTPRequest) -> HTTPReply {
+    private func advance(_ walk: Walk, _ request: HTTPRequest) -> TransportResponse {
         var walk = walk
         let nodes = settings.trees[walk.tree]?.nodes ?? []
         while walk.node < nodes.count {
@@ -310,7 +312,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         }
     }
 
-    private func question(_ node: EmulatorTree.Node, _ walk: Walk) -> HTTPReply {
+    private func question(_ node: EmulatorTree.Node, _ walk: Walk) -> TransportResponse {
         let authID = OIDCEmulator.randomID()
         state.withLock { $0.walks[authID] = walk }
         let callbacks = callbacks(of: node).enumerated().map { index, callback -> JSON in
@@ -333,19 +335,19 @@ public final class ForgeRockEmulator: ProviderEmulator {
         return .json(.object(step))
     }
 
-    private func success(_ walk: Walk) -> HTTPReply {
+    private func success(_ walk: Walk) -> TransportResponse {
         guard let user = walk.userIndex else { return failure(401, "Authentication Failed") }
         let token = "AQIC5w\(OIDCEmulator.randomID()).*AAJTSQACMDE."
         state.withLock { $0.sessions[token] = Session(userIndex: user, tree: walk.tree, began: now()) }
-        var reply = HTTPReply.json(["tokenId": .string(token), "successUrl": "/am/console", "realm": "/"])
+        var response = TransportResponse.json(["tokenId": .string(token), "successUrl": "/am/console", "realm": "/"])
         var cookies = ["\(cookieName)=\(token); Path=/; HttpOnly", "amlbcookie=01; Path=/"]
         if settings.setsNoCookie { cookies.removeFirst() }
         if let lifetime = walk.cookieLifetime {
             let end = Int64(now().timeIntervalSince1970) + Int64(lifetime)
             cookies.append("session-jwt=\(persistentCookie(user, end)); Path=/; Max-Age=\(lifetime); HttpOnly")
         }
-        for cookie in cookies { reply.response.headerFields.append(HTTPField(name: .setCookie, value: cookie)) }
-        return reply
+        for cookie in cookies { response.head.headerFields.append(HTTPField(name: .setCookie, value: cookie)) }
+        return response
     }
 
     /// Whose it is and when it ends, and an HMAC over both.
@@ -369,18 +371,18 @@ public final class ForgeRockEmulator: ProviderEmulator {
             .first { $0.hasPrefix("\(name)=") }.map { String($0.dropFirst(name.count + 1)) }
     }
 
-    private func logOut(_ received: ReceivedRequest) -> HTTPReply {
+    private func logOut(_ received: ReceivedRequest) -> TransportResponse {
         let name = HTTPField.Name(cookieName) ?? .cookie
         let token = received.request.headerFields[name] ?? cookie(cookieName, of: received.request) ?? ""
         guard received.query["_action"] == "logout",
             state.withLock({ $0.sessions.removeValue(forKey: token) }) != nil
         else { return failure(401, "Access Denied") }
-        var reply = HTTPReply.json(["result": "Successfully logged out"])
-        reply.response.headerFields[.setCookie] = "\(cookieName)=; Path=/; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
-        return reply
+        var response = TransportResponse.json(["result": "Successfully logged out"])
+        response.head.headerFields[.setCookie] = "\(cookieName)=; Path=/; Expires=Thu, 01 Jan 1970 00:00:00 GMT"
+        return response
     }
 
-    private func failure(_ code: Int, _ message: String, detail: JSON = [:]) -> HTTPReply {
+    private func failure(_ code: Int, _ message: String, detail: JSON = [:]) -> TransportResponse {
         .json(
             ["code": .integer(Int64(code)), "reason": "Unauthorized", "message": .string(message), "detail": detail],
             status: HTTPResponse.Status(code: code)

@@ -13,12 +13,12 @@ enum ForgeRockPage {
         const main = document.querySelector("main");
         async function walk(step) {
           const choice = !step.authId && tree ? "?authIndexType=service&authIndexValue=" + encodeURIComponent(tree) : "";
-          const reply = await fetch("\(authenticateURL)" + choice, {
+          const response = await fetch("\(authenticateURL)" + choice, {
             method: "POST",
             headers: {"Content-Type": "application/json", "Accept-API-Version": "resource=2.1, protocol=1.0"},
             body: JSON.stringify(step)
           });
-          const next = await reply.json();
+          const next = await response.json();
           if (next.tokenId) {
             const goto = new URL(query.get("goto"));
             if (goto.origin === location.origin) location.replace(goto);

@@ -14,7 +14,7 @@ import Foundation
 extension GitHubEmulator {
     private static let versions = ["2022-11-28", "2026-03-10"]
 
-    func api(_ request: HTTPRequest, _ path: String, _ body: [UInt8]) -> HTTPReply {
+    func api(_ request: HTTPRequest, _ path: String, _ body: [UInt8]) -> TransportResponse {
         guard request.headerFields[.userAgent]?.isEmpty == false else {
             return message(
                 "Request forbidden by administrative rules. Please make sure your request has a User-Agent header",
@@ -34,33 +34,33 @@ extension GitHubEmulator {
         guard scheme == "bearer" || scheme == "token", let token = state.withLock({ $0.tokens[text] }),
             token.expiresAt.map({ now() < $0 }) ?? true
         else { return message("Bad credentials", 401) }
-        var reply = resource(path, token)
-        reply.response.headerFields[HTTPField.Name("X-OAuth-Scopes") ?? .vary] = token.scopes.joined(separator: ", ")
-        return reply
+        var response = resource(path, token)
+        response.head.headerFields[HTTPField.Name("X-OAuth-Scopes") ?? .vary] = token.scopes.joined(separator: ", ")
+        return response
     }
 
-    private func message(_ text: String, _ status: Int) -> HTTPReply {
+    private func message(_ text: String, _ status: Int) -> TransportResponse {
         .json(["message": .string(text)], status: HTTPResponse.Status(code: status))
     }
 
     /// "Exceeding the rate limit": 403 with nothing remaining, and when that ends.
-    private func rateLimited() -> HTTPReply? {
+    private func rateLimited() -> TransportResponse? {
         let isUsedUp = state.withLock { state in
             guard let remaining = state.settings.remainingCalls else { return false }
             state.settings.remainingCalls = max(0, remaining - 1)
             return remaining == 0
         }
         guard isUsedUp else { return nil }
-        var reply = message("API rate limit exceeded", 403)
+        var response = message("API rate limit exceeded", 403)
         let reset = Int64(now().timeIntervalSince1970) + 1800
-        reply.response.headerFields[HTTPField.Name("x-ratelimit-remaining") ?? .vary] = "0"
-        reply.response.headerFields[HTTPField.Name("x-ratelimit-reset") ?? .vary] = "\(reset)"
-        return reply
+        response.head.headerFields[HTTPField.Name("x-ratelimit-remaining") ?? .vary] = "0"
+        response.head.headerFields[HTTPField.Name("x-ratelimit-reset") ?? .vary] = "\(reset)"
+        return response
     }
 
-    private func resource(_ path: String, _ token: Token) -> HTTPReply {
+    private func resource(_ path: String, _ token: Token) -> TransportResponse {
         let user = users[token.grant.user]
-        func needs(_ scopes: [String], _ json: JSON) -> HTTPReply {
+        func needs(_ scopes: [String], _ json: JSON) -> TransportResponse {
             let has = app(token.grant.appID)?.kind == .gitHubApp || !Set(scopes).isDisjoint(with: token.scopes)
             return has ? .json(json) : message("Not Found", 404)
         }
@@ -85,7 +85,7 @@ extension GitHubEmulator {
     }
 
     /// "REST API endpoints for OAuth authorizations".
-    private func application(_ request: HTTPRequest, _ path: String, _ body: [UInt8]) -> HTTPReply {
+    private func application(_ request: HTTPRequest, _ path: String, _ body: [UInt8]) -> TransportResponse {
         let parts = path.split(separator: "/").map(String.init)
         guard parts.count == 3, let app = app(parts[1]), let credentials = Self.basic(request),
             credentials.id == app.id, credentials.secret == app.secret
@@ -106,14 +106,14 @@ extension GitHubEmulator {
             return .json(describe(token, token.accessToken))
         case (.delete, "token"):
             state.withLock { $0.tokens[text] = nil }
-            return HTTPReply(response: HTTPResponse(status: .noContent))
+            return TransportResponse(head: HTTPResponse(status: .noContent))
         case (.delete, "grant"):
             state.withLock { state in
                 state.tokens = state.tokens.filter { $0.value.grant != token.grant }
                 state.refreshTokens = state.refreshTokens.filter { $0.value.grant != token.grant }
                 state.grants[token.grant] = nil
             }
-            return HTTPReply(response: HTTPResponse(status: .noContent))
+            return TransportResponse(head: HTTPResponse(status: .noContent))
         default: return message("Not Found", 404)
         }
     }

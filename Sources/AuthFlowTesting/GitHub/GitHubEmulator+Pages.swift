@@ -11,7 +11,7 @@ import Foundation
 // What the person's browser sees.
 
 extension GitHubEmulator {
-    func authorize(_ received: ReceivedRequest) -> HTTPReply {
+    func authorize(_ received: ReceivedRequest) -> TransportResponse {
         let query = received.query
         guard let app = app(query["client_id"]) else {
             return .page("Not found", "<p>No such app.</p>", status: .notFound)
@@ -42,14 +42,14 @@ extension GitHubEmulator {
         return show(request)
     }
 
-    private func show(_ request: Request) -> HTTPReply {
+    private func show(_ request: Request) -> TransportResponse {
         let id = OIDCEmulator.randomID()
         state.withLock { $0.pending[id] = request }
         guard request.user != nil else { return .signInPage(id) }
         return .consentPage(id, client: request.appID, scopes: request.scopes)
     }
 
-    func signIn(_ form: FormParameters) -> HTTPReply {
+    func signIn(_ form: FormParameters) -> TransportResponse {
         guard let id = form["request"], var request = state.withLock({ $0.pending[id] }) else {
             return .page("Too late", "<p>Start again.</p>", status: .badRequest)
         }
@@ -61,18 +61,18 @@ extension GitHubEmulator {
             $0.pending[id] = request
             $0.sessions[session] = index
         }
-        var page: HTTPReply
+        var page: TransportResponse
         if request.appID.isEmpty {
             // The device page wants somebody to be signed in before it asks for the code.
             page = .userCodePage(action: "/login/device")
         } else {
             page = .consentPage(id, client: request.appID, scopes: request.scopes)
         }
-        page.response.headerFields[.setCookie] = "session=\(session); Path=/; HttpOnly; SameSite=Lax"
+        page.head.headerFields[.setCookie] = "session=\(session); Path=/; HttpOnly; SameSite=Lax"
         return page
     }
 
-    func consent(_ form: FormParameters) -> HTTPReply {
+    func consent(_ form: FormParameters) -> TransportResponse {
         guard let id = form["request"], let request = state.withLock({ $0.pending.removeValue(forKey: id) }),
             let user = request.user
         else { return .page("Too late", "<p>Start again.</p>", status: .badRequest) }
@@ -97,7 +97,9 @@ extension GitHubEmulator {
         return answer(request, ["code": code, "browser_session_id": "1"])
     }
 
-    private func answer(_ request: Request, _ parameters: FormParameters, at address: String? = nil) -> HTTPReply {
+    private func answer(_ request: Request, _ parameters: FormParameters, at address: String? = nil)
+        -> TransportResponse
+    {
         var parameters = parameters
         if let state = request.parameters["state"] { parameters.append("state", state) }
         settings.fault?.callback.change(&parameters)
@@ -106,7 +108,7 @@ extension GitHubEmulator {
     }
 
     /// The page that a person opens on another screen. It wants somebody to be signed in first.
-    func devicePage(_ received: ReceivedRequest) -> HTTPReply {
+    func devicePage(_ received: ReceivedRequest) -> TransportResponse {
         let user = received.request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         guard let user else { return show(Request(parameters: [:], appID: "", scopes: [])) }
         guard let userCode = received.query["user_code"] else { return .userCodePage(action: "/login/device") }

@@ -13,7 +13,7 @@ import Foundation
 // The token endpoint and the device flow.
 
 extension GitHubEmulator {
-    func accessToken(_ received: ReceivedRequest) -> HTTPReply {
+    func accessToken(_ received: ReceivedRequest) -> TransportResponse {
         let (form, request) = (received.form, received.request)
         let (id, secret) = credentials(of: received)
         guard let app = app(id) else { return incorrectCredentials(request) }
@@ -43,7 +43,7 @@ extension GitHubEmulator {
         return (parts.first, parts.count > 1 ? parts[1] : nil)
     }
 
-    private func incorrectCredentials(_ request: HTTPRequest) -> HTTPReply {
+    private func incorrectCredentials(_ request: HTTPRequest) -> TransportResponse {
         error(
             "incorrect_client_credentials",
             "The client_id and/or client_secret passed are incorrect.",
@@ -51,7 +51,7 @@ extension GitHubEmulator {
         )
     }
 
-    private func redeem(_ form: FormParameters, _ app: App, _ request: HTTPRequest) -> HTTPReply {
+    private func redeem(_ form: FormParameters, _ app: App, _ request: HTTPRequest) -> TransportResponse {
         let code = form["code"].flatMap { code in state.withLock { $0.codes.removeValue(forKey: code) } }
         guard let code, code.request.appID == app.id, now() < code.expiresAt else {
             return error("bad_verification_code", "The code passed is incorrect or expired.", to: request)
@@ -75,7 +75,9 @@ extension GitHubEmulator {
         return issue(code.token, app, expiring: app.kind != .oauthApp || wishes, to: request)
     }
 
-    private func refresh(_ form: FormParameters, _ app: App, hasSecret: Bool, _ request: HTTPRequest) -> HTTPReply {
+    private func refresh(_ form: FormParameters, _ app: App, hasSecret: Bool, _ request: HTTPRequest)
+        -> TransportResponse
+    {
         let used = form["refresh_token"] ?? ""
         let token = state.withLock { $0.refreshTokens[used] }
         guard let token, token.grant.appID == app.id else {
@@ -94,7 +96,7 @@ extension GitHubEmulator {
         return issue(token, app, expiring: true, to: request)
     }
 
-    private func issue(_ token: Token, _ app: App, expiring: Bool, to request: HTTPRequest) -> HTTPReply {
+    private func issue(_ token: Token, _ app: App, expiring: Bool, to request: HTTPRequest) -> TransportResponse {
         let settings = settings
         let prefix = app.kind == .gitHubApp ? "ghu_" : "gho_"
         var token = token
@@ -121,7 +123,9 @@ extension GitHubEmulator {
                 state.tokens[oldest.accessToken] = nil
             }
         }
-        return (settings.fault?.tokenReply ?? TokenReplyFault()).applied(to: members) { reply($0, to: request) }
+        return (settings.fault?.tokenResponse ?? TokenResponseFault()).applied(to: members) {
+            response($0, to: request)
+        }
     }
 
     static func randomText(_ count: Int) -> String {
@@ -131,7 +135,7 @@ extension GitHubEmulator {
 
     // MARK: The device flow
 
-    func deviceCode(_ received: ReceivedRequest) -> HTTPReply {
+    func deviceCode(_ received: ReceivedRequest) -> TransportResponse {
         let settings = settings
         guard settings.hasDeviceFlow else { return .page("Not found", "<p>404</p>", status: .notFound) }
         guard let app = app(received.form["client_id"]) else {
@@ -158,10 +162,10 @@ extension GitHubEmulator {
             "device_code": .string(code.deviceCode), "user_code": .string(code.userCode),
             "verification_uri": .string("\(origin)/login/device"), "expires_in": 900,
             "interval": .integer(Int64(settings.devicePollInterval)),
-        ]) { reply($0, to: received.request) }
+        ]) { response($0, to: received.request) }
     }
 
-    private func poll(_ form: FormParameters, _ app: App, _ request: HTTPRequest) -> HTTPReply {
+    private func poll(_ form: FormParameters, _ app: App, _ request: HTTPRequest) -> TransportResponse {
         let now = now()
         let verdict = state.withLock {
             $0.deviceCodes.poll(form["device_code"] ?? "", clientID: app.id, now: now)

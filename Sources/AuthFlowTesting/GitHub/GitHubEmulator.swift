@@ -78,7 +78,7 @@ public final class GitHubEmulator: ProviderEmulator {
         }
     }
 
-    /// How replies are written.
+    /// How responses are written.
     public enum Format: Sendable, Hashable, CaseIterable {
         /// What comes when nothing else is asked for.
         case form
@@ -92,7 +92,7 @@ public final class GitHubEmulator: ProviderEmulator {
     public struct Settings: Sendable {
         /// How it misbehaves, if it does.
         public var fault: EmulatorFault?
-        /// The format of replies, whatever was asked for; nil to do as asked.
+        /// The format of responses, whatever was asked for; nil to do as asked.
         public var format: Format?
         /// The status that errors come with.
         public var errorStatus = 200
@@ -202,7 +202,7 @@ public final class GitHubEmulator: ProviderEmulator {
     }
 
     /// Answers a request.
-    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let received = ReceivedRequest(request, body: body, time: now())
         state.withLock { $0.requests.append(received) }
         let isAPI =
@@ -222,8 +222,8 @@ public final class GitHubEmulator: ProviderEmulator {
 
     func app(_ id: String?) -> App? { apps.first { $0.id == id } }
 
-    /// A reply in the format that was asked for.
-    func reply(_ members: [String: JSON], to request: HTTPRequest) -> HTTPReply {
+    /// A response in the format that was asked for.
+    func response(_ members: [String: JSON], to request: HTTPRequest) -> TransportResponse {
         let accept = request.headerFields[.accept] ?? ""
         let asked: Format = accept.contains("json") ? .json : accept.contains("xml") ? .xml : .form
         func text(_ value: JSON) -> String { value.string ?? value.integer.map { "\($0)" } ?? "" }
@@ -233,8 +233,8 @@ public final class GitHubEmulator: ProviderEmulator {
         case .form:
             var form = FormParameters()
             for (name, value) in sorted { form.append(name, text(value)) }
-            return HTTPReply(
-                response: HTTPResponse(
+            return TransportResponse(
+                head: HTTPResponse(
                     status: .ok,
                     headerFields: [.contentType: "application/x-www-form-urlencoded; charset=utf-8"]
                 ),
@@ -242,8 +242,8 @@ public final class GitHubEmulator: ProviderEmulator {
             )
         case .xml:
             let elements = sorted.map { "  <\($0.key)>\(DisplayText.escapedForHTML(text($0.value)))</\($0.key)>\n" }
-            return HTTPReply(
-                response: HTTPResponse(status: .ok, headerFields: [.contentType: "application/xml; charset=utf-8"]),
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/xml; charset=utf-8"]),
                 body: Array("<OAuth>\n\(elements.joined())</OAuth>\n".utf8)
             )
         }
@@ -251,15 +251,15 @@ public final class GitHubEmulator: ProviderEmulator {
 
     /// An error, which has status 200 unless the settings say otherwise.
     func error(_ error: String, _ description: String, _ more: [String: JSON] = [:], to request: HTTPRequest)
-        -> HTTPReply
+        -> TransportResponse
     {
         var members: [String: JSON] = [
             "error": .string(error), "error_description": .string(description),
             "error_uri": .string("/apps/troubleshooting/#\(error.split(separator: "_").joined(separator: "-"))"),
         ]
         members.merge(more) { $1 }
-        var reply = reply(members, to: request)
-        reply.response.status = HTTPResponse.Status(code: settings.errorStatus)
-        return reply
+        var response = response(members, to: request)
+        response.head.status = HTTPResponse.Status(code: settings.errorStatus)
+        return response
     }
 }

@@ -115,7 +115,7 @@ public final class OktaEmulator: ProviderEmulator {
     ]
 
     /// Answers a request.
-    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> HTTPReply {
+    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let target = request.path ?? "/"
         let path = String(target.prefix { $0 != "?" })
         // The org server's endpoints are not below its issuer, which has no path.
@@ -135,13 +135,15 @@ public final class OktaEmulator: ProviderEmulator {
         let server = isCustom || isPage && !isOfOrg ? custom : org
         request.path = (isCustom ? "/oauth2/default" : "") + known + target.dropFirst(path.count)
         // A proof names the address that the client has called.
-        let reply = await server.handle(request, body: body, calledAt: "\(origin)\(path)")
-        return rest.hasPrefix("/.well-known") ? described(reply, isCustom: isCustom) : reply
+        let response = await server.handle(request, body: body, calledAt: "\(origin)\(path)")
+        return rest.hasPrefix("/.well-known") ? described(response, isCustom: isCustom) : response
     }
 
     /// The discovery document, with Okta's addresses.
-    private func described(_ reply: HTTPReply, isCustom: Bool) -> HTTPReply {
-        guard reply.status == 200, var document = (try? JSON(parsing: reply.body))?.object else { return reply }
+    private func described(_ response: TransportResponse, isCustom: Bool) -> TransportResponse {
+        guard response.status == 200, var document = (try? JSON(parsing: response.body))?.object else {
+            return response
+        }
         let base = isCustom ? "\(origin)/oauth2/default" : "\(origin)/oauth2"
         for (name, path) in [
             "authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "keys",
@@ -158,14 +160,14 @@ public final class OktaEmulator: ProviderEmulator {
         return .json(.object(document))
     }
 
-    private func limited(isExempt: Bool) -> HTTPReply? {
+    private func limited(isExempt: Bool) -> TransportResponse? {
         let isUsedUp = state.withLock { state in
             guard !isExempt, let remaining = state.remainingCalls else { return false }
             state.remainingCalls = max(0, remaining - 1)
             return remaining == 0
         }
         guard isUsedUp else { return nil }
-        var reply = failure(
+        var response = failure(
             Failure("E0000047", "API call exceeded rate limit due to too many requests.", status: 429, shape: .okta)
         )
         let reset = Int64(now().timeIntervalSince1970) + 60
@@ -173,12 +175,12 @@ public final class OktaEmulator: ProviderEmulator {
         for (name, value) in [
             ("x-rate-limit-limit", "600"), ("X-RATE-LIMIT-REMAINING", "0"), ("X-Rate-Limit-Reset", "\(reset)"),
         ] {
-            if let name = HTTPField.Name(name) { reply.response.headerFields[name] = value }
+            if let name = HTTPField.Name(name) { response.head.headerFields[name] = value }
         }
-        return reply
+        return response
     }
 
-    private func failure(_ failure: Failure) -> HTTPReply {
+    private func failure(_ failure: Failure) -> TransportResponse {
         let status = HTTPResponse.Status(code: failure.status)
         switch failure.shape {
         case .oauth:

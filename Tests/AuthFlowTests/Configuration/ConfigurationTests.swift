@@ -57,10 +57,10 @@ extension UserAgentFactory {
         _,
         _ in FakeUserAgent()
     }
-    fileprivate static let doubtful = UserAgentFactory(
-        "doubtful",
+    fileprivate static let lastResort = UserAgentFactory(
+        "lastResort",
         availability: { _, context in
-            context.surroundings.environment["SCREEN"] == nil ? .doubtful(reason: "no screen") : .available()
+            context.launchEnvironment.environment["SCREEN"] == nil ? .lastResort(reason: "no screen") : .available()
         }
     ) {
         _,
@@ -92,7 +92,7 @@ extension UserAgentFactory {
         return try AuthClient(
             profile: try ConfigurationFile(text: Array(text.utf8), name: "auth.json").profile("work"),
             providers: [.fake],
-            userAgents: [.fake, .absent, .doubtful, .needy],
+            userAgents: [.fake, .absent, .lastResort, .needy],
             devicePresenter: devicePresenter,
             stores: [.memory, .file],
             host: HostServices(environment: environment),
@@ -112,7 +112,7 @@ extension UserAgentFactory {
         #", "user_agent": ["absent", {"name": "window"}]"#,
         #", "flow": "authorization_code""#,
         #", "flow": ["authorization_code", "device"], "user_agent": "absent""#,
-        #", "user_agent": "doubtful""#,
+        #", "user_agent": "lastResort""#,
         #", "store": "memory", "parameters": {"authorization": {"prompt": "login"}, "token": {"x": "y"}}"#,
     ]) func accepts(_ more: String) throws {
         _ = try client("{\(Self.good)\(more)}")
@@ -192,9 +192,10 @@ extension UserAgentFactory {
     /// Which user agent is taken, and which were passed over.
     @Test(
         arguments: [
-            (#""doubtful""#, [:], "doubtful", nil), (#"["doubtful", "window"]"#, [:], "window", "doubtful: no screen"),
-            (#"["doubtful", "window"]"#, ["SCREEN": "1"], "doubtful", nil),
-            (#"["absent", "doubtful"]"#, [:], "doubtful", "absent: no screen"),
+            (#""lastResort""#, [:], "lastResort", nil),
+            (#"["lastResort", "window"]"#, [:], "window", "lastResort: no screen"),
+            (#"["lastResort", "window"]"#, ["SCREEN": "1"], "lastResort", nil),
+            (#"["absent", "lastResort"]"#, [:], "lastResort", "absent: no screen"),
         ] as [(String, [String: String], String, String?)]
     ) func choosesTheUserAgent(
         _ agents: String,
@@ -215,20 +216,20 @@ extension UserAgentFactory {
         let events = Mutex<[FlowEvent]>([])
         let flow = #""flow": ["authorization_code", "device"]"#
         let client = try client(
-            "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"doubtful\", \(flow)}",
+            "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"lastResort\", \(flow)}",
             devicePresenter: NoPresenter()
         ) { event in events.withLock { $0.append(event) } }
-        // The provider of these tests has no device flow either, so the doubtful agent is come back to, and fails.
+        // The provider of these tests has no device flow either, so the lastResort agent is come back to, and fails.
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .userAgentFailed)
         let passedOver = events.withLock { $0.filter { $0.step == .flowChoice }.map { $0.details["passed_over"] } }
         #expect(passedOver == ["authorization_code", "device"])
         let choice = events.withLock { $0.first { $0.step == .flowChoice } }
-        #expect(choice?.details["reason"]?.contains("doubtful: no screen") == true)
+        #expect(choice?.details["reason"]?.contains("lastResort: no screen") == true)
     }
 
     @Test func takesNoOtherWayThanTheOneThatWasAskedFor() async throws {
-        let profile = "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"doubtful\", \"flow\": \"device\"}"
+        let profile = "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"lastResort\", \"flow\": \"device\"}"
         let client = try client(profile, devicePresenter: NoPresenter())
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.message.contains("device authorization endpoint") == true)

@@ -41,9 +41,9 @@ import Testing
     }
 
     @Test(arguments: joiners) func showsNoCookieValue(_ joiner: String) {
-        var reply = HTTPReply(response: HTTPResponse(status: .ok))
-        reply.response.headerFields.append(HTTPField(name: .setCookie, value: "session=\(joiner)hunter2; Path=/"))
-        let shown = RedactedMessage(reply).parameters.map { "\($0.name) \($0.value)" }.joined()
+        var response = TransportResponse(head: HTTPResponse(status: .ok))
+        response.head.headerFields.append(HTTPField(name: .setCookie, value: "session=\(joiner)hunter2; Path=/"))
+        let shown = RedactedMessage(response).parameters.map { "\($0.name) \($0.value)" }.joined()
         #expect(!shown.contains("hunter2"))
     }
 
@@ -90,7 +90,7 @@ import Testing
         try tokens.requireTransportableCharacters()
         test.change(&tokens)
         let error = #expect(throws: AuthError.self) { try tokens.requireTransportableCharacters() }
-        #expect(error?.code == .invalidReply)
+        #expect(error?.code == .invalidResponse)
     }
 
     // MARK: Challenges
@@ -124,9 +124,9 @@ import Testing
     ]
 
     @Test(arguments: challenges) func readsChallenges(_ test: (field: String, expected: [AuthenticationChallenge])) {
-        var reply = HTTPReply(response: HTTPResponse(status: .unauthorized))
-        reply.response.headerFields[.wwwAuthenticate] = test.field
-        let found = AuthenticationChallenge.challenges(in: reply)
+        var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
+        response.head.headerFields[.wwwAuthenticate] = test.field
+        let found = AuthenticationChallenge.challenges(in: response)
         #expect(Array(found.prefix(test.expected.count)) == test.expected)
     }
 
@@ -135,9 +135,9 @@ import Testing
             String(repeating: ",", count: 8000), String(repeating: "a ", count: 4000),
             String(repeating: "a=", count: 4000),
         ] {
-            var reply = HTTPReply(response: HTTPResponse(status: .unauthorized))
-            reply.response.headerFields[.wwwAuthenticate] = field
-            _ = AuthenticationChallenge.challenges(in: reply)
+            var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
+            response.head.headerFields[.wwwAuthenticate] = field
+            _ = AuthenticationChallenge.challenges(in: response)
         }
     }
 
@@ -154,26 +154,26 @@ import Testing
     ]
 
     @Test(arguments: words) func findsTheWordsOfAServer(_ test: (body: String, field: String?, expected: String?)) {
-        var reply = HTTPReply(response: HTTPResponse(status: .forbidden), body: Array(test.body.utf8))
-        reply.response.headerFields[.wwwAuthenticate] = test.field
-        #expect(reply.providerError.map { "\($0)" } == test.expected)
+        var response = TransportResponse(head: HTTPResponse(status: .forbidden), body: Array(test.body.utf8))
+        response.head.headerFields[.wwwAuthenticate] = test.field
+        #expect(response.providerError.map { "\($0)" } == test.expected)
     }
 
     @Test func saysHowLongToWaitAndWhoseFaultItIs() throws {
-        var limited = HTTPReply(
-            response: HTTPResponse(status: .tooManyRequests),
+        var limited = TransportResponse(
+            head: HTTPResponse(status: .tooManyRequests),
             body: Array(#"{"message": "Too fast."}"#.utf8)
         )
-        limited.response.headerFields[.retryAfter] = "17"
+        limited.head.headerFields[.retryAfter] = "17"
         let error = #expect(throws: AuthError.self) { try limited.requireAvailable(from: "api", now: Date()) }
         #expect(error.map { "\($0)" }?.contains("Try again in 17 s.") == true)
         #expect(error.map { "\($0)" }?.contains("Too fast.") == true)
-        let broken = HTTPReply(response: HTTPResponse(status: .badGateway))
+        let broken = TransportResponse(head: HTTPResponse(status: .badGateway))
         let fault = #expect(throws: AuthError.self) { try broken.requireAvailable(from: "api", now: Date()) }
         #expect(fault?.message.contains("server error (status 502)") == true)
         // Some send all of OAuth's errors with 500.
-        try HTTPReply(
-            response: HTTPResponse(status: .internalServerError),
+        try TransportResponse(
+            head: HTTPResponse(status: .internalServerError),
             body: Array(#"{"error": "invalid_grant"}"#.utf8)
         )
         .requireAvailable(from: "api", now: Date())

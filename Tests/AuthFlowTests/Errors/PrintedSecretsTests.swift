@@ -13,9 +13,9 @@ import Testing
     private static func values() throws -> [(name: String, value: Any)] {
         let endpoint = try Endpoint("https://id.example.com/token?code=\(secret)")
         let fields: HTTPFields = [.authorization: "Bearer \(secret)", .cookie: "session=\(secret)"]
-        let call = HTTPCall(.post, endpoint, headerFields: fields, body: Array(secret.utf8))
-        let reply = HTTPReply(
-            response: HTTPResponse(status: .ok, headerFields: [.setCookie: "a=\(secret)"]),
+        let call = TransportRequest(.post, endpoint, headerFields: fields, body: Array(secret.utf8))
+        let response = TransportResponse(
+            head: HTTPResponse(status: .ok, headerFields: [.setCookie: "a=\(secret)"]),
             body: Array(secret.utf8)
         )
         var request = ProviderRequest(
@@ -39,7 +39,7 @@ import Testing
             parameters: [.authorization: ["login_hint": secret]]
         )
         let host = HostServices(environment: ["TOKEN": secret])
-        let surroundings = Surroundings(environment: ["TOKEN": secret], hasTerminal: false) { _ in nil }
+        let launchEnvironment = LaunchEnvironment(environment: ["TOKEN": secret], hasTerminal: false) { _ in nil }
         var exchange = TokenExchange(Secret(secret), type: .idToken)
         exchange.actorToken = Secret(secret)
         let pending = PendingAuthorization(
@@ -85,18 +85,18 @@ import Testing
             ("NetworkSettings", network), ("NetworkSettings.Proxy", network.proxy), ("ProxyServer", proxy),
             ("NetworkSettings.Proxy.server", NetworkSettings.Proxy.server(proxy)),
             ("Secret", Secret(secret)), ("RedactedJSON", RedactedJSON(["x": .string(secret)])), ("Endpoint", endpoint),
-            ("HTTPCall", call), ("HTTPReply", reply),
+            ("TransportRequest", call), ("TransportResponse", response),
             ("FormParameters", FormParameters(dictionaryLiteral: ("x", secret))),
             ("ProviderRequest", request),
-            ("ProviderReply", ProviderReply(purpose: .token, endpoint: endpoint, http: reply)),
+            ("ProviderResponse", ProviderResponse(purpose: .token, endpoint: endpoint, http: response)),
             ("TokenSet", tokens),
             (
                 "Credential",
                 Credential(tokens: tokens, identity: Identity(issuer: "i", subject: "s"), signedInAt: Date())
             ),
             ("ClientAuthentication", settings.authentication), ("ClientSettings", settings), ("HostServices", host),
-            ("Surroundings", surroundings),
-            ("UserAgentContext", UserAgentContext(surroundings: surroundings, redirectURIs: [])),
+            ("LaunchEnvironment", launchEnvironment),
+            ("UserAgentContext", UserAgentContext(launchEnvironment: launchEnvironment, redirectURIs: [])),
             ("SchemeHandler", SchemeHandler(scheme: "a.b", environment: ["TOKEN": secret])),
             ("TokenExchange", exchange),
             ("PendingAuthorization", pending), ("FlowEvent", event), ("ConfigurationObject", configuration),
@@ -112,7 +112,7 @@ import Testing
             ),
             ("RevocableToken", RevocableToken(Secret(secret), typeHint: "refresh_token")),
             ("RedactedMessage of a call", RedactedMessage(call)),
-            ("RedactedMessage of a reply", RedactedMessage(reply)),
+            ("RedactedMessage of a response", RedactedMessage(response)),
             (
                 "AuthClient",
                 AuthClient(

@@ -20,7 +20,7 @@ private struct PlainProvider: ProviderAdapter {
 
 @Suite struct ClientRegistrationTests {
     private func register(
-        _ reply: JSON,
+        _ response: JSON,
         status: HTTPResponse.Status = .created,
         method: ClientAuthentication.Method = .none,
         token: Secret? = nil,
@@ -28,7 +28,7 @@ private struct PlainProvider: ProviderAdapter {
     ) async throws -> ClientRegistration.Registered {
         let transport = InProcessTransport(origin: "https://id.example.com") { request, body in
             sent(request, try JSON(parsing: body))
-            return HTTPReply(response: HTTPResponse(status: status), body: try reply.serialized())
+            return TransportResponse(head: HTTPResponse(status: status), body: try response.serialized())
         }
         return try await ClientRegistration(provider: PlainProvider(), transport: transport).register(
             ClientRegistration.Request(name: "Test", authenticationMethod: method, metadata: ["contacts": ["a@b"]]),
@@ -68,22 +68,22 @@ private struct PlainProvider: ProviderAdapter {
         #expect(!"\(registered)".contains("s3cret"))
     }
 
-    static let refused: [(reply: JSON, status: HTTPResponse.Status, code: AuthError.Code)] = [
-        ([:], .created, .invalidReply),
-        (["client_id": ""], .created, .invalidReply),
-        (["client_id": 5], .created, .invalidReply),
-        (["client_id": "c", "redirect_uris": ["https://evil.example.com"]], .created, .invalidReply),
-        (["client_id": "c", "redirect_uris": "x"], .created, .invalidReply),
+    static let refused: [(response: JSON, status: HTTPResponse.Status, code: AuthError.Code)] = [
+        ([:], .created, .invalidResponse),
+        (["client_id": ""], .created, .invalidResponse),
+        (["client_id": 5], .created, .invalidResponse),
+        (["client_id": "c", "redirect_uris": ["https://evil.example.com"]], .created, .invalidResponse),
+        (["client_id": "c", "redirect_uris": "x"], .created, .invalidResponse),
         (["client_id": "c", "token_endpoint_auth_method": "private_key_jwt"], .created, .unsupported),
         (["client_id": "c", "token_endpoint_auth_method": "client_secret_basic"], .created, .unsupported),
         (["error": "invalid_redirect_uri"], .badRequest, .providerRejected),
         (["client_id": "c"], .badRequest, .providerRejected),
     ]
 
-    @Test(arguments: refused) func refuses(_ test: (reply: JSON, status: HTTPResponse.Status, code: AuthError.Code))
+    @Test(arguments: refused) func refuses(_ test: (response: JSON, status: HTTPResponse.Status, code: AuthError.Code))
         async
     {
-        let error = await #expect(throws: AuthError.self) { try await register(test.reply, status: test.status) }
+        let error = await #expect(throws: AuthError.self) { try await register(test.response, status: test.status) }
         #expect(error?.code == test.code)
     }
 }

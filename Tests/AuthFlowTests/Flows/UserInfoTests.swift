@@ -22,10 +22,11 @@ private struct FixedProvider: ProviderAdapter {
 
     init() throws { keys = try EmulatorKeys() }
 
-    private func ask(_ reply: HTTPReply, tokens: TokenSet? = nil) async throws -> JSON {
+    private func ask(_ response: TransportResponse, tokens: TokenSet? = nil) async throws -> JSON {
         let set = try keys.jwks()
         let transport = InProcessTransport(origin: Self.issuer) { request, _ in
-            request.path == "/jwks" ? HTTPReply(response: HTTPResponse(status: .ok), body: try set.serialized()) : reply
+            request.path == "/jwks"
+                ? TransportResponse(head: HTTPResponse(status: .ok), body: try set.serialized()) : response
         }
         let metadata = try ProviderMetadata([
             "issuer": .string(Self.issuer), "jwks_uri": .string("\(Self.issuer)/jwks"),
@@ -54,25 +55,25 @@ private struct FixedProvider: ProviderAdapter {
         _ change: [String: JSON?] = [:],
         header: [String: JSON] = [:],
         algorithm: SignatureAlgorithm = .es256
-    ) throws -> HTTPReply {
+    ) throws -> TransportResponse {
         var claims: [String: JSON] = [
             "iss": .string(Self.issuer), "aud": ["client", "other"], "sub": "alice", "name": "A",
         ]
         for (name, value) in change { claims[name] = value }
         let own: [String: JSON] = ["alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm))]
         let token = try keys.sign(.object(claims), header: .object(own.merging(header) { $1 }), with: algorithm)
-        return reply(token, type: "application/jwt")
+        return response(token, type: "application/jwt")
     }
 
-    private func reply(_ body: String, type: String = "application/json", status: Int = 200) -> HTTPReply {
-        HTTPReply(
-            response: HTTPResponse(status: .init(code: status), headerFields: [.contentType: type]),
+    private func response(_ body: String, type: String = "application/json", status: Int = 200) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: .init(code: status), headerFields: [.contentType: type]),
             body: Array(body.utf8)
         )
     }
 
     @Test func readsPlainAndSignedClaims() async throws {
-        #expect(try await ask(reply(#"{"sub":"alice","name":"A"}"#))["name"] == "A")
+        #expect(try await ask(response(#"{"sub":"alice","name":"A"}"#))["name"] == "A")
         #expect(try await ask(try signed())["name"] == "A")
         #expect(try await ask(try signed(["exp": .integer(Self.time + 1), "aud": "client"]))["name"] == "A")
         #expect(try await ask(try signed(algorithm: .rs256))["name"] == "A")
@@ -87,8 +88,8 @@ private struct FixedProvider: ProviderAdapter {
     ]
 
     @Test(arguments: refusedClaims) func refusesSignedClaims(_ change: [String: JSON?]) async throws {
-        let reply = try signed(change)
-        let error = await #expect(throws: AuthError.self) { try await ask(reply) }
+        let response = try signed(change)
+        let error = await #expect(throws: AuthError.self) { try await ask(response) }
         #expect(error?.code == .invalidUserInfo)
     }
 
@@ -97,34 +98,34 @@ private struct FixedProvider: ProviderAdapter {
             as [[String: JSON]]
     )
     func refusesSignedHeaders(_ header: [String: JSON]) async throws {
-        let reply = try signed(header: header)
-        let error = await #expect(throws: AuthError.self) { try await ask(reply) }
+        let response = try signed(header: header)
+        let error = await #expect(throws: AuthError.self) { try await ask(response) }
         #expect(error?.code == .invalidUserInfo)
     }
 
     @Test func refusesAnAlgorithmThatWasNotAnnounced() async throws {
-        let reply = try signed(algorithm: .ps256)
-        let error = await #expect(throws: AuthError.self) { try await ask(reply) }
+        let response = try signed(algorithm: .ps256)
+        let error = await #expect(throws: AuthError.self) { try await ask(response) }
         #expect(error?.code == .invalidUserInfo)
     }
 
     @Test func refusesWhatIsNoUserInfo() async throws {
-        let strange = HTTPReply(
-            response: HTTPResponse(status: .ok, headerFields: [.contentType: "application/jwt"]),
+        let strange = TransportResponse(
+            head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/jwt"]),
             body: [0xFF, 0xFE]
         )
-        let cases: [(HTTPReply, AuthError.Code)] = [
-            (reply("not a token", type: "application/jwt"), .invalidUserInfo), (strange, .invalidUserInfo),
-            (reply("a.b.c.d.e", type: "application/jwt"), .unsupported), (reply("[]"), .invalidReply),
-            (reply("{}"), .invalidUserInfo), (reply("{}", status: 401), .accessTokenRejected),
-            (reply(#"{"sub":"alice"}"#, status: 500), .temporarilyUnavailable),
+        let cases: [(TransportResponse, AuthError.Code)] = [
+            (response("not a token", type: "application/jwt"), .invalidUserInfo), (strange, .invalidUserInfo),
+            (response("a.b.c.d.e", type: "application/jwt"), .unsupported), (response("[]"), .invalidResponse),
+            (response("{}"), .invalidUserInfo), (response("{}", status: 401), .accessTokenRejected),
+            (response(#"{"sub":"alice"}"#, status: 500), .temporarilyUnavailable),
         ]
-        for (reply, code) in cases {
-            let error = await #expect(throws: AuthError.self) { try await ask(reply) }
+        for (response, code) in cases {
+            let error = await #expect(throws: AuthError.self) { try await ask(response) }
             #expect(error?.code == code)
         }
         // Without a verified ID Token there is nothing to compare with.
-        let plain = reply(#"{"sub":"alice"}"#)
+        let plain = response(#"{"sub":"alice"}"#)
         let error = await #expect(throws: AuthError.self) {
             try await ask(plain, tokens: TokenSet(accessToken: Secret("access")))
         }

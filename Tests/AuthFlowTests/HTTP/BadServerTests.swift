@@ -7,38 +7,38 @@ import Testing
 @Suite struct BadServerTests {
     private typealias Step = ScriptedServer.Step
 
-    private static let reply = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
+    private static let response = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
 
     private func get(
         _ server: ScriptedServer,
         method: HTTPRequest.Method = .get,
         timeout: Duration = .seconds(10),
-        maximumReplySize: Int = 100_000
-    ) async throws -> HTTPReply {
+        maximumResponseSize: Int = 100_000
+    ) async throws -> TransportResponse {
         try await SystemTransport().send(
-            HTTPCall(
+            TransportRequest(
                 method,
                 Endpoint("\(server.origin)/?code=secret"),
                 timeout: timeout,
-                maximumReplySize: maximumReplySize
+                maximumResponseSize: maximumResponseSize
             )
         )
     }
 
-    private func post(_ server: ScriptedServer) async throws -> HTTPReply {
+    private func post(_ server: ScriptedServer) async throws -> TransportResponse {
         try await SystemTransport().send(
-            HTTPCall(.post, Endpoint("\(server.origin)/token"), body: Array("refresh_token=once".utf8))
+            TransportRequest(.post, Endpoint("\(server.origin)/token"), body: Array("refresh_token=once".utf8))
         )
     }
 
     @Test func aResponseThatEndsAnywhereIsAnErrorAndNoMore() async throws {
         for end in [[], [Step.reset]] {
-            for count in 0..<Self.reply.utf8.count {
-                let step = Step.send(Array(Self.reply.utf8.prefix(count)))
+            for count in 0..<Self.response.utf8.count {
+                let step = Step.send(Array(Self.response.utf8.prefix(count)))
                 try await ScriptedServer.run([.receive, step] + end) { server in
                     let error = await #expect(throws: AuthError.self, "after \(count) bytes") { try await get(server) }
                     #expect(
-                        error.map { [.networkFailed, .invalidReply].contains($0.code) } == true,
+                        error.map { [.networkFailed, .invalidResponse].contains($0.code) } == true,
                         "\(count): \(error as Any)"
                     )
                     #expect(error?.description.contains("secret") == false)
@@ -61,12 +61,12 @@ import Testing
         for status in [400, 401, 403, 407, 429, 500, 503] {
             let field = status == 407 ? "Proxy-Authenticate" : "WWW-Authenticate"
             let body = #"{"error":"invalid_client"}"#
-            let reply =
+            let response =
                 "HTTP/1.1 \(status) No\r\n\(field): \(challenge)\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
-            try await ScriptedServer.run([.receive, .send(reply)]) { server in
-                let reply = try await get(server, timeout: .seconds(5))
-                #expect(reply.status == status)
-                #expect(String(decoding: reply.body, as: UTF8.self) == body)
+            try await ScriptedServer.run([.receive, .send(response)]) { server in
+                let response = try await get(server, timeout: .seconds(5))
+                #expect(response.status == status)
+                #expect(String(decoding: response.body, as: UTF8.self) == body)
                 #expect(server.requests.flatMap(\.self).count == 1)
             }
         }
@@ -85,17 +85,17 @@ import Testing
     static let cases: [Case] = [
         Case(
             name: "informational responses before it",
-            steps: [.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n\(reply)")]
+            steps: [.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n\(response)")]
         ),
         Case(
             name: "informational responses without end",
             steps: [.flood("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "another protocol",
             steps: [.send("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"), .hold],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "a length that is too long",
@@ -109,22 +109,22 @@ import Testing
         Case(
             name: "a length that is no number",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n{}")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "a negative length",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "a length beyond 64 bits",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n{}"), .hold],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "two lengths",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 1\r\n\r\n{}"), .hold],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "the same length twice",
@@ -135,7 +135,7 @@ import Testing
             steps: [
                 .send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n")
             ],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "chunks",
@@ -158,20 +158,24 @@ import Testing
         Case(
             name: "a header without end",
             steps: [.send("HTTP/1.1 200 OK\r\n"), .flood("X-Field: 0123456789\r\n")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "a field without end",
             steps: [.send("HTTP/1.1 200 OK\r\nX-Field: "), .flood("0123456789")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "a body without end",
             steps: [.send("HTTP/1.1 200 OK\r\n\r\n"), .flood("0123456789")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
-        Case(name: "no header", steps: [.send("{}")], code: .invalidReply),
-        Case(name: "something else than HTTP", steps: [.send("SSH-2.0-OpenSSH_9.2\r\n"), .hold], code: .invalidReply),
+        Case(name: "no header", steps: [.send("{}")], code: .invalidResponse),
+        Case(
+            name: "something else than HTTP",
+            steps: [.send("SSH-2.0-OpenSSH_9.2\r\n"), .hold],
+            code: .invalidResponse
+        ),
         Case(
             name: "a field on two lines",
             steps: [.send("HTTP/1.1 200 OK\r\nX-Folded: one\r\n  two\r\nContent-Length: 2\r\n\r\n{}")]
@@ -179,33 +183,33 @@ import Testing
         Case(
             name: "a first field that is folded",
             steps: [.send("HTTP/1.1 200 OK\r\n one: two\r\n\r\n{}")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "NUL in a field",
             steps: [.send("HTTP/1.1 200 OK\r\nX-Field: a\0b\r\nContent-Length: 2\r\n\r\n{}")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "an escape character in a field",
             steps: [.send("HTTP/1.1 200 OK\r\nX-Field: a\u{1B}b\r\nContent-Length: 2\r\n\r\n{}")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "a space before the colon",
             steps: [.send("HTTP/1.1 200 OK\r\nX-Field : a\r\nContent-Length: 2\r\n\r\n{}")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "a line without a colon",
             steps: [.send("HTTP/1.1 200 OK\r\nX-Field\r\nContent-Length: 2\r\n\r\n{}")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
-        Case(name: "a body after HEAD", steps: [.send(reply)], method: .head, body: ""),
+        Case(name: "a body after HEAD", steps: [.send(response)], method: .head, body: ""),
         Case(
             name: "a status of four digits",
             steps: [.send("HTTP/1.1 2000 OK\r\nContent-Length: 2\r\n\r\n{}")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "gzip",
@@ -215,19 +219,19 @@ import Testing
         Case(
             name: "a gzip bomb",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"), .send(Compressed.gzipBomb), .hold],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "a deflate bomb",
             steps: [
                 .send("HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\n\r\n"), .send(Compressed.deflateBomb), .hold,
             ],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "gzip that is none",
             steps: [.send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\nplain")],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(
             name: "gzip over and over",
@@ -235,7 +239,7 @@ import Testing
                 .send("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\(String(repeating: ", gzip", count: 200))\r\n\r\n"),
                 .send(Compressed.small),
             ],
-            code: .invalidReply
+            code: .invalidResponse
         ),
         Case(name: "a drip", steps: [.send("HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"), .hold], code: .timedOut),
         Case(
@@ -249,9 +253,9 @@ import Testing
         try await ScriptedServer.run([.receive] + example.steps) { server in
             let timeout = example.code == .timedOut ? Duration.milliseconds(300) : .seconds(10)
             guard let code = example.code else {
-                let reply = try await get(server, method: example.method, timeout: timeout)
-                #expect(reply.status == 200)
-                #expect(String(decoding: reply.body, as: UTF8.self) == example.body)
+                let response = try await get(server, method: example.method, timeout: timeout)
+                #expect(response.status == 200)
+                #expect(String(decoding: response.body, as: UTF8.self) == example.body)
                 return
             }
             let error = await #expect(throws: AuthError.self) {
@@ -264,20 +268,20 @@ import Testing
     }
 
     @Test func aFoldedFieldIsJoinedWithASpace() async throws {
-        let reply = try await ScriptedServer.run(
+        let response = try await ScriptedServer.run(
             [.receive, .send("HTTP/1.1 200 OK\r\nX-Folded: one\r\n\t two\r\nContent-Length: 0\r\n\r\n")]
         ) { try await get($0) }
-        #expect(reply.response.headerFields[HTTPField.Name("X-Folded")!] == "one two")
+        #expect(response.head.headerFields[HTTPField.Name("X-Folded")!] == "one two")
     }
 
     @Test func trailersAreNoHeaderFields() async throws {
-        let reply = try await ScriptedServer.run(
+        let response = try await ScriptedServer.run(
             [
                 .receive,
                 .send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nContent-Type: text/html\r\n\r\n"),
             ]
         ) { try await get($0) }
-        #expect(reply.response.headerFields[.contentType] == nil)
+        #expect(response.head.headerFields[.contentType] == nil)
     }
 
     /// A code or a refresh token works once, and the server may have taken what it did not answer to.
@@ -285,10 +289,13 @@ import Testing
         _ end: [ScriptedServer.Step]
     ) async throws {
         for method in [HTTPRequest.Method.post, .get, .put, .delete] {
-            try await ScriptedServer.run([.receive, .send(Self.reply), .receive] + end, [.receive, .send(Self.reply)]) {
+            try await ScriptedServer.run(
+                [.receive, .send(Self.response), .receive] + end,
+                [.receive, .send(Self.response)]
+            ) {
                 server in
                 _ = try await post(server)
-                let call = try HTTPCall(
+                let call = try TransportRequest(
                     method,
                     Endpoint("\(server.origin)/token"),
                     body: method == .get || method == .delete ? [] : Array("refresh_token=once".utf8)
@@ -304,10 +311,10 @@ import Testing
 
     /// A connection that the server has closed while nothing was under way is replaced by another.
     @Test func aConnectionThatWasClosedMeanwhileIsReplaced() async throws {
-        try await ScriptedServer.run([.receive, .send(Self.reply)], [.receive, .send(Self.reply)]) { server in
+        try await ScriptedServer.run([.receive, .send(Self.response)], [.receive, .send(Self.response)]) { server in
             for _ in 0..<2 {
-                let reply = try await post(server)
-                #expect(reply.status == 200)
+                let response = try await post(server)
+                #expect(response.status == 200)
             }
             #expect(server.requests.allSatisfy { $0.count == 1 && $0[0].hasSuffix("refresh_token=once") })
         }
@@ -319,14 +326,16 @@ import Testing
         let transport = SystemTransport(settings)
         try await ScriptedServer.run([.receive, .hold]) { server in
             let error = await #expect(throws: AuthError.self) {
-                try await transport.send(HTTPCall(.get, Endpoint(server.origin), timeout: .seconds(60)))
+                try await transport.send(TransportRequest(.get, Endpoint(server.origin), timeout: .seconds(60)))
             }
             #expect(error?.code == .timedOut)
         }
     }
 
     @Test func aThousandRequestsAtOnceAreAllAnswered() async throws {
-        try await ScriptedServer.run(Array(repeating: [Step.receive, .send(Self.reply)], count: 100).flatMap(\.self)) {
+        try await ScriptedServer.run(
+            Array(repeating: [Step.receive, .send(Self.response)], count: 100).flatMap(\.self)
+        ) {
             server in
             let statuses = try await withThrowingTaskGroup(of: Int.self) { group in
                 for _ in 0..<1000 { group.addTask { try await get(server, timeout: .seconds(60)).status } }
@@ -338,7 +347,7 @@ import Testing
     }
 
     @Test func whatIsSentIsWhatTheCallSays() async throws {
-        try await ScriptedServer.run([.receive, .send(Self.reply)]) { server in
+        try await ScriptedServer.run([.receive, .send(Self.response)]) { server in
             _ = try await post(server)
             let request = try #require(server.requests.first?.first)
             let lines = request.split(separator: "\r\n").map(String.init)
@@ -359,10 +368,10 @@ import Testing
             var settings = NetworkSettings()
             settings.proxy = proxy
             let transport = SystemTransport(settings)
-            let reply = try await ScriptedServer.run([.receive, .send(Self.reply)]) { server in
-                try await transport.send(HTTPCall(.get, Endpoint(server.origin)))
+            let response = try await ScriptedServer.run([.receive, .send(Self.response)]) { server in
+                try await transport.send(TransportRequest(.get, Endpoint(server.origin)))
             }
-            #expect(reply.status == 200)
+            #expect(response.status == 200)
         }
     }
 }

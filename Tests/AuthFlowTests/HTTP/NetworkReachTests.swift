@@ -64,8 +64,8 @@ import Testing
 
     @Test func webFingerOfAPublicHostNamesNoLocalProvider() async throws {
         let transport = InProcessTransport(origin: "https://example.com") { _, _ in
-            HTTPReply(
-                response: HTTPResponse(status: .ok),
+            TransportResponse(
+                head: HTTPResponse(status: .ok),
                 body: Array(
                     #"{"links": [{"rel": "http://openid.net/specs/connect/1.0/issuer", "href": "http://127.0.0.1:8080"}]}"#
                         .utf8

@@ -9,7 +9,7 @@ import Testing
     private func proxy(_ proxy: NetworkSettings.Proxy, for url: String) throws -> NetworkSettings.ProxyServer? {
         var settings = NetworkSettings()
         settings.proxy = proxy
-        return try settings.proxy(for: HTTPCall(.get, Endpoint(url)))
+        return try settings.proxy(for: TransportRequest(.get, Endpoint(url)))
     }
 
     @Test(

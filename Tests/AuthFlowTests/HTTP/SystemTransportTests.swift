@@ -5,8 +5,8 @@ import Testing
 
 /// The transport over real sockets: what it must not do by itself.
 @Suite struct SystemTransportTests {
-    private func reply(_ status: Int, _ fields: HTTPFields = [:], body: [UInt8] = []) -> HTTPReply {
-        HTTPReply(response: HTTPResponse(status: .init(code: status), headerFields: fields), body: body)
+    private func response(_ status: Int, _ fields: HTTPFields = [:], body: [UInt8] = []) -> TransportResponse {
+        TransportResponse(head: HTTPResponse(status: .init(code: status), headerFields: fields), body: body)
     }
 
     private func serve<Return: Sendable>(
@@ -21,13 +21,13 @@ import Testing
     }
 
     @Test func sendsAndReceives() async throws {
-        let reply = try await serve { request, body in
+        let response = try await serve { request, body in
             let seen =
                 "\(request.method) \(request.path ?? "") \(request.headerFields[.accept] ?? "") \(String(decoding: body, as: UTF8.self))"
-            return HTTPReply(response: HTTPResponse(status: .created), body: Array(seen.utf8))
+            return TransportResponse(head: HTTPResponse(status: .created), body: Array(seen.utf8))
         } _: { origin in
             try await SystemTransport().send(
-                HTTPCall(
+                TransportRequest(
                     .post,
                     Endpoint("\(origin)/a?b=c%20d"),
                     headerFields: [.accept: "x/y"],
@@ -35,37 +35,37 @@ import Testing
                 )
             )
         }
-        #expect(reply.status == 201)
-        #expect(String(decoding: reply.body, as: UTF8.self) == "POST /a?b=c%20d x/y hello")
+        #expect(response.status == 201)
+        #expect(String(decoding: response.body, as: UTF8.self) == "POST /a?b=c%20d x/y hello")
     }
 
     @Test(.enabled(if: (try? LoopbackPort.tryOut(host: "[::1]")) != nil, "This machine has no IPv6."))
     func reachesAnAddressOfIPv6() async throws {
-        let reply = try await LoopbackServer.run(host: "[::1]", port: nil) { _ in
-            { _, _ in self.reply(204) }
+        let response = try await LoopbackServer.run(host: "[::1]", port: nil) { _ in
+            { _, _ in self.response(204) }
         } _: { port in
-            try await SystemTransport().send(HTTPCall(.get, Endpoint("http://[::1]:\(port)/")))
+            try await SystemTransport().send(TransportRequest(.get, Endpoint("http://[::1]:\(port)/")))
         }
-        #expect(reply.status == 204)
+        #expect(response.status == 204)
     }
 
     @Test(arguments: [301, 302, 303, 307, 308]) func followsNoRedirect(_ status: Int) async throws {
-        let reply = try await serve { request, _ in
-            request.path == "/" ? self.reply(status, [.location: "/elsewhere"]) : self.reply(200)
+        let response = try await serve { request, _ in
+            request.path == "/" ? self.response(status, [.location: "/elsewhere"]) : self.response(200)
         } _: { origin in
-            try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+            try await SystemTransport().send(TransportRequest(.get, Endpoint("\(origin)/")))
         }
-        #expect(reply.status == status)
-        #expect(reply.response.headerFields[.location] == "/elsewhere")
+        #expect(response.status == status)
+        #expect(response.head.headerFields[.location] == "/elsewhere")
     }
 
     @Test func keepsNoCookies() async throws {
         let second = try await serve { request, _ in
-            self.reply(200, [.setCookie: "a=1; Path=/"], body: Array((request.headerFields[.cookie] ?? "none").utf8))
+            self.response(200, [.setCookie: "a=1; Path=/"], body: Array((request.headerFields[.cookie] ?? "none").utf8))
         } _: { origin in
             let transport = SystemTransport()
-            _ = try await transport.send(HTTPCall(.get, Endpoint("\(origin)/")))
-            return try await transport.send(HTTPCall(.get, Endpoint("\(origin)/")))
+            _ = try await transport.send(TransportRequest(.get, Endpoint("\(origin)/")))
+            return try await transport.send(TransportRequest(.get, Endpoint("\(origin)/")))
         }
         #expect(String(decoding: second.body, as: UTF8.self) == "none")
     }
@@ -73,10 +73,10 @@ import Testing
     @Test func sendsSeveralCookiesInOneField() async throws {
         let cookies = "session=a*b.c; theme=dark; x=1"
         let sent = try await serve { request, _ in
-            self.reply(200, body: Array((request.headerFields[.cookie] ?? "").utf8))
+            self.response(200, body: Array((request.headerFields[.cookie] ?? "").utf8))
         } _: { origin in
             try await SystemTransport().send(
-                HTTPCall(.get, Endpoint("\(origin)/"), headerFields: [.cookie: cookies])
+                TransportRequest(.get, Endpoint("\(origin)/"), headerFields: [.cookie: cookies])
             )
         }
         #expect(String(decoding: sent.body, as: UTF8.self) == cookies)
@@ -84,35 +84,37 @@ import Testing
 
     @Test func tellsFoldedCookiesApart() async throws {
         let cookies = ["a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Path=/", "b=2; Path=/", "c=x,y"]
-        let reply = try await serve { _, _ in
+        let response = try await serve { _, _ in
             var fields = HTTPFields()
             for cookie in cookies { fields.append(HTTPField(name: .setCookie, value: cookie)) }
-            return self.reply(200, fields)
+            return self.response(200, fields)
         } _: { origin in
-            try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+            try await SystemTransport().send(TransportRequest(.get, Endpoint("\(origin)/")))
         }
-        #expect(Set(reply.response.headerFields[fields: .setCookie].map(\.value)) == Set(cookies))
+        #expect(Set(response.head.headerFields[fields: .setCookie].map(\.value)) == Set(cookies))
     }
 
     @Test func refusesABodyLargerThanTheCallAllows() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await serve { _, _ in
-                self.reply(200, body: [UInt8](repeating: 65, count: 100_000))
+                self.response(200, body: [UInt8](repeating: 65, count: 100_000))
             } _: { origin in
-                try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/"), maximumReplySize: 50_000))
+                try await SystemTransport().send(
+                    TransportRequest(.get, Endpoint("\(origin)/"), maximumResponseSize: 50_000)
+                )
             }
         }
-        #expect(error.code == .invalidReply)
+        #expect(error.code == .invalidResponse)
     }
 
     @Test func saysThatNobodyAnswers() async throws {
         let port = try await serve { _, _ in
-            self.reply(200)
+            self.response(200)
         } _: {
             $0
         }
         let error = try await #require(throws: AuthError.self) {
-            try await SystemTransport().send(HTTPCall(.get, Endpoint("\(port)/?secret=1")))
+            try await SystemTransport().send(TransportRequest(.get, Endpoint("\(port)/?secret=1")))
         }
         #expect(error.code == .networkFailed)
         #expect(!error.description.contains("secret"))
@@ -125,9 +127,9 @@ import Testing
                 arrived.yield()
                 // Answers only when the server goes down.
                 try? await Task.never()
-                return self.reply(200)
+                return self.response(200)
             } _: { origin in
-                let task = Task { try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/"))) }
+                let task = Task { try await SystemTransport().send(TransportRequest(.get, Endpoint("\(origin)/"))) }
                 for await _ in arrivals { break }
                 task.cancel()
                 return try await task.value
@@ -138,16 +140,16 @@ import Testing
     /// Often and together: what cancels and what begins an exchange meet in every order.
     @Test func sendsNothingWhenItsTaskIsAlreadyCancelled() async throws {
         let origin = try await serve { _, _ in
-            self.reply(200)
+            self.response(200)
         } _: {
             $0
         }
         for _ in 0..<50 {
-            await withThrowingTaskGroup(of: HTTPReply.self) { group in
+            await withThrowingTaskGroup(of: TransportResponse.self) { group in
                 for _ in 0..<8 {
                     group.addTask {
                         unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
-                        return try await SystemTransport().send(HTTPCall(.get, Endpoint("\(origin)/")))
+                        return try await SystemTransport().send(TransportRequest(.get, Endpoint("\(origin)/")))
                     }
                 }
                 while let result = await group.nextResult() {

@@ -35,7 +35,7 @@ private final class KeyProvider: Sendable {
         state.withLock { $0.keys = set }
     }
 
-    func fetch(_ endpoint: Endpoint) async throws -> HTTPReply {
+    func fetch(_ endpoint: Endpoint) async throws -> TransportResponse {
         await withCheckedContinuation { continuation in
             let isHeld = state.withLock { state in
                 state.fetches += 1
@@ -46,9 +46,9 @@ private final class KeyProvider: Sendable {
         }
         let (keys, isDown, cacheControl, status) = state.withLock { ($0.keys, $0.isDown, $0.cacheControl, $0.status) }
         if isDown { throw AuthError(.networkFailed, "Down.") }
-        var reply = HTTPReply(response: HTTPResponse(status: status), body: try keys.serialized())
-        reply.response.headerFields[.cacheControl] = cacheControl
-        return reply
+        var response = TransportResponse(head: HTTPResponse(status: status), body: try keys.serialized())
+        response.head.headerFields[.cacheControl] = cacheControl
+        return response
     }
 
     func release() {
@@ -242,9 +242,9 @@ private final class KeyProvider: Sendable {
             ("max-age=-5", 60), ("max-age=nan", 600),
         ] as [(String?, TimeInterval)]
     ) func followsCacheControlWithinBounds(_ field: String?, _ age: TimeInterval) {
-        var reply = HTTPReply(response: HTTPResponse(status: .ok))
-        reply.response.headerFields[.cacheControl] = field
-        #expect(KeySource.age(of: reply) == age)
+        var response = TransportResponse(head: HTTPResponse(status: .ok))
+        response.head.headerFields[.cacheControl] = field
+        #expect(KeySource.age(of: response) == age)
     }
 
     @Test func survivesAClockThatIsSetBack() async throws {

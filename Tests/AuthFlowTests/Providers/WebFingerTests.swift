@@ -34,8 +34,8 @@ import Testing
         #expect(throws: AuthError.self) { try WebFinger.normalized(identifier) }
     }
 
-    private func find(_ reply: HTTPReply) async throws -> String {
-        let transport = InProcessTransport(origin: "https://example.com") { _, _ in reply }
+    private func find(_ response: TransportResponse) async throws -> String {
+        let transport = InProcessTransport(origin: "https://example.com") { _, _ in response }
         return try await WebFinger(transport: transport).issuer(of: "joe@example.com")
     }
 
@@ -48,16 +48,16 @@ import Testing
             #"{"links":[{"rel":"http://openid.net/specs/connect/1.0/issuer","href":"https://op.example.com"}]}"#
         ),
     ]) func saysThatNobodyAnswersForIt(_ status: Int, _ body: String) async {
-        let reply = HTTPReply(response: HTTPResponse(status: .init(code: status)), body: Array(body.utf8))
-        let error = await #expect(throws: AuthError.self) { try await find(reply) }
+        let response = TransportResponse(head: HTTPResponse(status: .init(code: status)), body: Array(body.utf8))
+        let error = await #expect(throws: AuthError.self) { try await find(response) }
         #expect(error?.code == .discoveryFailed)
     }
 
     @Test func followsNoRedirect() async {
-        let reply = HTTPReply(
-            response: HTTPResponse(status: .found, headerFields: [.location: "https://a.example.com"])
+        let response = TransportResponse(
+            head: HTTPResponse(status: .found, headerFields: [.location: "https://a.example.com"])
         )
-        let error = await #expect(throws: AuthError.self) { try await find(reply) }
-        #expect(error?.code == .invalidReply)
+        let error = await #expect(throws: AuthError.self) { try await find(response) }
+        #expect(error?.code == .invalidResponse)
     }
 }

@@ -94,8 +94,8 @@ extension ConformanceTable {
 
     private static func answering(_ link: JSON) -> InProcessTransport {
         InProcessTransport(origin: "https://id.example.com") { _, _ in
-            HTTPReply(
-                response: HTTPResponse(status: .ok),
+            TransportResponse(
+                head: HTTPResponse(status: .ok),
                 body: try JSON.object(["links": [link], "unknown": true]).serialized()
             )
         }

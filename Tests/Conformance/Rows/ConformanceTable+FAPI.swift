@@ -77,17 +77,17 @@ extension ConformanceTable {
             "105",
             prefix + "token-endpoint-response-without-expires_in",
             "Accept tokens that do not say how long they last.",
-            fault: .tokenReply(.missingExpiry)
+            fault: .tokenResponse(.missingExpiry)
         ),
         .accepts(
             "106",
             prefix + "token-type-case-insensitivity",
             "Compare token_type without case.",
-            fault: .tokenReply(.oddlyCasedTokenType)
+            fault: .tokenResponse(.oddlyCasedTokenType)
         ),
         bound("106b", prefix + "token-type-case-insensitivity", "Compare DPoP without case.") { scene in
             scene.emulator.dpop = .required
-            scene.emulator.fault = .tokenReply(.member("token_type", "dpOp"))
+            scene.emulator.fault = .tokenResponse(.member("token_type", "dpOp"))
         },
         bound(
             "107",
@@ -123,9 +123,9 @@ extension ConformanceTable {
         .accepts("121", "at_hash absent", "Accept it.", fault: .idToken(.claim("at_hash", nil))),
         .accepts(
             "122",
-            "scope absent from the token reply",
+            "scope absent from the token response",
             "Take the scopes that were asked for.",
-            fault: .tokenReply(.missingScope)
+            fault: .tokenResponse(.missingScope)
         ),
         .notApplicable("123", "encrypted ID Token", "Encryption (JWE) is not built."),
         .refuses(

@@ -67,7 +67,7 @@ extension ConformanceTable {
         .refuses("O5", "crit in the header", "Refuse it.", fault: .idToken(.criticalHeader)),
         .row("O6", "a nonce that was never sent", "Refuse it.") { scene in
             // Without openid no nonce is sent, and no ID Token is expected; one that comes must have none.
-            scene.emulator.fault = .tokenReply(
+            scene.emulator.fault = .tokenResponse(
                 .member("id_token", .string(try unexpectedIDToken(scene.emulator.issuer)))
             )
             var settings = try Scene.settings()
@@ -77,21 +77,21 @@ extension ConformanceTable {
         .accepts("O7", "keys with the same ID", "Choose by kind and try each.", fault: .jwks(.decoys)),
         .accepts("O8", "keys that cannot be read", "Skip them.", fault: .jwks(.unreadableKeys)),
         .accepts("O9", "keys for encryption and of unknown curves", "Skip them.", fault: .jwks(.withoutKeyIDs)),
-        .row("O10", "oversized replies", "Refuse them.") { scene in
+        .row("O10", "oversized responses", "Refuse them.") { scene in
             for fault in [
-                EmulatorFault.jwks(.oversized), .tokenReply(.oversized), .userInfo(.oversized),
+                EmulatorFault.jwks(.oversized), .tokenResponse(.oversized), .userInfo(.oversized),
             ] {
                 scene.emulator.fault = fault
-                try await refused(scene, .invalidReply)
+                try await refused(scene, .invalidResponse)
             }
             scene.emulator.fault = .metadata(.oversized)
             try await refused(scene, .discoveryFailed)
         },
         .row("O11", "redirects on back channel calls", "Follow none.") { scene in
-            let faults: [EmulatorFault] = [.jwks(.redirected), .tokenReply(.redirected), .userInfo(.redirected)]
+            let faults: [EmulatorFault] = [.jwks(.redirected), .tokenResponse(.redirected), .userInfo(.redirected)]
             for fault in faults {
                 scene.emulator.fault = fault
-                try await refused(scene, .invalidReply)
+                try await refused(scene, .invalidResponse)
             }
             scene.emulator.fault = .metadata(.redirected)
             try await refused(scene, .discoveryFailed)

@@ -10,7 +10,7 @@ extension ConformanceTable {
             "respects the interval",
             "Never ask earlier than the interval (31 s) allows.",
             interval: 31,
-            replies: [.error("authorization_pending"), .error("authorization_pending")]
+            responses: [.error("authorization_pending"), .error("authorization_pending")]
         ) { trial in
             try trial.requireSignedIn()
             try ConformanceRow.require(trial.waits.count == 3, "It asks until there are tokens.")
@@ -23,7 +23,7 @@ extension ConformanceTable {
             "127",
             "slow_down",
             "Wait five seconds more, and stay with that.",
-            replies: [
+            responses: [
                 .slowDown(interval: nil), .error("authorization_pending"), .error("authorization_pending"),
                 .slowDown(interval: nil), .error("authorization_pending"),
             ]
@@ -35,20 +35,20 @@ extension ConformanceTable {
                 "The waits grow and stay: \(trial.waits)."
             )
         },
-        .polls("128", "access_denied", "Stop asking.", replies: [.error("access_denied")]) { trial in
+        .polls("128", "access_denied", "Stop asking.", responses: [.error("access_denied")]) { trial in
             try trial.requireStopped(.accessDenied)
         },
-        .polls("129", "expired_token", "Stop asking.", replies: [.error("expired_token")]) { trial in
+        .polls("129", "expired_token", "Stop asking.", responses: [.error("expired_token")]) { trial in
             try trial.requireStopped(.timedOut)
         },
-        .polls("130", "invalid_request", "Stop asking.", replies: [.error("invalid_request")]) { trial in
+        .polls("130", "invalid_request", "Stop asking.", responses: [.error("invalid_request")]) { trial in
             try trial.requireStopped(.providerRejected)
         },
         .polls("131", "no device_code", "Refuse it.", fault: .deviceAuthorization(.member("device_code", nil))) {
-            try $0.requireStopped(.invalidReply, polls: 0)
+            try $0.requireStopped(.invalidResponse, polls: 0)
         },
         .polls("131b", "no expires_in", "Refuse it.", fault: .deviceAuthorization(.member("expires_in", nil))) {
-            try $0.requireStopped(.invalidReply, polls: 0)
+            try $0.requireStopped(.invalidResponse, polls: 0)
         },
     ]
 }
@@ -81,7 +81,7 @@ extension ConformanceRow {
         _ name: String,
         _ demand: String,
         interval: Double = 5,
-        replies: [DevicePollReply] = [],
+        responses: [DevicePollResponse] = [],
         fault: EmulatorFault? = nil,
         _ check: @escaping @Sendable (PollingTrial) throws -> Void
     ) -> ConformanceRow {
@@ -95,7 +95,7 @@ extension ConformanceRow {
                     let emulator = scene.emulator
                     emulator.fault = fault
                     emulator.devicePollInterval = interval
-                    emulator.devicePollReplies = replies
+                    emulator.devicePollResponses = responses
                     var settings = try Scene.settings()
                     settings.flows = [.device]
                     let client = try scene.client(

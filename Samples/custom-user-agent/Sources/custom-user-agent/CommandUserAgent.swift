@@ -64,7 +64,7 @@ extension UserAgentFactory {
     static var command: UserAgentFactory {
         let keys = [ConfigurationKey("command", .list(.text), required: true, "The program and its arguments.")]
         return UserAgentFactory("command", keys: keys) { options, context in
-            context.surroundings.environment["PATH"] == nil
+            context.launchEnvironment.environment["PATH"] == nil
                 ? .unavailable(reason: "PATH is not set") : .available(because: "the profile names a program")
         } make: { options, _ in
             CommandUserAgent(command: options.texts("command") ?? [])

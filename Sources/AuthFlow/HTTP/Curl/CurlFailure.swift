@@ -8,13 +8,13 @@ struct CurlFailure {
 
     init(
         _ result: authflow_curl_result,
-        of call: HTTPCall,
+        of call: TransportRequest,
         through proxy: NetworkSettings.ProxyServer?,
         waited: Duration,
         isConnected: Bool,
         easy: CurlEasy?
     ) {
-        let place = call.request.authority ?? "the server"
+        let place = call.head.authority ?? "the server"
         // A connection that could not be made is the proxy's when there is one: it is the only one that is made.
         let peer = proxy.map { "the proxy \($0.place)" } ?? place
         let connectStatus = easy?.info(AUTHFLOW_CURL_INFO_CONNECT_CODE) ?? 0
@@ -54,11 +54,11 @@ struct CurlFailure {
         // A bad argument is what it calls a response that begins with a folded line.
         case AUTHFLOW_CURL_WEIRD_REPLY, AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL, AUTHFLOW_CURL_HTTP2_FRAMING,
             AUTHFLOW_CURL_BAD_ARGUMENT:
-            error = AuthError(.invalidReply, "What \(call) answered with is not HTTP.")
+            error = AuthError(.invalidResponse, "What \(call) answered with is not HTTP.")
         case AUTHFLOW_CURL_BAD_ENCODING:
-            error = AuthError(.invalidReply, "What \(call) answered with cannot be decompressed.")
+            error = AuthError(.invalidResponse, "What \(call) answered with cannot be decompressed.")
         case AUTHFLOW_CURL_TOO_LARGE, AUTHFLOW_CURL_OUT_OF_MEMORY:
-            error = AuthError(.invalidReply, "What \(call) answered with is too large.")
+            error = AuthError(.invalidResponse, "What \(call) answered with is too large.")
         case AUTHFLOW_CURL_URL_MALFORMED:
             error = AuthError(.invalidConfiguration, "\"\(Redaction.url(call.url))\" is not a URL.")
         case AUTHFLOW_CURL_GOT_NOTHING:

@@ -5,12 +5,12 @@ import HTTPTypes
 /// One exchange under way. All but its result belongs to the thread of the loop.
 final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touched by the loop's thread alone.
     /// Where the caller waits.
-    let result = FirstResult<HTTPReply>()
+    let result = FirstResult<TransportResponse>()
 
     /// When the request was sent; nil before.
     private var sent: ContinuousClock.Instant?
 
-    private let call: HTTPCall
+    private let call: TransportRequest
     private let settings: NetworkSettings
     private let proxy: NetworkSettings.ProxyServer?
     private var easy: CurlEasy?
@@ -19,7 +19,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     private var attempts = 0
     private var fault: AuthError?
 
-    init(_ call: HTTPCall, settings: NetworkSettings, proxy: NetworkSettings.ProxyServer?) {
+    init(_ call: TransportRequest, settings: NetworkSettings, proxy: NetworkSettings.ProxyServer?) {
         self.call = call
         self.settings = settings
         self.proxy = proxy
@@ -58,19 +58,19 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     }
 
     private func prepareRequest(_ easy: CurlEasy) {
-        let method = call.request.method
+        let method = call.head.method
         var lines: [String] = []
-        for field in call.request.headerFields where field.name != .cookie {
+        for field in call.head.headerFields where field.name != .cookie {
             // libcurl leaves out a field that has nothing behind its colon.
             lines.append(field.value.isEmpty ? "\(field.name.rawName);" : "\(field.name.rawName): \(field.value)")
         }
         // The fields are kept apart for HTTP/2; HTTP/1.1 wants one (RFC 6265 section 5.4).
-        let cookies = call.request.headerFields[values: .cookie]
+        let cookies = call.head.headerFields[values: .cookie]
         if !cookies.isEmpty { lines.append("Cookie: \(cookies.joined(separator: "; "))") }
-        if call.request.headerFields[.userAgent] == nil { lines.append("User-Agent: AuthFlow") }
+        if call.head.headerFields[.userAgent] == nil { lines.append("User-Agent: AuthFlow") }
         let wantsLength = [.post, .put, .patch].contains(method)
         if !call.body.isEmpty || wantsLength {
-            if call.request.headerFields[.contentType] == nil { lines.append("Content-Type:") }
+            if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }
             // A body of this size is not worth asking for permission first.
             lines.append("Expect:")
             easy.set(AUTHFLOW_CURL_POST_FIELD_SIZE, call.body.count)
@@ -129,7 +129,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
                 )
             )
         }
-        result.finish(.success(HTTPReply(response: response, body: body)))
+        result.finish(.success(TransportResponse(head: response, body: body)))
     }
 
     /// Ends it before libcurl does.
@@ -151,7 +151,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         )
     }
 
-    private var place: String { call.request.authority ?? "the server" }
+    private var place: String { call.head.authority ?? "the server" }
 
     // MARK: What libcurl calls
 
@@ -183,37 +183,37 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             switch error {
             case .tooLarge:
                 fault = AuthError(
-                    .invalidReply,
+                    .invalidResponse,
                     "\(call) answered with more than \(ResponseHead.maximumSize / 1024) KiB of header fields."
                 )
             case .malformed(let reason):
-                fault = AuthError(.invalidReply, "What \(call) answered with is not HTTP: \(reason).")
+                fault = AuthError(.invalidResponse, "What \(call) answered with is not HTTP: \(reason).")
             }
             return false
         }
-        guard let response = head.response, call.request.method != .head,
-            let length = response.headerFields[.contentLength].flatMap({ Int($0) }), length > call.maximumReplySize
+        guard let response = head.response, call.head.method != .head,
+            let length = response.headerFields[.contentLength].flatMap({ Int($0) }), length > call.maximumResponseSize
         else { return true }
         return refuseSize()
     }
 
     private func receive(body part: UnsafeRawBufferPointer) -> Bool {
-        guard body.count + part.count <= call.maximumReplySize else { return refuseSize() }
+        guard body.count + part.count <= call.maximumResponseSize else { return refuseSize() }
         unsafe body.append(contentsOf: part)
         return true
     }
 
     private func refuseSize() -> Bool {
         fault = AuthError(
-            .invalidReply,
-            "\(call) answered with more than \(call.maximumReplySize) bytes.",
+            .invalidResponse,
+            "\(call) answered with more than \(call.maximumResponseSize) bytes.",
             status: head.response?.status.code
         )
         return false
     }
 
     /// Whether the request changes nothing at the server (RFC 9110 section 9.2.1).
-    private var isSafe: Bool { [.get, .head].contains(call.request.method) }
+    private var isSafe: Bool { [.get, .head].contains(call.head.method) }
 
     /// libcurl repeats a request by itself when a connection that it has used before turns out to be dead. A code or a refresh token
     /// works once, and a server may have taken what it did not answer to: what has been sent, even in part, is not sent again.
@@ -223,7 +223,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     private func mayBeSent() -> Bool {
         attempts += 1
         sent = .now
-        guard attempts > 1, !(isSafe && call.request.scheme == "https"), let easy,
+        guard attempts > 1, !(isSafe && call.head.scheme == "https"), let easy,
             easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0
         else { return true }
         fault = AuthError(

@@ -18,7 +18,7 @@ public struct CurlTransport: HTTPTransport {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func send(_ call: HTTPCall) async throws -> HTTPReply {
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
         let transfer = CurlTransfer(call, settings: settings, proxy: try settings.proxy(for: call))
         return try await transfer.result.value {
             loop.begin(transfer)

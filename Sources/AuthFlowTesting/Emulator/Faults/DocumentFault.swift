@@ -2,31 +2,31 @@ public import AuthFlow
 public import AuthFlowJSON
 import HTTPTypes
 
-/// A fault of a document that a provider serves, or of the HTTP reply around it.
+/// A fault of a document that a provider serves, or of the HTTP response around it.
 ///
 /// `Document` tells the kinds apart, so that each has names of its own.
 public struct DocumentFault<Document>: Sendable {
     var members: EmulatorFault.Change = { _ in }
-    var reply: @Sendable (inout HTTPReply) -> Void = { _ in }
+    var response: @Sendable (inout TransportResponse) -> Void = { _ in }
 
     init(
         members: @escaping EmulatorFault.Change = { _ in },
-        reply: @escaping @Sendable (inout HTTPReply) -> Void = { _ in }
+        response: @escaping @Sendable (inout TransportResponse) -> Void = { _ in }
     ) {
         self.members = members
-        self.reply = reply
+        self.response = response
     }
 
-    /// The reply with a document in it, after the fault.
+    /// The response with a document in it, after the fault.
     func applied(
         to document: [String: JSON],
-        encoded encode: ([String: JSON]) -> HTTPReply = { .json(.object($0)) }
-    ) -> HTTPReply {
+        encoded encode: ([String: JSON]) -> TransportResponse = { .json(.object($0)) }
+    ) -> TransportResponse {
         var document = document
         members(&document)
         var response = encode(document)
-        response.response.headerFields[.cacheControl] = "no-store"
-        reply(&response)
+        response.head.headerFields[.cacheControl] = "no-store"
+        self.response(&response)
         return response
     }
 
@@ -36,39 +36,41 @@ public struct DocumentFault<Document>: Sendable {
     /// Sets a member to another value, or takes it out.
     public static func member(_ name: String, _ value: JSON?) -> Self { Self { $0[name] = value } }
 
-    /// Changes the reply.
-    public static func reply(_ change: @escaping @Sendable (inout HTTPReply) -> Void) -> Self { Self(reply: change) }
+    /// Changes the response.
+    public static func response(_ change: @escaping @Sendable (inout TransportResponse) -> Void) -> Self {
+        Self(response: change)
+    }
 
     /// A redirect to another host (row O11).
     public static var redirected: Self {
-        reply {
-            $0 = HTTPReply(
-                response: HTTPResponse(status: .found, headerFields: [.location: "https://elsewhere.example.com/"])
+        response {
+            $0 = TransportResponse(
+                head: HTTPResponse(status: .found, headerFields: [.location: "https://elsewhere.example.com/"])
             )
         }
     }
 
     /// Two megabytes (row O10).
-    public static var oversized: Self { reply { $0.body = Array(repeating: UInt8(ascii: " "), count: 2 << 20) } }
+    public static var oversized: Self { response { $0.body = Array(repeating: UInt8(ascii: " "), count: 2 << 20) } }
 
     /// Status 503.
     public static var unavailable: Self {
-        reply { $0 = HTTPReply(response: HTTPResponse(status: .serviceUnavailable)) }
+        response { $0 = TransportResponse(head: HTTPResponse(status: .serviceUnavailable)) }
     }
 
     /// A page of something in between, with status 502.
     public static var brokenGateway: Self {
-        reply { $0 = .page("Bad gateway", "<p>Nobody is there.</p>", status: .badGateway) }
+        response { $0 = .page("Bad gateway", "<p>Nobody is there.</p>", status: .badGateway) }
     }
 
     /// Nothing, with status 200.
-    public static var empty: Self { reply { $0.body = [] } }
+    public static var empty: Self { response { $0.body = [] } }
 
     /// Another `Content-Type` than the body has.
-    public static func mediaType(_ type: String) -> Self { reply { $0.response.headerFields[.contentType] = type } }
+    public static func mediaType(_ type: String) -> Self { response { $0.head.headerFields[.contentType] = type } }
 
     /// A page where JSON was expected.
-    public static var notJSON: Self { reply { $0.body = Array("<html>".utf8) } }
+    public static var notJSON: Self { response { $0.body = Array("<html>".utf8) } }
 }
 
 /// Stands for the metadata document.
@@ -81,12 +83,12 @@ extension DocumentFault<MetadataDocument> {
     public static var wrongIssuer: Self { Self { $0.append("INVALID", to: "issuer") } }
 }
 
-/// Stands for the reply of the token endpoint.
-public enum TokenReplyDocument: Sendable {}
-/// A fault of the token endpoint's reply.
-public typealias TokenReplyFault = DocumentFault<TokenReplyDocument>
+/// Stands for the response of the token endpoint.
+public enum TokenResponseDocument: Sendable {}
+/// A fault of the token endpoint's response.
+public typealias TokenResponseFault = DocumentFault<TokenResponseDocument>
 
-extension DocumentFault<TokenReplyDocument> {
+extension DocumentFault<TokenResponseDocument> {
     /// No `expires_in`, which is allowed (row 105).
     public static var missingExpiry: Self { member("expires_in", nil) }
     /// No `scope`, which is allowed (row 122).
@@ -101,14 +103,14 @@ extension DocumentFault<TokenReplyDocument> {
     public static var missingAccessToken: Self { member("access_token", nil) }
 }
 
-/// Stands for the reply of the device authorization endpoint.
+/// Stands for the response of the device authorization endpoint.
 public enum DeviceAuthorizationDocument: Sendable {}
-/// A fault of the device authorization endpoint's reply.
+/// A fault of the device authorization endpoint's response.
 public typealias DeviceAuthorizationFault = DocumentFault<DeviceAuthorizationDocument>
 
-/// Stands for the reply of the userinfo endpoint.
+/// Stands for the response of the userinfo endpoint.
 public enum UserInfoDocument: Sendable {}
-/// A fault of the userinfo endpoint's reply. What it does to members is done before the reply is signed.
+/// A fault of the userinfo endpoint's response. What it does to members is done before the response is signed.
 public typealias UserInfoFault = DocumentFault<UserInfoDocument>
 
 extension DocumentFault<UserInfoDocument> {
@@ -116,15 +118,15 @@ extension DocumentFault<UserInfoDocument> {
     public static var wrongSubject: Self { Self { $0.append("invalid", to: "sub") } }
     /// No `sub`.
     public static var missingSubject: Self { member("sub", nil) }
-    /// Another issuer, in a signed reply.
+    /// Another issuer, in a signed response.
     public static var wrongIssuer: Self { Self { $0.append("1", to: "iss") } }
-    /// Another audience, in a signed reply.
+    /// Another audience, in a signed response.
     public static var wrongAudience: Self { Self { $0.append("1", to: "aud") } }
-    /// A signed reply with another signature.
+    /// A signed response with another signature.
     public static var badSignature: Self {
-        reply { reply in
-            let text = String(decoding: reply.body, as: UTF8.self)
-            reply.body = Array(IDTokenFault.badSignature.text(text).utf8)
+        response { response in
+            let text = String(decoding: response.body, as: UTF8.self)
+            response.body = Array(IDTokenFault.badSignature.text(text).utf8)
         }
     }
 }

@@ -15,7 +15,7 @@ public struct EmulatorFault: Sendable {
     var idToken = IDTokenFault()
     var keySet = KeySetFault()
     var metadata = MetadataFault()
-    var tokenReply = TokenReplyFault()
+    var tokenResponse = TokenResponseFault()
     var userInfo = UserInfoFault()
     var callback = CallbackFault()
     var deviceAuthorization = DeviceAuthorizationFault()
@@ -29,16 +29,16 @@ public struct EmulatorFault: Sendable {
     /// A fault of the metadata document.
     public static func metadata(_ fault: MetadataFault) -> EmulatorFault { with(\.metadata, fault) }
 
-    /// A fault of the token endpoint's reply.
-    public static func tokenReply(_ fault: TokenReplyFault) -> EmulatorFault { with(\.tokenReply, fault) }
+    /// A fault of the token endpoint's response.
+    public static func tokenResponse(_ fault: TokenResponseFault) -> EmulatorFault { with(\.tokenResponse, fault) }
 
-    /// A fault of the userinfo endpoint's reply.
+    /// A fault of the userinfo endpoint's response.
     public static func userInfo(_ fault: UserInfoFault) -> EmulatorFault { with(\.userInfo, fault) }
 
     /// A fault of the answer that goes through the person's browser.
     public static func callback(_ fault: CallbackFault) -> EmulatorFault { with(\.callback, fault) }
 
-    /// A fault of the device authorization endpoint's reply.
+    /// A fault of the device authorization endpoint's response.
     public static func deviceAuthorization(_ fault: DeviceAuthorizationFault) -> EmulatorFault {
         with(\.deviceAuthorization, fault)
     }

@@ -22,9 +22,9 @@ public struct KeySetFault: Sendable {
         KeySetFault(document: .members(change))
     }
 
-    /// Changes the HTTP reply.
-    public static func reply(_ change: @escaping @Sendable (inout HTTPReply) -> Void) -> KeySetFault {
-        KeySetFault(document: .reply(change))
+    /// Changes the HTTP response.
+    public static func response(_ change: @escaping @Sendable (inout TransportResponse) -> Void) -> KeySetFault {
+        KeySetFault(document: .response(change))
     }
 
     // MARK: Named

@@ -14,8 +14,8 @@ struct TenantProvider: ProviderAdapter {
         if request.purpose == .authorization { request.parameters["tenant"] = "blue" }
     }
 
-    func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
-        try standardTokens(from: reply, in: context)
+    func tokens(from response: ProviderResponse, in context: ProviderContext) throws -> TokenSet {
+        try standardTokens(from: response, in: context)
     }
 
     func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity {
@@ -50,7 +50,9 @@ actor VaultTokenStore: TokenStore {
 }
 
 struct OfflineTransport: HTTPTransport {
-    func send(_ call: HTTPCall) async throws -> HTTPReply { throw AuthError(.networkFailed, "There is no network.") }
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        throw AuthError(.networkFailed, "There is no network.")
+    }
 }
 
 let client = AuthClient(

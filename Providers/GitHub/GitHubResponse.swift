@@ -6,14 +6,16 @@ import CMarkup
 
 extension GitHubProvider {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func parameters(of reply: ProviderReply) throws -> JSON {
-        guard ["application/xml", "text/xml"].contains(reply.http.mediaType) else { return try reply.parameters() }
-        return try OAuthDocument.members(of: reply.http.body)
+    public func parameters(of response: ProviderResponse) throws -> JSON {
+        guard ["application/xml", "text/xml"].contains(response.http.mediaType) else {
+            return try response.parameters()
+        }
+        return try OAuthDocument.members(of: response.http.body)
     }
 
     /// Reads the tokens. Scopes come with commas between them.
-    public func tokens(from reply: ProviderReply, in context: ProviderContext) throws -> TokenSet {
-        var tokens = try standardTokens(from: reply, in: context)
+    public func tokens(from response: ProviderResponse, in context: ProviderContext) throws -> TokenSet {
+        var tokens = try standardTokens(from: response, in: context)
         tokens.scopes = tokens.scopes.flatMap { $0.split(separator: ",").map(String.init) }
         return tokens
     }
@@ -24,13 +26,13 @@ private enum OAuthDocument {
     static func members(of body: [UInt8]) throws(AuthError) -> JSON {
         guard authflow_markup_open() else {
             throw AuthError(
-                .invalidReply,
-                "GitHub's reply is XML, which cannot be read without libxml2 (Debian: libxml2)."
+                .invalidResponse,
+                "GitHub's response is XML, which cannot be read without libxml2 (Debian: libxml2)."
             )
         }
-        // Declarations define entities, which such a reply has no use for.
+        // Declarations define entities, which such a response has no use for.
         guard let text = String(validating: body, as: UTF8.self), !text.contains("<!"), let members = read(body) else {
-            throw AuthError(.invalidReply, "GitHub's reply is not XML that can be read.")
+            throw AuthError(.invalidResponse, "GitHub's response is not XML that can be read.")
         }
         return .object(members.mapValues(JSON.string))
     }

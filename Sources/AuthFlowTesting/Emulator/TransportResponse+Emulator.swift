@@ -8,26 +8,26 @@ import FoundationEssentials
 import Foundation
 #endif
 
-extension HTTPReply {
-    static func json(_ json: JSON, status: HTTPResponse.Status = .ok) -> HTTPReply {
-        HTTPReply(
-            response: HTTPResponse(status: status, headerFields: [.contentType: "application/json"]),
+extension TransportResponse {
+    static func json(_ json: JSON, status: HTTPResponse.Status = .ok) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: status, headerFields: [.contentType: "application/json"]),
             body: (try? json.serialized()) ?? []
         )
     }
 
-    static var failure: HTTPReply { HTTPReply(response: HTTPResponse(status: .internalServerError)) }
+    static var failure: TransportResponse { TransportResponse(head: HTTPResponse(status: .internalServerError)) }
 
-    static func redirect(to location: String) -> HTTPReply {
-        HTTPReply(
-            response: HTTPResponse(status: .seeOther, headerFields: [.location: location, .cacheControl: "no-store"])
+    static func redirect(to location: String) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: .seeOther, headerFields: [.location: location, .cacheControl: "no-store"])
         )
     }
 
     /// A page: nothing on it is loaded from anywhere, no site can frame it, and only the scripts that stand on it run.
     /// Where forms may go is left open, because browsers apply it to redirects, too, and those end at the clients.
     /// - Parameter body: HTML, whose scripts begin with `<script>`.
-    static func page(_ title: String, _ body: String, status: HTTPResponse.Status = .ok) -> HTTPReply {
+    static func page(_ title: String, _ body: String, status: HTTPResponse.Status = .ok) -> TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
         let body = body.replacing("<script>", with: "<script nonce=\"\(nonce)\">")
         let policy =
@@ -51,8 +51,8 @@ extension HTTPReply {
             </html>
 
             """
-        return HTTPReply(
-            response: HTTPResponse(
+        return TransportResponse(
+            head: HTTPResponse(
                 status: status,
                 headerFields: [
                     .contentType: "text/html; charset=utf-8", .cacheControl: "no-store",
@@ -64,9 +64,9 @@ extension HTTPReply {
     }
 }
 
-extension HTTPReply {
+extension TransportResponse {
     /// A page that asks for a user name and a password and posts them to `/login`.
-    static func signInPage(_ request: String, message: String = "") -> HTTPReply {
+    static func signInPage(_ request: String, message: String = "") -> TransportResponse {
         .page(
             "Sign in",
             """
@@ -82,7 +82,7 @@ extension HTTPReply {
     }
 
     /// A page that asks for consent and posts the decision to `/consent`.
-    static func consentPage(_ request: String, client: String, scopes: [String]) -> HTTPReply {
+    static func consentPage(_ request: String, client: String, scopes: [String]) -> TransportResponse {
         let items = scopes.map { "<li>\(DisplayText.escapedForHTML($0))</li>" }.joined()
         return .page(
             "Allow access?",
@@ -99,7 +99,7 @@ extension HTTPReply {
     }
 
     /// A page that asks for the code that a program shows, and goes to itself with it.
-    static func userCodePage(action: String, message: String = "") -> HTTPReply {
+    static func userCodePage(action: String, message: String = "") -> TransportResponse {
         .page(
             "Enter the code",
             """

@@ -1,7 +1,7 @@
 import AuthFlowJSON
 import HTTPTypes
 
-extension HTTPReply {
+extension TransportResponse {
     /// What the server says about an error, wherever it says so: in OAuth's members (RFC 6749 section 5.2), in a challenge (RFC 6750
     /// section 3), in a problem document (RFC 9457), or in a member that many APIs have; nil when it says nothing.
     ///

@@ -12,7 +12,7 @@ import Glibc
 /// Where a program runs, as far as it matters for showing a page to the person in front of it.
 ///
 /// User agents ask it whether they can work here, and tests make up their own.
-public struct Surroundings: Sendable {
+public struct LaunchEnvironment: Sendable {
     /// The variables of the environment.
     public var environment: [String: String]
 
@@ -31,7 +31,7 @@ public struct Surroundings: Sendable {
     /// Where a program is, given its name or path, with links followed; nil when it is not installed.
     private let locate: @Sendable (_ program: String) -> String?
 
-    /// Creates surroundings.
+    /// Creates launchEnvironment.
     /// - Parameters:
     ///   - environment: The variables of the environment.
     ///   - hasTerminal: Whether a person can read and answer.
@@ -56,10 +56,10 @@ public struct Surroundings: Sendable {
     /// - Parameter environment: The variables of the environment.
     public static func current(
         environment: [String: String] = ProcessInfo.processInfo.environment
-    ) -> Surroundings {
+    ) -> LaunchEnvironment {
         let marks = ["/.dockerenv", "/run/.containerenv"]
         let kernel = FileManager.default.contents(atPath: "/proc/sys/kernel/osrelease") ?? Data()
-        return Surroundings(
+        return LaunchEnvironment(
             environment: environment,
             // A person who cannot see the question does not answer it.
             hasTerminal: isatty(STDERR_FILENO) == 1 && hasControllingTerminal,
@@ -185,7 +185,7 @@ public struct Surroundings: Sendable {
     }
 }
 
-extension Surroundings: CustomStringConvertible, CustomReflectable {
+extension LaunchEnvironment: CustomStringConvertible, CustomReflectable {
     /// What was found out, without the environment: the values of its variables may be secrets.
     public var description: String {
         "terminal: \(hasTerminal), container: \(isContainer), WSL: \(isWSL), browser: \(browser)"

@@ -24,16 +24,16 @@ import Testing
 
         var testDescription: String { name }
 
-        var surroundings: Surroundings {
-            var surroundings = Surroundings(
+        var launchEnvironment: LaunchEnvironment {
+            var launchEnvironment = LaunchEnvironment(
                 environment: environment,
                 hasTerminal: terminal,
                 isContainer: container,
                 isWSL: wsl,
                 locate: { programs[$0] }
             )
-            surroundings.mayOpenBrowser = mayOpen
-            return surroundings
+            launchEnvironment.mayOpenBrowser = mayOpen
+            return launchEnvironment
         }
     }
 
@@ -243,14 +243,14 @@ import Testing
             providers: [ProviderFactory("x", keys: []) { _ in throw AuthError(.unsupported, "not here") }],
             userAgents: agents,
             context: UserAgentContext(
-                surroundings: place.surroundings,
+                launchEnvironment: place.launchEnvironment,
                 redirectURIs: try place.redirectURIs.map { try RedirectURI($0) }
             )
         )
         #expect(explanation.chosen == place.agent)
         #expect(explanation.reasons.joined(separator: "; ").contains(place.because), "\(explanation.reasons)")
         let browser: String? =
-            if case .command(let command, _) = place.surroundings.browser { command.joined(separator: " ") } else {
+            if case .command(let command, _) = place.launchEnvironment.browser { command.joined(separator: " ") } else {
                 nil
             }
         #expect(browser == place.browser)
@@ -259,10 +259,12 @@ import Testing
 
     @Test func namesTheCommandThatForwardsThePort() {
         var place = Place(name: "", environment: Self.ssh, agent: nil, because: "")
-        #expect(place.surroundings.forwardingCommand(port: 8400) == "ssh -N -L 8400:127.0.0.1:8400 alice@192.0.2.1")
+        #expect(
+            place.launchEnvironment.forwardingCommand(port: 8400) == "ssh -N -L 8400:127.0.0.1:8400 alice@192.0.2.1"
+        )
         place.environment["VSCODE_IPC_HOOK_CLI"] = "/run/vscode.sock"
-        #expect(place.surroundings.forwardingCommand(port: 8400) == nil)
+        #expect(place.launchEnvironment.forwardingCommand(port: 8400) == nil)
         place.environment = Self.x11
-        #expect(place.surroundings.forwardingCommand(port: 8400) == nil)
+        #expect(place.launchEnvironment.forwardingCommand(port: 8400) == nil)
     }
 }
