@@ -120,7 +120,10 @@ let package = Package(
         // Emulators and conformance suites
         .target(
             name: "AuthFlowTesting",
-            dependencies: ["AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", httpTypes, crypto, cryptoExtras]
+            dependencies: [
+                "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC", httpTypes, crypto,
+                cryptoExtras,
+            ]
         ),
 
         // Programs
@@ -183,7 +186,7 @@ let package = Package(
         ),
         .executableTarget(
             name: "conformance-report",
-            dependencies: ["ConformanceRows"],
+            dependencies: ["ConformanceRows", "AuthFlowTesting"],
             path: "Tests/Conformance/Report"
         ),
         .executableTarget(

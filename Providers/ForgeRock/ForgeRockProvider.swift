@@ -3,11 +3,9 @@ import AuthFlowJSON
 
 /// ForgeRock (PingAM): an OpenID provider whose sign-in is a tree that the client can choose.
 public struct ForgeRockProvider: Sendable {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public let id: ProviderID = "forgerock"
-
     private let realm: ForgeRockRealm
-    private let issuer: String
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public let issuer: String
     private let acrValues: [String]
     private let requiresACR: Bool
     private let minimumAuthLevel: Int?
@@ -38,9 +36,9 @@ public struct ForgeRockProvider: Sendable {
 
 extension ForgeRockProvider: ProviderAdapter {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+    public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         let address = try Endpoint("\(realm.oauthURL)/.well-known/openid-configuration")
-        var metadata = try await discoveredMetadata(issuer: issuer, at: address, in: context)
+        var metadata = try await context.discover(at: address)
         // Some versions announce an address for revocation that they do not have.
         if let announced = metadata.revocationEndpoint?.url, announced.hasSuffix("/revoke"),
             !announced.hasSuffix("/token/revoke")

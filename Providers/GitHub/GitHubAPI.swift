@@ -4,24 +4,25 @@ import HTTPTypes
 
 // What the REST API is asked: who the user is.
 
-extension GitHubProvider {
+extension GitHubProvider: UserInfoProviding {
     /// `GET /user`: what GitHub says about the user.
     public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
         try await context.resource(try call(.get, "/user"), with: tokens).json(from: "\(host.apiURL)/user")
     }
 
     /// Takes the identity from the number of the account: "login", the e-mail address and the name can change hands.
-    public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity {
+    public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
         let user = try await userInfo(for: tokens, in: context)
         guard let number = user["id"]?.integer else {
             throw AuthError(.invalidUserInfo, "GitHub's description of the user has no \"id\".")
         }
         var claims = (user.object ?? [:]).filter { $0.value != .null }
         claims["preferred_username"] = user["login"]
-        let issuer = try await context.metadata().issuer
         return Identity(issuer: issuer, subject: "\(number)", claims: .object(claims))
     }
+}
 
+extension GitHubProvider {
     /// A call of the API. "All API requests must include a valid User-Agent header", and should name the version of the API
     /// that they were written for.
     func call(_ method: HTTPRequest.Method, _ path: String, body: JSON? = nil) throws -> TransportRequest {

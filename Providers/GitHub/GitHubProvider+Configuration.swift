@@ -19,17 +19,17 @@ extension ProviderFactory {
         ]
         // The documentation asks for the secret among the parameters.
         return ProviderFactory("github", keys: keys, secretMethod: .clientSecretPost, defaultScopes: []) {
-            settings,
+            registration,
             profile in
             // "Authorizing OAuth apps": client_secret is required to exchange a code, and not in the device flow.
-            if settings.flows.contains(.authorizationCode), settings.authentication.method == .none {
+            if profile.signInFlows.contains(.authorizationCode), registration.authentication.method == .none {
                 throw profile.error(
                     "GitHub wants a \"client_secret\" with the flow \"authorization_code\"; the flow \"device\" needs none",
                     at: "flow"
                 )
             }
             // GitHub has no OpenID Connect for users: it leaves the scope out, and sends no ID Token.
-            if settings.scopes.contains("openid") {
+            if registration.scopes.contains("openid") {
                 throw profile.error("GitHub has no OpenID Connect for users: leave out \"openid\"", at: "scopes")
             }
         } make: { profile in

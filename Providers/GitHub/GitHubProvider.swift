@@ -6,9 +6,6 @@ public import AuthFlow
 /// There is no ID Token: who signed in is asked of the API (``identity(for:in:)``). Whether tokens expire, and whether they
 /// can be refreshed, shows in the tokens alone.
 public struct GitHubProvider: Sendable {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public let id: ProviderID = "github"
-
     /// What signing out revokes at GitHub. Both need the client's secret.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {
         /// The token alone.
@@ -31,11 +28,14 @@ public struct GitHubProvider: Sendable {
 }
 
 extension GitHubProvider: ProviderAdapter {
-    /// GitHub has no document that describes this; the issuer is the one that its RFC 8414 metadata names.
-    public func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+    /// The one that GitHub's RFC 8414 metadata names.
+    public var issuer: String { "\(host.pagesURL)/login/oauth" }
+
+    /// GitHub has no document that describes its endpoints.
+    public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         let login = "\(host.pagesURL)/login"
         var metadata = ProviderMetadata(
-            issuer: "\(login)/oauth",
+            issuer: issuer,
             authorizationEndpoint: try Endpoint("\(login)/oauth/authorize"),
             tokenEndpoint: try Endpoint("\(login)/oauth/access_token"),
             deviceAuthorizationEndpoint: try Endpoint("\(login)/device/code")

@@ -4,20 +4,14 @@ import CMarkup
 
 // GitHub answers as `Accept` asks, which can be XML, and with a form when something on the way has lost the field.
 
-extension GitHubProvider {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+extension GitHubProvider: ResponseParsing {
+    /// Reads JSON, forms and XML. Scopes come with commas between them, where RFC 6749 section 3.3 has spaces.
     public func parameters(of response: ProviderResponse) throws -> JSON {
-        guard ["application/xml", "text/xml"].contains(response.http.mediaType) else {
-            return try response.parameters()
-        }
-        return try OAuthDocument.members(of: response.http.body)
-    }
-
-    /// Reads the tokens. Scopes come with commas between them.
-    public func tokens(from response: ProviderResponse, in context: ProviderContext) throws -> TokenSet {
-        var tokens = try standardTokens(from: response, in: context)
-        tokens.scopes = tokens.scopes.flatMap { $0.split(separator: ",").map(String.init) }
-        return tokens
+        let isXML = ["application/xml", "text/xml"].contains(response.http.mediaType)
+        let parameters = isXML ? try OAuthDocument.members(of: response.http.body) : try response.parameters()
+        guard var members = parameters.object, let scope = members["scope"]?.string else { return parameters }
+        members["scope"] = .string(scope.replacing(",", with: " "))
+        return .object(members)
     }
 }
 

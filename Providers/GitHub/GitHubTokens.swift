@@ -5,13 +5,15 @@ import HTTPTypes
 // What the owner of an app can do with its tokens ("REST API endpoints for OAuth authorizations"): none of it is RFC 7009 or
 // RFC 7662, and all of it needs the app's secret.
 
-extension GitHubProvider {
+extension GitHubProvider: TokenRevoking {
     /// Revokes the token, or everything granted to the app.
     public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
         // 404: there was no such token any more.
         _ = try await ask(.delete, signOut.rawValue, about: tokens, expecting: [204, 404], in: context)
     }
+}
 
+extension GitHubProvider {
     /// Asks whether a token is good, and what for.
     /// - Returns: GitHub's description of the token, its `scopes` and its `user` among it; nil when it is no good.
     /// - Throws: ``AuthFlow/AuthError`` with `unsupported` for a client without a secret.
@@ -41,7 +43,7 @@ extension GitHubProvider {
         expecting statuses: [Int],
         in context: ProviderContext
     ) async throws -> TransportResponse {
-        let clientID = FormURLEncoding.encode(context.settings.clientID)
+        let clientID = FormURLEncoding.encode(context.registration.clientID)
         guard let authorization = context.basicAuthorization else {
             let page = "\(host.pagesURL)/settings/connections/applications/\(clientID)"
             throw AuthError(.unsupported, "GitHub asks for the app's secret. Users revoke its access at \(page).")

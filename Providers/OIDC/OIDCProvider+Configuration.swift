@@ -7,6 +7,9 @@ extension ProviderFactory {
     /// - `issuer` (URL, required): The issuer, exactly as the provider writes it.
     /// - `endpoints` (object, optional): Endpoints by hand, in place of discovered ones or beside them. With `authorization`,
     ///   `token` and `jwks` nothing is discovered.
+    /// - `identity` (string, optional): Where the user's identity comes from: `id_token`, `userinfo`, `introspection` or
+    ///   `access_token`; default: `id_token`.
+    /// - `subject_claim` (string, optional): The claim that identifies a user where there is no ID Token; default: `sub`.
     public static var oidc: ProviderFactory {
         let endpoints = ConfigurationShape.object([
             ConfigurationKey("authorization", .url, "The authorization endpoint."),
@@ -30,10 +33,24 @@ extension ProviderFactory {
                 endpoints,
                 "Endpoints by hand, in place of discovered ones or beside them. With \"authorization\", \"token\" and \"jwks\" nothing is discovered, for a provider without a metadata document."
             ),
+            ConfigurationKey(
+                "identity",
+                .choice(OIDCProvider.IdentitySource.allCases.map(\.rawValue)),
+                "Where the user's identity comes from; default: id_token. Without an ID Token the user is then unknown."
+            ),
+            ConfigurationKey(
+                "subject_claim",
+                .text,
+                "The claim that identifies a user where there is no ID Token; default: sub."
+            ),
         ]
         return ProviderFactory("oidc", keys: keys) { profile in
             let issuer = profile.text("issuer") ?? ""
-            guard profile.has("endpoints") else { return OIDCProvider(issuer: issuer) }
+            let source = profile.text("identity").flatMap(OIDCProvider.IdentitySource.init) ?? .idToken
+            let subjectClaim = profile.text("subject_claim") ?? "sub"
+            guard profile.has("endpoints") else {
+                return OIDCProvider(issuer: issuer, identitySource: source, subjectClaim: subjectClaim)
+            }
             let endpoints = profile.object("endpoints")
             var metadata = ProviderMetadata(
                 issuer: issuer,
@@ -47,7 +64,15 @@ extension ProviderFactory {
             )
             metadata.introspectionEndpoint = try endpoints.endpoint("introspection")
             let isWhole = ["authorization", "token", "jwks"].allSatisfy(endpoints.has)
-            return isWhole ? OIDCProvider(metadata: metadata) : OIDCProvider(issuer: issuer, endpoints: metadata)
+            guard isWhole else {
+                return OIDCProvider(
+                    issuer: issuer,
+                    endpoints: metadata,
+                    identitySource: source,
+                    subjectClaim: subjectClaim
+                )
+            }
+            return OIDCProvider(metadata: metadata, identitySource: source, subjectClaim: subjectClaim)
         }
     }
 }

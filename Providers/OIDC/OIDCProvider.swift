@@ -1,45 +1,122 @@
 public import AuthFlow
+public import AuthFlowJSON
 
 /// A provider that follows OpenID Connect, or OAuth 2.0 with a metadata document: the adapter without quirks.
 public struct OIDCProvider: Sendable {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public let id: ProviderID = "oidc"
-
-    private let source: Source
-
-    private enum Source: Sendable {
-        case issuer(String, endpoints: ProviderMetadata?)
-        case fixed(ProviderMetadata)
+    /// Where the user's identity comes from.
+    public enum IdentitySource: String, Sendable, Hashable, CaseIterable {
+        /// The ID Token, with the claims of userinfo. Without the scope `openid` the user is unknown.
+        case idToken = "id_token"
+        /// The userinfo endpoint, also where there is no ID Token to compare it with.
+        case userInfo = "userinfo"
+        /// The introspection endpoint (RFC 7662).
+        case introspection
+        /// The access token, which has to be a JWT signed by the provider (RFC 9068).
+        case accessToken = "access_token"
     }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public let issuer: String
+
+    private let fixed: ProviderMetadata?
+    private let endpoints: ProviderMetadata?
+    private let identitySource: IdentitySource
+    private let subjectClaim: String
 
     /// Creates a provider whose endpoints are found from its issuer (OpenID Connect Discovery, RFC 8414).
     /// - Parameters:
     ///   - issuer: The issuer, exactly as the provider writes it.
-    ///   - endpoints: Endpoints that are given by hand, in place of discovered ones or beside them; nil for none.
-    public init(issuer: String, endpoints: ProviderMetadata? = nil) {
-        self.source = .issuer(issuer, endpoints: endpoints)
+    ///   - endpoints: Endpoints in place of discovered ones or beside them; default: none.
+    ///   - identitySource: Where the user's identity comes from; default: the ID Token.
+    ///   - subjectClaim: The claim that identifies a user where there is no ID Token; default: `sub`.
+    public init(
+        issuer: String,
+        endpoints: ProviderMetadata? = nil,
+        identitySource: IdentitySource = .idToken,
+        subjectClaim: String = "sub"
+    ) {
+        self.issuer = issuer
+        self.fixed = nil
+        self.endpoints = endpoints
+        self.identitySource = identitySource
+        self.subjectClaim = subjectClaim
     }
 
-    /// Creates a provider whose endpoints are given by hand.
-    /// - Parameter metadata: The issuer and the endpoints. ID Tokens are verified with the keys at `jwksURI`.
-    public init(metadata: ProviderMetadata) {
-        self.source = .fixed(metadata)
+    /// Creates a provider with fixed endpoints.
+    /// - Parameters:
+    ///   - metadata: The issuer and the endpoints. ID Tokens are verified with the keys at `jwksURI`.
+    ///   - identitySource: Where the user's identity comes from; default: the ID Token.
+    ///   - subjectClaim: The claim that identifies a user where there is no ID Token; default: `sub`.
+    public init(metadata: ProviderMetadata, identitySource: IdentitySource = .idToken, subjectClaim: String = "sub") {
+        self.issuer = metadata.issuer
+        self.fixed = metadata
+        self.endpoints = nil
+        self.identitySource = identitySource
+        self.subjectClaim = subjectClaim
     }
 }
 
 extension OIDCProvider: ProviderAdapter {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
-        switch source {
-        case .fixed(let metadata): return metadata
-        case .issuer(let issuer, let endpoints):
-            var metadata = try await discoveredMetadata(
-                issuer: issuer,
-                advice: "Check the issuer, or give the endpoints by hand (\"endpoints\").",
-                in: context
-            )
-            if let endpoints { metadata.replaceEndpoints(by: endpoints) }
-            return metadata
+    public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+        if let fixed { return fixed }
+        var metadata = try await context.discover(
+            advice: "Check the issuer, or configure the endpoints explicitly (\"endpoints\")."
+        )
+        if let endpoints { metadata.replaceEndpoints(by: endpoints) }
+        return metadata
+    }
+}
+
+extension OIDCProvider: UserInfoProviding {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
+        // A verified ID Token is better evidence than any other.
+        guard tokens.verifiedIDToken == nil else { return try await context.identity(for: tokens) }
+        switch identitySource {
+        case .idToken: return nil
+        case .userInfo: return try identity(try await userInfo(for: tokens, in: context))
+        case .introspection:
+            guard let claims = try await context.introspect(tokens.accessToken) else {
+                throw AuthError(
+                    .invalidUserInfo,
+                    "The introspection endpoint says that the new access token is not active."
+                )
+            }
+            return try identity(claims)
+        case .accessToken: return try identity(try await context.accessTokenClaims(of: tokens))
         }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
+        try await context.userInfo(for: tokens, trustingAccessTokenAlone: identitySource == .userInfo)
+    }
+
+    private func identity(_ claims: JSON) throws -> Identity {
+        // Some providers number their users.
+        let subject = claims[subjectClaim]?.string ?? claims[subjectClaim]?.integer.map { "\($0)" }
+        guard let subject, !subject.isEmpty else {
+            throw AuthError(
+                .invalidUserInfo,
+                "The claims about the user have no \"\(subjectClaim)\", so the user is not identified."
+            )
+        }
+        return Identity(issuer: issuer, subject: subject, claims: claims)
+    }
+}
+
+extension AuthorizationServer {
+    /// Creates a server that follows OpenID Connect, or OAuth 2.0 with a metadata document.
+    /// - Parameters:
+    ///   - issuer: The issuer, exactly as the provider writes it.
+    ///   - transport: Sends every request that is about this server; default: the system's.
+    ///   - host: Time, randomness and environment; default: the system's.
+    public convenience init(
+        issuer: String,
+        transport: any HTTPTransport = SystemTransport(),
+        host: HostServices = .system
+    ) {
+        self.init(OIDCProvider(issuer: issuer), transport: transport, host: host)
     }
 }

@@ -40,22 +40,6 @@ extension OktaProvider {
         try await context.sharedCredentials?.value(for: issuer).flatMap { SharedSecret($0.exposed) }
     }
 
-    /// Exchanges what another app has shared.
-    public func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange? {
-        guard isShared(context.settings), let shared = try await sharedSecret(in: context) else { return nil }
-        var exchange = TokenExchange(
-            shared.idToken,
-            type: .idToken,
-            audience: audience.map { [$0] } ?? [],
-            // The secret that there is stays the one: it was given for the sign-in, and an exchange gives none.
-            scopes: context.settings.scopes.filter { $0 != "device_sso" }
-        )
-        exchange.actorToken = shared.deviceSecret
-        exchange.actorTokenType = secretType
-        exchange.subject = shared.subject
-        return exchange
-    }
-
     /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is made as `at_hash` is, and `sid`.
     /// Neither has to be there.
     public func check(_ credential: Credential, in context: ProviderContext) async throws {
@@ -64,7 +48,7 @@ extension OktaProvider {
         let hasOwnSecret = credential.tokens.deviceSecret != nil
         // Tokens without a secret of their own come of an exchange: of the session whose secret is shared.
         let known = hasOwnSecret ? nil : try await sharedSecret(in: context)
-        let shared = known.flatMap { $0.subject.isIdentical(to: credential.identity.subject) ? $0 : nil }
+        let shared = known.flatMap { credential.identity?.subject.isIdentical(to: $0.subject) == true ? $0 : nil }
         if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret ?? shared?.deviceSecret {
             guard let expected = idToken?.leftHash(of: secret), hash == .string(expected) else {
                 throw AuthError(.invalidIDToken, "The ID Token belongs to another device secret (ds_hash).")
@@ -74,27 +58,54 @@ extension OktaProvider {
             throw AuthError(.invalidIDToken, "The ID Token belongs to another session (sid).")
         }
     }
+}
+
+extension OktaProvider: SharedSignIn {
+    /// Exchanges what another app has shared.
+    public func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange? {
+        guard isShared(context.registration), let shared = try await sharedSecret(in: context) else { return nil }
+        var exchange = TokenExchange(
+            shared.idToken,
+            type: .idToken,
+            audience: audience.map { [$0] } ?? [],
+            // The secret that there is stays the one: it was given for the sign-in, and an exchange gives none.
+            scopes: context.registration.scopes.filter { $0 != "device_sso" }
+        )
+        exchange.actorToken = shared.deviceSecret
+        exchange.actorTokenType = secretType
+        exchange.subject = shared.subject
+        return exchange
+    }
 
     /// Shares the device secret that came with a sign-in.
     public func share(_ credential: Credential, in context: ProviderContext) async throws {
         let tokens = credential.tokens
-        guard let store = context.sharedCredentials, let secret = tokens.deviceSecret, let idToken = tokens.idToken
-        else {
-            return
-        }
+        guard let store = context.sharedCredentials, let secret = tokens.deviceSecret, let idToken = tokens.idToken,
+            let subject = credential.identity?.subject
+        else { return }
         let shared = SharedSecret(
             deviceSecret: secret,
             idToken: idToken,
-            subject: credential.identity.subject,
+            subject: subject,
             sid: tokens.verifiedIDToken?.claims["sid"]?.string
         )
         try await store.change(for: issuer) { _ in RedactedJSON(shared.json) }
     }
 
+    /// Says which app has signed everybody out, when one has.
+    public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
+        let shared = try? await context.sharedCredentials?.value(for: issuer)
+        return shared?.exposed["ended_by"]?.string.map {
+            "signed out in the app \(DisplayText.sanitized($0, limit: 60))"
+        }
+    }
+}
+
+extension OktaProvider: TokenRevoking {
     /// The device secret first, which ends the sign-in of every app, then this app's tokens.
     public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
-        let own = revocableTokens(of: tokens)
-        guard signOut != .thisApp, isShared(context.settings) else { return try await context.revoke(own) }
+        let own = tokens.revocableTokens
+        guard signOut != .thisApp, isShared(context.registration) else { return try await context.revoke(own) }
         let shared = try await sharedSecret(in: context)?.deviceSecret
         let secret = tokens.deviceSecret ?? shared
         let outcome: Result<Void, any Error>
@@ -109,16 +120,8 @@ extension OktaProvider {
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }?.deviceSecret
             return current == nil || current == secret
-                ? RedactedJSON(["ended_by": .string(context.settings.clientID)]) : old
+                ? RedactedJSON(["ended_by": .string(context.registration.clientID)]) : old
         }
         try outcome.get()
-    }
-
-    /// Says which app has signed everybody out, when one has.
-    public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
-        let shared = try? await context.sharedCredentials?.value(for: issuer)
-        return shared?.exposed["ended_by"]?.string.map {
-            "signed out in the app \(DisplayText.sanitized($0, limit: 60))"
-        }
     }
 }

@@ -33,11 +33,11 @@ extension ProviderFactory {
                 "What signing out ends; the sign-in of every app unless given."
             ),
         ]
-        return ProviderFactory("okta", keys: keys) { settings, profile in
+        return ProviderFactory("okta", keys: keys) { registration, profile in
             // "Configure Native SSO": the exchange names the audience of the authorization server.
             let path = try profile.endpoint("issuer")?.path ?? ""
             let isCustom = path.hasPrefix("/oauth2/") && !path.hasSuffix("/oauth2/default")
-            guard !settings.scopes.contains("device_sso") || !isCustom || profile.has("audience") else {
+            guard !registration.scopes.contains("device_sso") || !isCustom || profile.has("audience") else {
                 throw profile.error(
                     "native SSO at a custom authorization server needs its \"audience\", as the server's settings name it",
                     at: "issuer"

@@ -5,9 +5,6 @@ public import AuthFlowJSON
 ///
 /// Without the scope `device_sso` it is an OpenID provider like any other, whose errors come in two shapes.
 public struct OktaProvider: Sendable {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public let id: ProviderID = "okta"
-
     /// What signing out ends.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {
         /// The sign-in of every app in the group, by withdrawing the device secret.
@@ -23,7 +20,9 @@ public struct OktaProvider: Sendable {
         rawValue: "urn:x-oath:params:oauth:token-type:device-secret"
     )
 
-    let issuer: String
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public let issuer: String
+
     let audience: String?
     let secretType: TokenExchange.TokenType
     let signOut: SignOut
@@ -48,32 +47,43 @@ public struct OktaProvider: Sendable {
     }
 
     /// Whether a client asks for native SSO.
-    func isShared(_ settings: ClientSettings) -> Bool { settings.scopes.contains("device_sso") }
+    func isShared(_ registration: ClientRegistration) -> Bool { registration.scopes.contains("device_sso") }
 }
 
 extension OktaProvider: ProviderAdapter {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
-        let settings = context.settings
-        if isShared(settings) {
-            // "The org authorization server isn't supported" ("Configure Native SSO").
-            guard try Endpoint(issuer, name: "issuer").path.hasPrefix("/oauth2/") else {
-                throw AuthError(
-                    .unsupported,
-                    "Okta's org authorization server has no native SSO. Use the issuer of a custom one, such as \(issuer)/oauth2/default, or leave out the scope \"device_sso\"."
-                )
-            }
-            let missing = ["openid", "offline_access"].filter { !settings.scopes.contains($0) }
-            guard missing.isEmpty else {
-                throw AuthError(
-                    .invalidConfiguration,
-                    "Okta gives a device secret only for \"openid\", \"device_sso\" and \"offline_access\" together. Add \(missing.joined(separator: " and ")) to the scopes."
-                )
-            }
+    public func metadata(in context: ServerContext) async throws -> ProviderMetadata { try await context.discover() }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
+        let registration = context.registration
+        if [.authorization, .deviceAuthorization].contains(request.purpose), isShared(registration) {
+            try requireNativeSSO(registration)
         }
-        return try await discoveredMetadata(issuer: issuer, in: context)
+        guard request.purpose == .endSession, signOut == .allAppsWithSecretInAddress else { return }
+        let shared = try await sharedSecret(in: context)?.deviceSecret
+        request.parameters["device_secret"] = (request.tokens?.deviceSecret ?? shared)?.exposed
     }
 
+    private func requireNativeSSO(_ registration: ClientRegistration) throws {
+        // "The org authorization server isn't supported" ("Configure Native SSO").
+        guard try Endpoint(issuer, name: "issuer").path.hasPrefix("/oauth2/") else {
+            throw AuthError(
+                .unsupported,
+                "Okta's org authorization server has no native SSO. Use the issuer of a custom one, such as \(issuer)/oauth2/default, or leave out the scope \"device_sso\"."
+            )
+        }
+        let missing = ["openid", "offline_access"].filter { !registration.scopes.contains($0) }
+        guard missing.isEmpty else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Okta gives a device secret only for \"openid\", \"device_sso\" and \"offline_access\" together. Add \(missing.joined(separator: " and ")) to the scopes."
+            )
+        }
+    }
+}
+
+extension OktaProvider: ResponseParsing {
     /// Reads both shapes of errors: OAuth's, and Okta's own.
     public func parameters(of response: ProviderResponse) throws -> JSON {
         let json = try response.parameters()
@@ -82,12 +92,5 @@ extension OktaProvider: ProviderAdapter {
         let causes = (json["errorCauses"]?.array ?? []).compactMap { $0["errorSummary"]?.string ?? $0.string }
         let words = [json["errorSummary"]?.string].compactMap { $0 } + causes
         return ["error": .string(code), "error_description": .string(words.joined(separator: "; "))]
-    }
-
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
-        guard request.purpose == .endSession, signOut == .allAppsWithSecretInAddress else { return }
-        let shared = try await sharedSecret(in: context)?.deviceSecret
-        request.parameters["device_secret"] = (request.tokens?.deviceSecret ?? shared)?.exposed
     }
 }

@@ -21,19 +21,22 @@ func withEmulator(
             password: Secret(user.password),
             origins: [try Endpoint(emulator.origin)]
         )
+        let registration = try ClientRegistration(clientID: app.id) {
+            $0.authentication = .clientSecretPost(Secret(app.secret))
+            $0.scopes = ["user:email", "read:org"]
+        }
+        let presenter = HeadlessDevicePresenter(driver: driver) { authorization in
+            print("Enter the code at \(authorization.verificationURI.url): \(authorization.userCode)")
+        }
+        var options = AuthClient.Options()
+        options.apiOrigins = [try Endpoint(host.apiURL)]
         let client = AuthClient(
-            settings: try ClientSettings(
-                clientID: app.id,
-                authentication: .clientSecretPost(Secret(app.secret)),
-                scopes: ["user:email", "read:org"],
-                flows: [flow],
-                apiOrigins: [try Endpoint(host.apiURL)]
+            client: OAuthClient(
+                server: AuthorizationServer(GitHubProvider(host: host)),
+                registration: registration
             ),
-            provider: GitHubProvider(host: host),
-            userAgent: HeadlessUserAgent(driver: driver),
-            devicePresenter: HeadlessDevicePresenter(driver: driver) { authorization in
-                print("Enter the code at \(authorization.verificationURI.url): \(authorization.userCode)")
-            }
+            methods: [flow == .device ? .device(presenter) : .userAgent(HeadlessUserAgent(driver: driver))],
+            options: options
         ) { event in
             if event.progress == .succeeded { print("  ok  \(event.step)") }
         }

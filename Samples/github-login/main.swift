@@ -37,8 +37,7 @@ do {
 /// Signs in, and shows who that is and what the app may do.
 func run(_ client: AuthClient, host: GitHubHost) async throws {
     let credential = try await client.signIn().credential
-    let identity = credential.identity
-    print("Signed in as \(identity.displayName), account \(identity.subject).")
+    print("Signed in as \(credential.userName), account \(credential.identity?.subject ?? "").")
     print(
         "Granted: \(credential.tokens.scopes.isEmpty ? "no scopes" : credential.tokens.scopes.joined(separator: ", "))"
     )

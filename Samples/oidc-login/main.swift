@@ -24,7 +24,7 @@ do {
     }
     let credential = try await redirects.accepting(for: client) { try await client.signIn() }.credential
 
-    print("Hello, \(credential.identity.displayName).\n")
+    print("Hello, \(credential.userName).\n")
     if let idToken = credential.tokens.verifiedIDToken {
         print("ID Token header:\n\(try text(idToken.header.json))\n")
         print("ID Token claims:\n\(try text(idToken.claims))\n")

@@ -22,12 +22,12 @@ do {
     }
     switch arguments[0] {
     case "login":
-        let identity = try await client.signIn().credential.identity
-        print("\(profile.name): signed in as \(identity.displayName)")
+        let credential = try await client.signIn().credential
+        print("\(profile.name): signed in as \(credential.userName)")
     case "status":
         // Asks the provider, because another app may have signed everybody out.
         let credential = try await client.refresh()
-        print("\(profile.name): \(credential.identity.displayName) is signed in")
+        print("\(profile.name): \(credential.userName) is signed in")
     case "logout":
         let signOut = try await client.signOut()
         guard case .done = signOut.revocation else { throw AuthError(.providerRejected, "\(signOut.revocation)") }

@@ -7,4 +7,4 @@ let client = try AuthClient(profile: try file.profile(), providers: [.oidc], use
     if let url = event.url { print("Sign in at: \(url)") }
 }
 let credential = try await client.signIn().credential
-print("Hello, \(credential.identity.displayName)")
+print("Hello, \(credential.userName)")

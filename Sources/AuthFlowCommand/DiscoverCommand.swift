@@ -15,18 +15,17 @@ struct DiscoverCommand: AsyncParsableCommand {
     @OptionGroup var options: ProfileOptions
 
     func run() async throws {
-        let client: AuthClient
+        let server: AuthorizationServer
         if let issuer {
-            client = AuthClient(
-                settings: try ClientSettings(clientID: "discover"),
-                provider: OIDCProvider(issuer: try await Self.issuer(issuer)),
-                userAgent: LoopbackUserAgent(launcher: nil),
-                transport: ToolEnvironment.transport
+            server = AuthorizationServer(
+                issuer: try await Self.issuer(issuer),
+                transport: ToolEnvironment.transport,
+                host: ToolEnvironment.host
             )
         } else {
-            client = try options.choice.client()
+            server = try options.choice.client().server
         }
-        try Terminal.result(try await client.metadata().json)
+        try Terminal.result(try await server.metadata().json)
     }
 
     /// The issuer itself, or the one that is responsible for an account.

@@ -74,7 +74,10 @@ struct DoctorCommand: AsyncParsableCommand {
         let agents = try profile.userAgentExplanation(
             providers: Known.providers,
             userAgents: Known.userAgents,
-            context: UserAgentContext(launchEnvironment: launchEnvironment, redirectURIs: client.redirectURIs)
+            context: UserAgentContext(
+                launchEnvironment: launchEnvironment,
+                redirectURIs: client.registration.redirectURIs
+            )
         )
         if let chosen = agents.chosen {
             findings.good("user agent", chosen)
@@ -93,7 +96,7 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 
     private func examineSchemes(_ client: AuthClient, _ findings: inout Findings) {
-        for case .privateUse(let scheme) in client.redirectURIs.map(\.kind) {
+        for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
             let handler = SchemeHandler(scheme: scheme)
             if handler.isInstalled {
                 findings.good("scheme", "\(scheme): is opened with \(handler.program ?? "this program")")
@@ -104,7 +107,11 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 
     /// What of the profile does not go with what the provider says about itself.
-    private static func compare(_ settings: ClientSettings, _ metadata: ProviderMetadata, _ findings: inout Findings) {
+    private static func compare(
+        _ settings: ClientRegistration,
+        _ metadata: ProviderMetadata,
+        _ findings: inout Findings
+    ) {
         if metadata.codeChallengeMethods?.contains("S256") == false {
             findings.bad("PKCE", "the provider does not support S256")
         }
@@ -148,7 +155,7 @@ struct DoctorCommand: AsyncParsableCommand {
             } else {
                 findings.note("TLS", "none: the provider is on this machine")
             }
-            Self.compare(client.settings, metadata, &findings)
+            Self.compare(client.registration, metadata, &findings)
             let device =
                 metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (authflow login --device)"
             findings.note("other screen", device)
@@ -161,7 +168,7 @@ struct DoctorCommand: AsyncParsableCommand {
             abs(offset) < 30 ? findings.good("clock", text) : findings.bad("clock", "\(text); set it right")
         }
         findings.note("to register", "these redirect URIs, exactly:")
-        for uri in client.redirectURIs {
+        for uri in client.registration.redirectURIs {
             let isFree = if case .loopback(_, nil, _) = uri.kind { true } else { false }
             findings.note("", isFree ? "\(uri) (with any port, RFC 8252 section 7.3)" : uri.uri)
         }

@@ -47,7 +47,7 @@ struct LoginCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        let policy: AuthClient.AccountPolicy =
+        let policy: AccountPolicy =
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
         var launchEnvironment = LaunchEnvironment.current()
         launchEnvironment.mayOpenBrowser = !noBrowser

@@ -32,8 +32,8 @@ struct LogoutCommand: AsyncParsableCommand {
             return
         }
         let signOut = try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) }
-        guard let identity = signOut.identity else { return Terminal.talk("No user was signed in.") }
-        Terminal.talk("\(identity.displayName) is signed out on this machine.")
+        guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
+        Terminal.talk("\(credential.userName) is signed out on this machine.")
         let isDone = [
             say(signOut.revocation, done: "The tokens were revoked.", otherwise: "The tokens work until they expire"),
             say(

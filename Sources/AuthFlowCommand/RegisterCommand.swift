@@ -65,11 +65,10 @@ struct RegisterCommand: AsyncParsableCommand {
             return Secret(text.trimmingWhitespace())
         }
         let issuer = try await DiscoverCommand.issuer(issuer)
-        let registered = try await ClientRegistration(
-            provider: OIDCProvider(issuer: issuer),
-            transport: ToolEnvironment.transport
+        let registered = try await DynamicRegistration(
+            server: AuthorizationServer(issuer: issuer, transport: ToolEnvironment.transport)
         ).register(
-            ClientRegistration.Request(
+            DynamicRegistration.Request(
                 redirectURIs: try redirectURIs.map { uri in try RedirectURI(uri) },
                 name: name,
                 scopes: scopes,
@@ -106,7 +105,7 @@ struct RegisterCommand: AsyncParsableCommand {
     }
 
     private func configuration(
-        _ registered: ClientRegistration.Registered,
+        _ registered: DynamicRegistration.Registered,
         issuer: String,
         secretFile: String
     ) -> JSON {

@@ -13,7 +13,7 @@ enum Report {
         if asJSON {
             try Terminal.result(json(credential))
         } else {
-            Terminal.result("Signed in as \(credential.identity.displayName)")
+            Terminal.result("Signed in as \(credential.userName)")
             for (name, value) in lines(credential) {
                 Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }
@@ -23,8 +23,8 @@ enum Report {
     private static func lines(_ credential: Credential) -> [(String, String)] {
         let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an end that is not known"
         return [
-            ("subject", DisplayText.sanitized(credential.identity.subject)),
-            ("issuer", DisplayText.sanitized(credential.identity.issuer)),
+            ("subject", credential.identity.map { DisplayText.sanitized($0.subject) } ?? "unknown"),
+            ("issuer", DisplayText.sanitized(credential.issuer ?? "unknown")),
             ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "))),
             ("access token", "until \(end)"),
         ]
@@ -32,9 +32,9 @@ enum Report {
 
     private static func json(_ credential: Credential) -> JSON {
         [
-            "issuer": .string(credential.identity.issuer),
-            "subject": .string(credential.identity.subject),
-            "claims": credential.identity.claims,
+            "issuer": credential.issuer.map(JSON.string) ?? .null,
+            "subject": credential.identity.map { .string($0.subject) } ?? .null,
+            "claims": credential.identity?.claims ?? [:],
             "scopes": .array(credential.tokens.scopes.map(JSON.string)),
             "expires_at": credential.tokens.expiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
             "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),

@@ -94,7 +94,7 @@ struct SchemeOptions: ParsableArguments {
     }
 
     private func configured() throws -> String {
-        let schemes = try options.choice.client().redirectURIs.compactMap { uri in
+        let schemes = try options.choice.client().registration.redirectURIs.compactMap { uri in
             if case .privateUse(let scheme) = uri.kind { scheme } else { nil }
         }
         guard let scheme = schemes.first else {

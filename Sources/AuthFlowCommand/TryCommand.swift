@@ -33,13 +33,13 @@ struct TryCommand: AsyncParsableCommand {
             Terminal.talk(
                 "The test provider runs at \(emulator.issuer). Its user is alice, with the password wonderland."
             )
+            let registration = try ClientRegistration(clientID: OIDCEmulator.Client.demo.id) {
+                $0.scopes = ["openid", "profile", "email"]
+            }
+            let server = AuthorizationServer(issuer: emulator.issuer)
             let client = AuthClient(
-                settings: try ClientSettings(
-                    clientID: OIDCEmulator.Client.demo.id,
-                    scopes: ["openid", "profile", "email"]
-                ),
-                provider: OIDCProvider(issuer: emulator.issuer),
-                userAgent: try agent(userAgent, issuer: emulator.issuer),
+                client: OAuthClient(server: server, registration: registration),
+                methods: [.userAgent(try agent(userAgent, issuer: emulator.issuer))],
                 observer: Progress(isVerbose: verbose).callAsFunction
             )
             return try await client.signIn()

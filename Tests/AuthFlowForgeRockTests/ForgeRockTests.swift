@@ -15,7 +15,7 @@ struct ForgeRockScene: Sendable {
     let transport: any HTTPTransport
 
     static func with<Return: Sendable>(
-        _ setting: Setting,
+        _ setting: EmulatorScene.Setting,
         now: @escaping @Sendable () -> Date = { Date() },
         _ body: @Sendable (ForgeRockScene) async throws -> Return
     ) async throws -> Return {
@@ -57,22 +57,29 @@ struct ForgeRockScene: Sendable {
             host: host
         )
         return AuthClient(
-            settings: try ClientSettings(
-                clientID: "authflow-demo",
-                redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
-                scopes: ["openid", "profile"],
-                parameters: [.authorization: parameters],
-                postLogoutRedirectURI: RedirectURI("http://127.0.0.1:8400/callback")
+            client: OAuthClient(
+                server: AuthorizationServer(
+                    ForgeRockProvider(realm: realm, acrValues: acrValues, requiresACR: requiresACR),
+                    transport: transport ?? self.transport,
+                    host: host
+                ),
+                registration: try ClientRegistration(clientID: "authflow-demo") {
+                    $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+                    $0.scopes = ["openid", "profile"]
+                    $0.parameters = [.authorization: parameters]
+                    $0.postLogoutRedirectURI = try RedirectURI("http://127.0.0.1:8400/callback")
+                }
             ),
-            provider: ForgeRockProvider(realm: realm, acrValues: acrValues, requiresACR: requiresACR),
-            userAgent: HeadlessUserAgent(
-                driver: driver,
-                sharedCookies: cookies,
-                transport: transport ?? self.transport,
-                host: host
-            ),
-            transport: transport ?? self.transport,
-            host: host,
+            methods: [
+                .userAgent(
+                    HeadlessUserAgent(
+                        driver: driver,
+                        sharedCookies: cookies,
+                        transport: transport ?? self.transport,
+                        host: host
+                    )
+                )
+            ],
             observer: observer
         )
     }
@@ -92,12 +99,14 @@ struct ForgeRockScene: Sendable {
 }
 
 @Suite struct TreeTests {
-    @Test(arguments: Setting.allCases) func signsInThroughATree(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInThroughATree(_ setting: EmulatorScene.Setting)
+        async throws
+    {
         try await ForgeRockScene.with(setting) { scene in
             let client = try scene.client()
             let credential = try await client.signIn().credential
-            #expect(credential.identity.displayName == "Alice Example")
-            #expect(credential.identity.issuer == "\(scene.emulator.baseURL)/oauth2/realms/root/realms/alpha")
+            #expect(credential.identity?.displayName == "Alice Example")
+            #expect(credential.identity?.issuer == "\(scene.emulator.baseURL)/oauth2/realms/root/realms/alpha")
             #expect(try await client.userInfo()["name"] == "Alice Example")
         }
     }
@@ -317,7 +326,10 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test(arguments: Setting.allCases, [true, false]) func answersConsent(_ setting: Setting, _ allows: Bool)
+    @Test(arguments: EmulatorScene.Setting.allCases, [true, false]) func answersConsent(
+        _ setting: EmulatorScene.Setting,
+        _ allows: Bool
+    )
         async throws
     {
         try await ForgeRockScene.with(setting) { scene in
@@ -457,10 +469,11 @@ struct ForgeRockScene: Sendable {
             return TransportResponse(head: HTTPResponse(status: .notFound))
         }
         let client = AuthClient(
-            settings: try ClientSettings(clientID: "c"),
-            provider: ForgeRockProvider(realm: realm),
-            userAgent: HeadlessUserAgent(driver: TreeDriver(realm: realm, handlers: [])),
-            transport: transport
+            client: OAuthClient(
+                server: AuthorizationServer(ForgeRockProvider(realm: realm), transport: transport),
+                registration: try ClientRegistration(clientID: "c")
+            ),
+            methods: [.userAgent(HeadlessUserAgent(driver: TreeDriver(realm: realm, handlers: [])))]
         )
         await #expect(throws: AuthError.self) { try await client.metadata() }
         #expect(
@@ -481,10 +494,14 @@ struct ForgeRockScene: Sendable {
             let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
             func client(_ issuer: String?) throws -> AuthClient {
                 AuthClient(
-                    settings: try ClientSettings(clientID: "authflow-demo"),
-                    provider: ForgeRockProvider(realm: realm, issuer: issuer),
-                    userAgent: HeadlessUserAgent(driver: TreeDriver(realm: realm, handlers: [])),
-                    transport: scene.transport
+                    client: OAuthClient(
+                        server: AuthorizationServer(
+                            ForgeRockProvider(realm: realm, issuer: issuer),
+                            transport: scene.transport
+                        ),
+                        registration: try ClientRegistration(clientID: "authflow-demo")
+                    ),
+                    methods: [.userAgent(HeadlessUserAgent(driver: TreeDriver(realm: realm, handlers: [])))]
                 )
             }
             #expect(try await client(other).metadata().issuer == other)
@@ -495,7 +512,9 @@ struct ForgeRockScene: Sendable {
 }
 
 @Suite struct SharedCookieTests {
-    @Test(arguments: Setting.allCases) func signsTheSecondAppInWithoutAQuestion(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsTheSecondAppInWithoutAQuestion(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
         try await ForgeRockScene.with(setting, now: { time.now }) { scene in
             let store = MemoryTokenStore()
@@ -509,7 +528,7 @@ struct ForgeRockScene: Sendable {
             }
             _ = try await app([ForgeRockScene.alice]).signIn()
             // Nobody is there to be asked.
-            #expect(try await app([]).signIn().credential.identity.displayName == "Alice Example")
+            #expect(try await app([]).signIn().credential.identity?.displayName == "Alice Example")
             // The cookie ends, and the questions come back.
             time.advance(by: .seconds(3600))
             let error = await #expect(throws: AuthError.self) { try await app([]).signIn() }
@@ -527,7 +546,7 @@ struct ForgeRockScene: Sendable {
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store, names: ["amlbcookie"])
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
-            let key = TokenKey(name: "acme", provider: "shared", clientID: scene.origin)
+            let key = RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
             // That one is named, and is a session's.
             #expect(await store.bytes(for: key) == nil)
         }
@@ -599,7 +618,7 @@ struct ForgeRockScene: Sendable {
             let transport = NeighbourTransport(base: scene.transport, neighbour: neighbour) { cookie in
                 received.withLock { $0.append(cookie) }
             }
-            let key = TokenKey(name: "acme", provider: "shared", clientID: scene.origin)
+            let key = RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
             let client = try scene.client(
                 handlers: [],
                 acrValues: ["persistent-cookie"],
@@ -618,9 +637,9 @@ struct ForgeRockScene: Sendable {
     @Test func signsInAsIfThereWereNoneWhenTheStoreIsDamaged() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
-            await store.set(
+            try await store.set(
                 Array("not JSON".utf8),
-                for: TokenKey(name: "acme", provider: "shared", clientID: scene.origin)
+                for: RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
             )
             let events = Mutex<[String]>([])
             let client = try scene.client(cookies: scene.cookies(store)) { event in

@@ -204,23 +204,29 @@ import Testing
         try await ForgeRockScene.with(.inProcess) { scene in
             let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
             let client = AuthClient(
-                settings: try ClientSettings(
-                    clientID: "unknown",
-                    redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")]
+                client: OAuthClient(
+                    server: AuthorizationServer(ForgeRockProvider(realm: realm), transport: scene.transport),
+                    registration: try ClientRegistration(clientID: "unknown") {
+                        $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+                    }
                 ),
-                provider: ForgeRockProvider(realm: realm),
-                userAgent: HeadlessUserAgent(
-                    driver: TreeDriver(realm: realm, handlers: [ForgeRockScene.alice]),
-                    transport: scene.transport
-                ),
-                transport: scene.transport
+                methods: [
+                    .userAgent(
+                        HeadlessUserAgent(
+                            driver: TreeDriver(realm: realm, handlers: [ForgeRockScene.alice]),
+                            transport: scene.transport
+                        )
+                    )
+                ]
             )
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.providerError?.errorDescription?.contains("does not match a pre-registered value") == true)
         }
     }
 
-    @Test(arguments: Setting.allCases) func keepsASessionThatIsNamedInTheAnswerAlone(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func keepsASessionThatIsNamedInTheAnswerAlone(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
         try await ForgeRockScene.with(setting) { scene in
             scene.emulator.settings.setsNoCookie = true
             _ = try await scene.client().signIn()

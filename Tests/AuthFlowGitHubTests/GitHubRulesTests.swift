@@ -28,9 +28,9 @@ import Testing
     }
 
     @Test func asksForNoScopeByDefault() throws {
-        #expect(try client(#""client_secret": {"env": "S"},"#).settings.scopes == [])
-        #expect(try client(#""client_secret": {"env": "S"}, "scopes": [],"#).settings.scopes == [])
-        #expect(try client(#""client_secret": {"env": "S"}, "scopes": ["gist"],"#).settings.scopes == ["gist"])
+        #expect(try client(#""client_secret": {"env": "S"},"#).registration.scopes == [])
+        #expect(try client(#""client_secret": {"env": "S"}, "scopes": [],"#).registration.scopes == [])
+        #expect(try client(#""client_secret": {"env": "S"}, "scopes": ["gist"],"#).registration.scopes == ["gist"])
     }
 
     static let mistakes = [
@@ -76,10 +76,11 @@ import Testing
         }
         let provider = GitHubProvider()
         let client = AuthClient(
-            settings: try ClientSettings(clientID: "c", scopes: []),
-            provider: provider,
-            userAgent: PasteUserAgent(),
-            transport: transport
+            client: OAuthClient(
+                server: AuthorizationServer(provider, transport: transport),
+                registration: try ClientRegistration(clientID: "c") { $0.scopes = [] }
+            ),
+            methods: [.userAgent(PasteUserAgent())]
         )
         let error = await #expect(throws: AuthError.self) {
             try await provider.userInfo(for: TokenSet(accessToken: Secret("t")), in: client.providerContext)

@@ -12,7 +12,7 @@ struct GitHubScene: Sendable {
 
     /// Runs `body` with a GitHub: github.com in this process, an Enterprise Server behind a socket.
     static func with<Return: Sendable>(
-        _ setting: Setting,
+        _ setting: EmulatorScene.Setting,
         apps: [GitHubEmulator.App] = [.init()],
         users: [GitHubEmulator.User] = [.octocat, .hubot],
         now: @escaping @Sendable () -> Date = { Date() },
@@ -33,27 +33,27 @@ struct GitHubScene: Sendable {
 
     func settings(
         scopes: [String] = ["user:email", "gist"],
-        secret: String? = "github-demo-secret",
-        flow: SignInFlow = .authorizationCode
-    ) throws -> ClientSettings.Values {
-        try ClientSettings(
-            clientID: "Iv23demo",
-            authentication: secret.map { .clientSecretPost(Secret($0)) } ?? .none,
-            redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
-            scopes: scopes,
-            flows: [flow]
-        ).values
+        secret: String? = "github-demo-secret"
+    ) throws -> ClientRegistration.Values {
+        try ClientRegistration(clientID: "Iv23demo") {
+            $0.authentication = secret.map { .clientSecretPost(Secret($0)) } ?? .none
+            $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+            $0.scopes = scopes
+        }.values
     }
+
+    var issuer: String { "\(emulator.origin)/login/oauth" }
 
     func provider(signOut: GitHubProvider.SignOut = .token) throws -> GitHubProvider {
         GitHubProvider(host: try GitHubHost(emulator.origin), signOut: signOut)
     }
 
     func client(
-        settings: ClientSettings.Values? = nil,
-        provider: GitHubProvider? = nil,
+        registration: ClientRegistration.Values? = nil,
+        adapter: GitHubProvider? = nil,
         user: GitHubEmulator.User = .octocat,
         consent: HTMLFormDriver.Consent = .allow,
+        flows: [SignInFlow] = [.authorizationCode],
         store: any TokenStore = MemoryTokenStore(),
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
@@ -65,13 +65,16 @@ struct GitHubScene: Sendable {
             consent: consent
         )
         return AuthClient(
-            settings: try ClientSettings(try settings ?? self.settings()),
-            provider: try provider ?? self.provider(),
-            userAgent: HeadlessUserAgent(driver: driver, transport: transport),
-            devicePresenter: HeadlessDevicePresenter(driver: driver, transport: transport),
+            client: OAuthClient(
+                server: AuthorizationServer(try adapter ?? provider(), transport: transport, host: host),
+                registration: try ClientRegistration(try registration ?? settings())
+            ),
+            methods: flows.map { flow in
+                flow == .device
+                    ? .device(HeadlessDevicePresenter(driver: driver, transport: transport))
+                    : .userAgent(HeadlessUserAgent(driver: driver, transport: transport))
+            },
             store: store,
-            transport: transport,
-            host: host,
             observer: observer
         )
     }

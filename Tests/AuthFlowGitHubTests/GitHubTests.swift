@@ -10,15 +10,15 @@ import Synchronization
 import Testing
 
 @Suite struct GitHubSigningInTests {
-    @Test(arguments: Setting.allCases, GitHubEmulator.Format.allCases)
-    func signsInWhateverFormatComes(_ setting: Setting, _ format: GitHubEmulator.Format) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
+    func signsInWhateverFormatComes(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format) async throws {
         try await GitHubScene.with(setting) { scene in
             scene.emulator.settings.format = format
             let client = try scene.client()
             let credential = try await client.signIn().credential
-            #expect(credential.identity.subject == "583231")
-            #expect(credential.identity.issuer == "\(scene.emulator.origin)/login/oauth")
-            #expect(credential.identity.displayName == "octocat")
+            #expect(credential.identity?.subject == "583231")
+            #expect(credential.identity?.issuer == "\(scene.emulator.origin)/login/oauth")
+            #expect(credential.identity?.displayName == "octocat")
             #expect(credential.tokens.scopes == ["user:email", "gist"])
             #expect(credential.tokens.expiresAt == nil)
             #expect(credential.tokens.refreshToken == nil)
@@ -28,13 +28,15 @@ import Testing
         }
     }
 
-    @Test(arguments: Setting.allCases) func sendsWhatTheDocumentationAsksFor(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func sendsWhatTheDocumentationAsksFor(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
         try await GitHubScene.with(setting) { scene in
             var settings = try scene.settings()
             settings.parameters[.authorization] = [
                 "login": "octocat", "allow_signup": "false", "prompt": "select_account",
             ]
-            _ = try await scene.client(settings: settings).signIn()
+            _ = try await scene.client(registration: settings).signIn()
             let requests = scene.emulator.receivedRequests
             let authorization = try #require(requests.first { $0.path == "/login/oauth/authorize" }?.query)
             #expect(authorization["scope"] == "user:email gist")
@@ -70,7 +72,7 @@ import Testing
         try await GitHubScene.with(.inProcess, users: users) { scene in
             // The same account: no mismatch.
             let signIn = try await scene.client(user: users[0], store: store).signIn()
-            #expect(signIn.credential.identity.displayName == "octodog")
+            #expect(signIn.credential.identity?.displayName == "octodog")
         }
         var impostor = GitHubEmulator.User.octocat
         impostor.id = 99
@@ -83,18 +85,22 @@ import Testing
         }
     }
 
-    @Test(arguments: Setting.allCases) func takesTheScopesThatThePersonLeaves(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func takesTheScopesThatThePersonLeaves(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
         try await GitHubScene.with(setting) { scene in
             scene.emulator.settings.refusedScopes = ["gist"]
             let settings = try scene.settings(scopes: ["user", "gist", "user:email"])
-            let tokens = try await scene.client(settings: settings).signIn().credential.tokens
+            let tokens = try await scene.client(registration: settings).signIn().credential.tokens
             #expect(tokens.scopes == ["user"])
             #expect(GitHubScopes.covers("user:email", granted: tokens.scopes))
             #expect(!GitHubScopes.covers("gist", granted: tokens.scopes))
         }
     }
 
-    @Test(arguments: Setting.allCases) func saysThatThePersonDenied(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func saysThatThePersonDenied(_ setting: EmulatorScene.Setting)
+        async throws
+    {
         try await GitHubScene.with(setting) { scene in
             let error = await #expect(throws: AuthError.self) { try await scene.client(consent: .deny).signIn() }
             #expect(error?.code == .accessDenied)
@@ -113,12 +119,14 @@ import Testing
 
     // MARK: Errors
 
-    @Test(arguments: Setting.allCases, GitHubEmulator.Format.allCases)
-    func reportsErrorsThatComeWithStatus200(_ setting: Setting, _ format: GitHubEmulator.Format) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
+    func reportsErrorsThatComeWithStatus200(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format)
+        async throws
+    {
         try await GitHubScene.with(setting) { scene in
             scene.emulator.settings.format = format
             let settings = try scene.settings(secret: "wrong")
-            let client = try scene.client(settings: settings)
+            let client = try scene.client(registration: settings)
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .providerRejected)
             #expect(error?.providerError?.error == "incorrect_client_credentials")
@@ -164,9 +172,9 @@ import Testing
         ("user behind a broken gateway", .userInfo(.brokenGateway), .temporarilyUnavailable),
     ]
 
-    @Test(arguments: badResponses, Setting.allCases) func refuses(
+    @Test(arguments: badResponses, EmulatorScene.Setting.allCases) func refuses(
         _ test: (name: String, fault: EmulatorFault, code: AuthError.Code),
-        _ setting: Setting
+        _ setting: EmulatorScene.Setting
     ) async throws {
         try await GitHubScene.with(setting) { scene in
             scene.emulator.settings.fault = test.fault
@@ -227,7 +235,9 @@ import Testing
 
     // MARK: Limits
 
-    @Test(arguments: Setting.allCases) func saysHowLongTheLimitLasts(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func saysHowLongTheLimitLasts(_ setting: EmulatorScene.Setting)
+        async throws
+    {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
         try await GitHubScene.with(setting, now: { time.now }) { scene in
             scene.emulator.settings.remainingCalls = 0
@@ -259,8 +269,8 @@ import Testing
 }
 
 @Suite struct GitHubTokenLifeTests {
-    @Test(arguments: Setting.allCases, [GitHubEmulator.App.Kind.expiringOAuthApp, .gitHubApp])
-    func refreshesTokensThatExpire(_ setting: Setting, _ kind: GitHubEmulator.App.Kind) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases, [GitHubEmulator.App.Kind.expiringOAuthApp, .gitHubApp])
+    func refreshesTokensThatExpire(_ setting: EmulatorScene.Setting, _ kind: GitHubEmulator.App.Kind) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
         try await GitHubScene.with(setting, apps: [.init(kind: kind)], now: { time.now }) { scene in
             let client = try scene.client(host: time.host)
@@ -283,7 +293,7 @@ import Testing
     @Test func asksForTokensThatExpireByAScope() async throws {
         try await GitHubScene.with(.inProcess) { scene in
             let settings = try scene.settings(scopes: ["gist", "offline_access"])
-            let tokens = try await scene.client(settings: settings).signIn().credential.tokens
+            let tokens = try await scene.client(registration: settings).signIn().credential.tokens
             #expect(tokens.refreshToken != nil)
             #expect(tokens.scopes == ["gist"])
         }
@@ -298,8 +308,8 @@ import Testing
             // Somebody else has refreshed with a copy: the stored token has been used up.
             let copy = try await scene.client(store: store, host: time.host).credential()
             let thief = MemoryTokenStore()
-            let key = TokenKey(name: "default", provider: "github", clientID: "Iv23demo")
-            await thief.set(await store.bytes(for: key), for: key)
+            let key = RecordKey(name: "default", issuer: scene.issuer, clientID: "Iv23demo")
+            try await thief.set(await store.bytes(for: key), for: key)
             _ = try await scene.client(store: thief, host: time.host).refresh()
             time.advance(by: .seconds(28_800))
             let client = try scene.client(store: store, host: time.host)
@@ -336,7 +346,9 @@ import Testing
 
     // MARK: What the owner of the app can do
 
-    @Test(arguments: Setting.allCases) func checksAndResetsTokens(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func checksAndResetsTokens(_ setting: EmulatorScene.Setting)
+        async throws
+    {
         try await GitHubScene.with(setting) { scene in
             let provider = try scene.provider()
             let client = try scene.client()
@@ -359,7 +371,7 @@ import Testing
             let store = MemoryTokenStore()
             _ = try await scene.client(store: store).signIn()
             let elsewhere = GitHubProvider(host: try GitHubHost("git.example.com"))
-            let client = try scene.client(provider: elsewhere, store: store)
+            let client = try scene.client(adapter: elsewhere, store: store)
             let error = await #expect(throws: AuthError.self) {
                 try await client.replaceTokens { tokens, _ in
                     Issue.record("The token was handed over.")
@@ -371,12 +383,12 @@ import Testing
         }
     }
 
-    @Test(arguments: GitHubProvider.SignOut.allCases, Setting.allCases)
-    func withdrawsWhatIsConfigured(_ what: GitHubProvider.SignOut, _ setting: Setting) async throws {
+    @Test(arguments: GitHubProvider.SignOut.allCases, EmulatorScene.Setting.allCases)
+    func withdrawsWhatIsConfigured(_ what: GitHubProvider.SignOut, _ setting: EmulatorScene.Setting) async throws {
         try await GitHubScene.with(setting) { scene in
-            let elsewhere = try scene.client(provider: scene.provider(signOut: what))
+            let elsewhere = try scene.client(adapter: scene.provider(signOut: what))
             _ = try await elsewhere.signIn()
-            let client = try scene.client(provider: scene.provider(signOut: what))
+            let client = try scene.client(adapter: scene.provider(signOut: what))
             _ = try await client.signIn()
             let signOut = try await client.signOut(endingSession: true)
             guard case .done = signOut.revocation else {
@@ -396,8 +408,8 @@ import Testing
     @Test func saysHowToWithdrawWithoutASecret() async throws {
         let time = VirtualTime()
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
-            let settings = try scene.settings(secret: nil, flow: .device)
-            let client = try scene.client(settings: settings, host: time.host)
+            let settings = try scene.settings(secret: nil)
+            let client = try scene.client(registration: settings, flows: [.device], host: time.host)
             _ = try await client.signIn()
             let signOut = try await client.signOut()
             guard case .unsupported(let advice) = signOut.revocation else {
@@ -411,15 +423,15 @@ import Testing
 }
 
 @Suite struct GitHubDeviceFlowTests {
-    @Test(arguments: Setting.allCases, GitHubEmulator.Format.allCases)
-    func signsInWithoutASecret(_ setting: Setting, _ format: GitHubEmulator.Format) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
+    func signsInWithoutASecret(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format) async throws {
         let time = VirtualTime()
         try await GitHubScene.with(setting, apps: [.init(kind: .expiringOAuthApp)], now: { time.now }) { scene in
             scene.emulator.settings.format = format
-            let settings = try scene.settings(secret: nil, flow: .device)
-            let client = try scene.client(settings: settings, host: time.host)
+            let settings = try scene.settings(secret: nil)
+            let client = try scene.client(registration: settings, flows: [.device], host: time.host)
             let credential = try await client.signIn().credential
-            #expect(credential.identity.subject == "583231")
+            #expect(credential.identity?.subject == "583231")
             #expect(credential.tokens.scopes == ["user:email", "gist"])
             // Tokens of the device flow are refreshed without a secret too.
             let refreshed = try await client.refresh()
@@ -433,7 +445,7 @@ import Testing
         let time = VirtualTime(drift: 1.5)
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             scene.emulator.settings.format = format
-            let client = try scene.client(settings: scene.settings(flow: .device), host: time.host)
+            let client = try scene.client(flows: [.device], host: time.host)
             _ = try await client.signIn()
             let polls = scene.emulator.requests.count { $0 == "POST /login/oauth/access_token" }
             #expect((2...6).contains(polls))
@@ -449,16 +461,22 @@ import Testing
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
             let client = AuthClient(
-                settings: try ClientSettings(try scene.settings(flow: .device)),
-                provider: try scene.provider(),
-                userAgent: HeadlessUserAgent(
-                    driver: HTMLFormDriver(userName: "", password: Secret(""), origins: [])
+                client: OAuthClient(
+                    server: AuthorizationServer(try scene.provider(), transport: scene.transport, host: time.host),
+                    registration: try ClientRegistration(try scene.settings())
                 ),
-                devicePresenter: DecidingPresenter {
-                    if test.name == "denied" { emulator.decide($0.userCode, as: nil) }
-                },
-                transport: scene.transport,
-                host: time.host
+                methods: [
+                    .userAgent(
+                        HeadlessUserAgent(
+                            driver: HTMLFormDriver(userName: "", password: Secret(""), origins: [])
+                        )
+                    ),
+                    .device(
+                        DecidingPresenter {
+                            if test.name == "denied" { emulator.decide($0.userCode, as: nil) }
+                        }
+                    ),
+                ]
             )
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == test.code)
@@ -478,7 +496,7 @@ import Testing
             scene.emulator.settings.fault = .tokenResponse(
                 .members { $0 = ["error": .string(error), "error_description": "words"] }
             )
-            let client = try scene.client(settings: scene.settings(flow: .device), host: time.host)
+            let client = try scene.client(flows: [.device], host: time.host)
             let thrown = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(thrown?.code == code)
             #expect(thrown?.providerError?.error == error)
@@ -488,18 +506,20 @@ import Testing
     @Test(arguments: [200, 400]) func signsInHereWhenTheDeviceFlowIsDisabled(_ status: Int) async throws {
         try await GitHubScene.with(.inProcess, apps: [.init(hasDeviceFlow: false)]) { scene in
             scene.emulator.settings.errorStatus = status
-            var settings = try scene.settings()
-            settings.flows = [.device, .authorizationCode]
-            #expect(try await scene.client(settings: settings).signIn().credential.identity.subject == "583231")
+            #expect(
+                try await scene.client(flows: [.device, .authorizationCode]).signIn().credential.identity?.subject
+                    == "583231"
+            )
         }
     }
 
     @Test func signsInHereWhenAnOldServerHasNoDeviceFlow() async throws {
         try await GitHubScene.with(.sockets) { scene in
             scene.emulator.settings.hasDeviceFlow = false
-            var settings = try scene.settings()
-            settings.flows = [.device, .authorizationCode]
-            #expect(try await scene.client(settings: settings).signIn().credential.identity.subject == "583231")
+            #expect(
+                try await scene.client(flows: [.device, .authorizationCode]).signIn().credential.identity?.subject
+                    == "583231"
+            )
         }
     }
 }
@@ -548,7 +568,7 @@ import Testing
                 userAgents: [.headless],
                 host: HostServices(environment: ["GITHUB_SECRET": app.secret, "PASSWORD": "meow"])
             )
-            #expect(try await client.signIn().credential.identity.subject == "583231")
+            #expect(try await client.signIn().credential.identity?.subject == "583231")
             // As the documentation has it: among the parameters.
             let exchange = scene.emulator.receivedRequests.first { $0.path == "/login/oauth/access_token" }
             #expect(exchange?.form["client_secret"] == app.secret)

@@ -1,3 +1,4 @@
+import AuthFlowTesting
 import ConformanceRows
 import Testing
 
@@ -7,7 +8,10 @@ import Testing
         if case .trial = $0.check { true } else { false }
     }
 
-    @Test(arguments: trials, Setting.allCases) func conforms(_ row: ConformanceRow, _ setting: Setting) async throws {
+    @Test(arguments: trials, EmulatorScene.Setting.allCases) func conforms(
+        _ row: ConformanceRow,
+        _ setting: EmulatorScene.Setting
+    ) async throws {
         guard case .trial(let trial) = row.check else { return }
         try await trial(setting)
     }

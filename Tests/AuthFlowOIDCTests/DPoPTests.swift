@@ -8,19 +8,18 @@ import Testing
 
 /// Tokens that are bound to a key (RFC 9449), at a provider that checks every proof.
 @Suite struct DPoPTests {
-    private static func settings(_ change: (inout ClientSettings.Values) -> Void = { _ in }) throws
-        -> ClientSettings.Values
+    private static func settings(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
+        -> ClientRegistration.Values
     {
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.usesDPoP = true
         settings.scopes.append("offline_access")
-        settings.apiOrigins = [try Endpoint("https://id.example.com")]
         change(&settings)
         return settings
     }
 
     /// The proofs that a provider has received at a path, taken apart.
-    private func proofs(_ scene: Scene, at path: String) throws -> [(header: JSON, claims: JSON)] {
+    private func proofs(_ scene: EmulatorScene, at path: String) throws -> [(header: JSON, claims: JSON)] {
         try scene.emulator.receivedRequests.filter { $0.path == path }.compactMap { received in
             guard let text = received.request.headerFields[HTTPField.Name("DPoP")!] else { return nil }
             let parts = text.split(separator: ".")
@@ -31,12 +30,12 @@ import Testing
         }
     }
 
-    @Test(arguments: Setting.allCases, [DPoPPolicy.required, .requiredWithNonce])
-    func provesTheKeyWithEveryRequest(_ setting: Setting, _ policy: DPoPPolicy) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases, [DPoPPolicy.required, .requiredWithNonce])
+    func provesTheKeyWithEveryRequest(_ setting: EmulatorScene.Setting, _ policy: DPoPPolicy) async throws {
         // Row I11.
-        try await Scene.with(setting) { scene in
+        try await EmulatorScene.with(setting) { scene in
             scene.emulator.dpop = policy
-            let client = try scene.client(settings: Self.settings())
+            let client = try scene.client(registration: Self.settings())
             let signIn = try await client.signIn()
             #expect(signIn.credential.tokens.tokenType == "DPoP")
             _ = try await client.userInfo()
@@ -62,10 +61,12 @@ import Testing
     }
 
     @Test func knowsTheNonceOfEachServerAndTakesANewOne() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.dpop = .requiredWithNonce
             scene.emulator.resourceWantsNonce = true
-            let client = try scene.client(settings: Self.settings())
+            var options = AuthClient.Options()
+            options.apiOrigins = [try Endpoint("https://id.example.com")]
+            let client = try scene.client(registration: Self.settings(), options: options)
             _ = try await client.signIn()
             let before = scene.emulator.requests.count
             _ = try await client.userInfo()
@@ -79,7 +80,7 @@ import Testing
     }
 
     @Test func triesOnceMoreAndNotAgain() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             // A server that is never content with the nonce it has named.
             scene.emulator.dpop = .requiredWithNonce
             let transport = FlakyTransport(scene.transport)
@@ -91,7 +92,7 @@ import Testing
                 body: Array(#"{"error":"use_dpop_nonce"}"#.utf8)
             )
             transport.answer(refusal)
-            let client = try scene.client(settings: Self.settings(), transport: transport)
+            let client = try scene.client(registration: Self.settings(), transport: transport)
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.providerError?.error == "use_dpop_nonce")
             #expect(transport.calls == 2)
@@ -99,7 +100,7 @@ import Testing
     }
 
     @Test func provesNothingUnlessAsked() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let signIn = try await scene.client().signIn()
             #expect(signIn.credential.tokens.tokenType == "Bearer")
             #expect(try proofs(scene, at: "/token").isEmpty)
@@ -119,20 +120,20 @@ import Testing
 
     @Test(arguments: [nil, "", "two words", "quo\"te", String(repeating: "n", count: 1025)] as [String?])
     func doesNotTryAgainWithANonceThatIsNone(_ nonce: String?) async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let transport = FlakyTransport(scene.transport)
             transport.answer(refusal(nonce))
-            let client = try scene.client(settings: Self.settings(), transport: transport)
+            let client = try scene.client(registration: Self.settings(), transport: transport)
             await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(transport.calls == 1)
         }
     }
 
     @Test func doesNotTryAgainWithTheSameNonce() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let transport = FlakyTransport(scene.transport)
             transport.answer(refusal("same"))
-            let client = try scene.client(settings: Self.settings(), transport: transport)
+            let client = try scene.client(registration: Self.settings(), transport: transport)
             await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(transport.calls == 2)
             // The nonce is known by now, and was refused.
@@ -142,12 +143,12 @@ import Testing
     }
 
     @Test func keepsTheKeyWithTheTokens() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.dpop = .required
             let store = MemoryTokenStore()
-            let signIn = try await scene.client(settings: Self.settings(), store: store).signIn()
+            let signIn = try await scene.client(registration: Self.settings(), store: store).signIn()
             // Another process, for which the configuration no longer matters: the key comes from the store.
-            let later = try scene.client(settings: Self.settings { $0.usesDPoP = false }, store: store)
+            let later = try scene.client(registration: Self.settings { $0.usesDPoP = false }, store: store)
             #expect(try await later.credential() == signIn.credential)
             _ = try await later.refresh()
             _ = try await later.userInfo()
@@ -157,22 +158,22 @@ import Testing
             let stored = try JSON(
                 parsing: try #require(
                     await store.bytes(
-                        for: TokenKey(name: "default", provider: "oidc", clientID: "authflow-demo")
+                        for: RecordKey(name: "default", issuer: "https://id.example.com", clientID: "authflow-demo")
                     )
                 )
             )
             let key = try #require(stored["accounts"]?.array?.first?["dpop_key"]?.string)
             #expect(!dumped.contains(key))
             // Every sign-in has a key of its own.
-            _ = try await scene.client(settings: Self.settings()).signIn()
+            _ = try await scene.client(registration: Self.settings()).signIn()
             #expect(Set(try proofs(scene, at: "/token").map { $0.header["jwk"] }).count == 2)
         }
     }
 
     @Test func refusesTokensThatAreNotBoundAlthoughTheyWereToBe() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .tokenResponse(.member("token_type", "Bearer"))
-            let client = try scene.client(settings: Self.settings())
+            let client = try scene.client(registration: Self.settings())
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .unsupported)
             #expect(try await client.credential() == nil)
@@ -180,7 +181,7 @@ import Testing
     }
 
     @Test func refusesTokensThatAreBoundAlthoughNobodyAsked() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .tokenResponse(.member("token_type", "DPoP"))
             let client = try scene.client()
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
@@ -189,18 +190,18 @@ import Testing
     }
 
     @Test func saysThatTheProviderTakesNoSuchProofs() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .metadata(.member("dpop_signing_alg_values_supported", ["RS256"]))
-            let client = try scene.client(settings: Self.settings())
+            let client = try scene.client(registration: Self.settings())
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .unsupported)
         }
     }
 
     @Test func givesNothingToWhoStealsATokenWithoutItsKey() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.dpop = .required
-            let tokens = try await scene.client(settings: Self.settings()).signIn().credential.tokens
+            let tokens = try await scene.client(registration: Self.settings()).signIn().credential.tokens
             let call = TransportRequest(
                 .get,
                 try Endpoint("\(scene.emulator.issuer)/userinfo"),
@@ -212,12 +213,13 @@ import Testing
 
     @Test func bindsWhatComesOfAnotherScreen() async throws {
         let time = VirtualTime()
-        try await Scene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
             emulator.dpop = .requiredWithNonce
             let client = try scene.client(
-                settings: Self.settings { $0.flows = [.device] },
+                registration: Self.settings(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
                 host: time.host
             )
             #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")

@@ -11,23 +11,29 @@ import Testing
 
 /// Signing in on another screen (RFC 8628). Time goes by only in the waits.
 @Suite struct DeviceGrantTests {
-    private static func settings(_ change: (inout ClientSettings.Values) -> Void = { _ in }) throws
-        -> ClientSettings.Values
+    private static func settings(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
+        -> ClientRegistration.Values
     {
-        var settings = try Scene.settings()
-        settings.flows = [.device]
+        var settings = try EmulatorScene.registration()
         change(&settings)
         return settings
     }
 
-    @Test(arguments: Setting.allCases) func signsInThroughThePagesOfTheProvider(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInThroughThePagesOfTheProvider(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
         let time = VirtualTime()
-        try await Scene.with(setting, now: { time.now }) { scene in
+        try await EmulatorScene.with(setting, now: { time.now }) { scene in
             let presenter = HeadlessDevicePresenter(driver: try scene.driver(), transport: scene.transport)
             let settings = try Self.settings { $0.scopes.append("offline_access") }
-            let client = try scene.client(settings: settings, devicePresenter: presenter, host: time.host)
+            let client = try scene.client(
+                registration: settings,
+                devicePresenter: presenter,
+                flows: [.device],
+                host: time.host
+            )
             let signIn = try await client.signIn()
-            #expect(signIn.credential.identity.displayName == "Alice Example")
+            #expect(signIn.credential.identity?.displayName == "Alice Example")
             #expect(signIn.credential.tokens.verifiedIDToken?.claims["nonce"] == nil)
             #expect(signIn.authorizationParameters.pairs.isEmpty)
             let refreshed = try await client.refresh()
@@ -37,12 +43,17 @@ import Testing
 
     @Test func saysThatThePersonDeniedOnTheOtherScreen() async throws {
         let time = VirtualTime()
-        try await Scene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let presenter = HeadlessDevicePresenter(
                 driver: try scene.driver(consent: .deny),
                 transport: scene.transport
             )
-            let client = try scene.client(settings: Self.settings(), devicePresenter: presenter, host: time.host)
+            let client = try scene.client(
+                registration: Self.settings(),
+                devicePresenter: presenter,
+                flows: [.device],
+                host: time.host
+            )
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.code == .accessDenied)
             #expect(try await client.credential() == nil)
@@ -51,19 +62,20 @@ import Testing
 
     @Test func tellsThePersonWhatTheyNeed() async throws {
         let time = VirtualTime()
-        try await Scene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let seen = Mutex<DeviceAuthorization?>(nil)
             let events = Mutex<[String]>([])
             let emulator = scene.emulator
             let client = try scene.client(
-                settings: Self.settings(),
+                registration: Self.settings(),
                 devicePresenter: DecidingPresenter { authorization in
                     seen.withLock { $0 = authorization }
                     emulator.decide(authorization.userCode, as: .bob)
                 },
+                flows: [.device],
                 host: time.host
             ) { event in events.withLock { $0.append("\(event)") } }
-            #expect(try await client.signIn().credential.identity.displayName == "Bob Example")
+            #expect(try await client.signIn().credential.identity?.displayName == "Bob Example")
             let authorization = try #require(seen.withLock { $0 })
             #expect(authorization.verificationURI.url == "https://id.example.com/device")
             #expect(authorization.verificationURIComplete?.url.hasSuffix(authorization.userCode) == true)
@@ -81,15 +93,16 @@ import Testing
     private func waits(
         _ responses: [DevicePollResponse],
         drift: Double = 1,
-        transport: (@Sendable (Scene) -> any HTTPTransport)? = nil
+        transport: (@Sendable (EmulatorScene) -> any HTTPTransport)? = nil
     ) async throws -> [Double] {
         let time = VirtualTime(drift: drift)
-        return try await Scene.with(.inProcess, now: { time.now }) { scene in
+        return try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
             emulator.devicePollResponses = responses
             let client = try scene.client(
-                settings: Self.settings(),
+                registration: Self.settings(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
                 transport: transport?(scene),
                 host: time.host
             )
@@ -132,10 +145,11 @@ import Testing
 
     @Test func stopsWhenTheCodeHasExpired() async throws {
         let time = VirtualTime()
-        try await Scene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let client = try scene.client(
-                settings: Self.settings(),
+                registration: Self.settings(),
                 devicePresenter: DecidingPresenter { _ in },
+                flows: [.device],
                 host: time.host
             )
             let began = time.now
@@ -148,11 +162,12 @@ import Testing
 
     @Test func stopsAtOnceWhenItIsCancelled() async throws {
         // A clock that never comes to the end of a wait.
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let (shown, continuation) = AsyncStream.makeStream(of: Void.self)
             let client = try scene.client(
-                settings: Self.settings(),
-                devicePresenter: DecidingPresenter { _ in continuation.yield() }
+                registration: Self.settings(),
+                devicePresenter: DecidingPresenter { _ in continuation.yield() },
+                flows: [.device]
             )
             let task = Task { try await client.signIn() }
             for await _ in shown { break }
@@ -163,10 +178,11 @@ import Testing
     }
 
     @Test func endsWithWhatThePresenterThrows() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client(
-                settings: Self.settings(),
-                devicePresenter: DecidingPresenter { _ in throw AuthError(.userAgentFailed, "No screen.") }
+                registration: Self.settings(),
+                devicePresenter: DecidingPresenter { _ in throw AuthError(.userAgentFailed, "No screen.") },
+                flows: [.device]
             )
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.message == "No screen.")
@@ -216,12 +232,13 @@ import Testing
         _ test: (name: String, fault: EmulatorFault, code: AuthError.Code)
     ) async throws {
         let time = VirtualTime()
-        try await Scene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
             emulator.fault = test.fault
             let client = try scene.client(
-                settings: Self.settings(),
+                registration: Self.settings(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
                 host: time.host
             )
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
@@ -241,12 +258,13 @@ import Testing
 
     @Test(arguments: tolerated) func tolerates(_ fault: EmulatorFault) async throws {
         let time = VirtualTime()
-        try await Scene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
             emulator.fault = fault
             let client = try scene.client(
-                settings: Self.settings(),
+                registration: Self.settings(),
                 devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
                 host: time.host
             )
             _ = try await client.signIn()
@@ -258,18 +276,24 @@ import Testing
 
     @Test func signsInOnAnotherScreenWhenNoUserAgentCanBegin() async throws {
         let time = VirtualTime()
-        try await Scene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
             let events = Mutex<[FlowEvent]>([])
             let client = AuthClient(
-                settings: try ClientSettings(Self.settings { $0.flows = [.authorizationCode, .device] }),
-                provider: OIDCProvider(issuer: emulator.issuer),
-                userAgent: AbsentUserAgent(),
-                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
-                transport: scene.transport,
-                host: time.host
+                client: OAuthClient(
+                    server: AuthorizationServer(
+                        OIDCProvider(issuer: emulator.issuer),
+                        transport: scene.transport,
+                        host: time.host
+                    ),
+                    registration: try ClientRegistration(Self.settings())
+                ),
+                methods: [
+                    .userAgent(AbsentUserAgent()),
+                    .device(DecidingPresenter { emulator.decide($0.userCode, as: .alice) }),
+                ]
             ) { event in events.withLock { $0.append(event) } }
-            #expect(try await client.signIn().credential.identity.displayName == "Alice Example")
+            #expect(try await client.signIn().credential.identity?.displayName == "Alice Example")
             let choice = events.withLock { $0.first { $0.step == .flowChoice } }
             #expect(choice?.details["passed_over"] == "authorization_code")
         }
@@ -280,12 +304,20 @@ import Testing
         .deviceAuthorization(.response { $0 = .init(head: HTTPResponse(status: .notFound)) }),
         .metadata(.member("device_authorization_endpoint", nil)),
     ]) func signsInHereWhenTheProviderHasNoOtherScreen(_ fault: EmulatorFault) async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = fault
-            let settings = try Self.settings { $0.flows = [.device, .authorizationCode] }
-            let client = try scene.client(settings: settings, devicePresenter: DecidingPresenter { _ in })
-            #expect(try await client.signIn().credential.identity.displayName == "Alice Example")
-            let alone = try scene.client(settings: Self.settings(), devicePresenter: DecidingPresenter { _ in })
+            let settings = try Self.settings()
+            let client = try scene.client(
+                registration: settings,
+                devicePresenter: DecidingPresenter { _ in },
+                flows: [.device, .authorizationCode]
+            )
+            #expect(try await client.signIn().credential.identity?.displayName == "Alice Example")
+            let alone = try scene.client(
+                registration: Self.settings(),
+                devicePresenter: DecidingPresenter { _ in },
+                flows: [.device]
+            )
             let error = await #expect(throws: AuthError.self) { try await alone.signIn() }
             #expect(error?.code == .unsupported)
         }
@@ -293,12 +325,13 @@ import Testing
 
     @Test func asksNobodyTwiceAfterTheyWereShownSomething() async throws {
         let time = VirtualTime()
-        try await Scene.with(.inProcess, now: { time.now }) { scene in
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
-            let settings = try Self.settings { $0.flows = [.device, .authorizationCode] }
+            let settings = try Self.settings()
             let client = try scene.client(
-                settings: settings,
+                registration: settings,
                 devicePresenter: DecidingPresenter { _ in throw AuthError(.unsupported, "Shown, and gone.") },
+                flows: [.device, .authorizationCode],
                 host: time.host
             )
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }

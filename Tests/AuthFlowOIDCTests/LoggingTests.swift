@@ -30,7 +30,7 @@ private struct MemoryLogHandler: LogHandler {
     @Test func writesEventsWithoutSecrets() async throws {
         let kept = MemoryLogHandler.Lines()
         let logger = Logger(label: "test") { _ in MemoryLogHandler(kept: kept) }
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client(observer: FlowEvent.logger(logger))
             let tokens = try await client.signIn().credential.tokens
             scene.emulator.fault = .idToken(.wrongNonce)

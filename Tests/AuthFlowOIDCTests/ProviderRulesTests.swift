@@ -11,14 +11,14 @@ import Testing
 
 /// What identity providers do that the specifications leave open, and adapters that bend what they must not.
 @Suite struct ProviderRulesTests {
-    private func scene(clients: [OIDCEmulator.Client] = [.demo]) throws -> Scene {
-        Scene(try OIDCEmulator(issuer: "https://id.example.com", clients: clients))
+    private func scene(clients: [OIDCEmulator.Client] = [.demo]) throws -> EmulatorScene {
+        EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: clients))
     }
 
     // MARK: Adapters
 
     /// An adapter that changes what another does.
-    private struct Bent: ProviderAdapter {
+    private struct Bent: ProviderAdapter, UserInfoProviding, ResponseParsing, TokenRevoking {
         var base: OIDCProvider
         var preparing: @Sendable (inout ProviderRequest) -> Void = { _ in }
         var naming: @Sendable (Identity) -> Identity = { $0 }
@@ -26,23 +26,23 @@ import Testing
         var reading: @Sendable (ProviderResponse) throws -> Void = { _ in }
         var revoking: (@Sendable () throws -> Void)?
 
-        var id: ProviderID { base.id }
-        func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+        var issuer: String { base.issuer }
+        func metadata(in context: ServerContext) async throws -> ProviderMetadata {
             try await base.metadata(in: context)
         }
         func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws { preparing(&request) }
-        func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity {
-            naming(try await standardIdentity(for: tokens, in: context))
+        func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
+            try await context.identity(for: tokens).map(naming)
         }
         func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
             telling(try await context.userInfo(for: tokens))
         }
-        func tokens(from response: ProviderResponse, in context: ProviderContext) throws -> TokenSet {
+        func parameters(of response: ProviderResponse) throws -> JSON {
             try reading(response)
-            return try standardTokens(from: response, in: context)
+            return try response.parameters()
         }
         func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
-            guard let revoking else { return try await context.revoke(revocableTokens(of: tokens)) }
+            guard let revoking else { return try await context.revoke(tokens.revocableTokens) }
             try revoking()
         }
     }
@@ -51,13 +51,13 @@ import Testing
 
     @Test func anAdapterThatAddsOpenIDGetsANonceAndAnIDToken() async throws {
         let scene = try scene()
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.scopes = ["profile"]
         var provider = Self.provider()
         provider.preparing = { request in
             if request.purpose == .authorization { request.parameters["scope"] = "openid profile" }
         }
-        let client = try scene.client(settings: settings, provider: provider)
+        let client = try scene.client(registration: settings, adapter: provider)
         let credential = try await client.signIn().credential
         #expect(credential.tokens.verifiedIDToken?.claims["nonce"] != nil)
         #expect(scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["nonce"] != nil)
@@ -98,9 +98,9 @@ import Testing
     ) async throws {
         var provider = Self.provider()
         let scene = try scene()
-        try await ProviderConformance(adapter: provider, client: try scene.client(provider: provider)).run()
+        try await ProviderConformance(adapter: provider, client: try scene.client(adapter: provider)).run()
         test.bend(&provider)
-        let suite = ProviderConformance(adapter: provider, client: try scene.client(provider: provider))
+        let suite = ProviderConformance(adapter: provider, client: try scene.client(adapter: provider))
         let error = await #expect(throws: (any Error).self) { try await suite.run() }
         #expect(error.map { "\($0)" }?.contains(test.rule) == true, "\(error.map { "\($0)" } ?? "")")
     }
@@ -108,12 +108,11 @@ import Testing
     // MARK: Settings
 
     @Test func settingsCannotBeMadeInvalid() throws {
-        let settings = try ClientSettings(clientID: "c")
-        #expect(throws: AuthError.self) { try settings.changing { $0.flows = [] } }
+        let settings = try ClientRegistration(clientID: "c")
         #expect(throws: AuthError.self) { try settings.changing { $0.clockLeeway = .seconds(31_536_000) } }
         #expect(throws: AuthError.self) { try settings.changing { $0.idTokenSigningAlgorithms = [.hs256] } }
         #expect(throws: AuthError.self) { try settings.changing { $0.parameters = [.authorization: ["state": "x"]] } }
-        #expect(throws: AuthError.self) { try settings.changing { $0.freshnessMargin = .seconds(-1) } }
+        #expect(throws: AuthError.self) { try settings.changing { $0.resources = ["api"] } }
         #expect(try settings.changing { $0.scopes = [] }.scopes == [])
         let file = try ConfigurationFile(
             text: Array(
@@ -181,7 +180,7 @@ import Testing
         var endpoints = ProviderMetadata(issuer: "https://id.example.com")
         endpoints.userInfoEndpoint = try Endpoint("https://id.example.com/userinfo?x=1")
         let byHand = OIDCProvider(issuer: "https://id.example.com", endpoints: endpoints)
-        let client = try scene.client(provider: byHand, store: store)
+        let client = try scene.client(adapter: byHand, store: store)
         _ = try await client.signIn()
         #expect(scene.emulator.receivedRequests.contains { $0.path == "/userinfo" && $0.query["x"] == "1" })
         _ = try await client.userInfo()
@@ -199,13 +198,13 @@ import Testing
         let store = MemoryTokenStore()
         let client = try scene.client(store: store)
         _ = try await client.signIn()
-        let key = TokenKey(name: "default", provider: "oidc", clientID: "authflow-demo")
+        let key = RecordKey(name: "default", issuer: "https://id.example.com", clientID: "authflow-demo")
         let stored = try JSON(parsing: try #require(await store.bytes(for: key)))
         var document = try #require(stored.object)
         var account = try #require(document["accounts"]?.array?.first?.object)
         account["binding"] = nil
         document["accounts"] = .array([.object(account)])
-        await store.set(try JSON.object(document).serialized(), for: key)
+        try await store.set(try JSON.object(document).serialized(), for: key)
         let error = await #expect(throws: AuthError.self) { try await scene.client(store: store).userInfo() }
         #expect(error?.code == .loginRequired)
         let signOut = try await scene.client(store: store).signOut()
@@ -293,18 +292,18 @@ import Testing
 
     @Test func adviceIsThatOfTheAdapter() async throws {
         struct Plain: ProviderAdapter {
-            let id: ProviderID = "plain"
-            func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
-                try await discoveredMetadata(issuer: "https://id.example.com/none", in: context)
+            let issuer = "https://id.example.com/none"
+            func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+                try await context.discover()
             }
         }
         let scene = try scene()
-        let plain = await #expect(throws: AuthError.self) { try await scene.client(provider: Plain()).metadata() }
-        #expect(plain?.message.contains("by hand") == false)
+        let plain = await #expect(throws: AuthError.self) { try await scene.client(adapter: Plain()).metadata() }
+        #expect(plain?.message.contains("explicitly") == false)
         let oidc = await #expect(throws: AuthError.self) {
-            try await scene.client(provider: OIDCProvider(issuer: "https://id.example.com/none")).metadata()
+            try await scene.client(adapter: OIDCProvider(issuer: "https://id.example.com/none")).metadata()
         }
-        #expect(oidc?.message.contains("by hand") == true)
+        #expect(oidc?.message.contains("explicitly") == true)
     }
 
     // MARK: Clients with a secret
@@ -314,8 +313,10 @@ import Testing
         let scene = try scene(clients: [
             .init(id: "my app", secret: secret, authenticationMethod: "client_secret_basic")
         ])
-        let settings = try ClientSettings(clientID: "my app", authentication: .clientSecretBasic(Secret(secret))).values
-        _ = try await scene.client(settings: settings).signIn()
+        let settings = try ClientRegistration(clientID: "my app") {
+            $0.authentication = .clientSecretBasic(Secret(secret))
+        }.values
+        _ = try await scene.client(registration: settings).signIn()
         let field = scene.emulator.receivedRequests.first { $0.path == "/token" }?.request.headerFields[.authorization]
         let pair = try #require(Data(base64Encoded: String(field?.dropFirst("Basic ".count) ?? "")))
         #expect(String(decoding: pair, as: UTF8.self) == "my%20app:a%20b%2Bc%3Ad%25%C3%A9")
@@ -324,8 +325,9 @@ import Testing
     @Test(arguments: [("right%", true), ("rightone", false)])
     func advisesAnotherMethodWhenTheSecretHasOddCharacters(_ secret: String, _ isAdvised: Bool) async throws {
         let scene = try scene(clients: [.init(id: "c", secret: "other", authenticationMethod: "client_secret_basic")])
-        let settings = try ClientSettings(clientID: "c", authentication: .clientSecretBasic(Secret(secret))).values
-        let error = await #expect(throws: AuthError.self) { try await scene.client(settings: settings).signIn() }
+        let settings = try ClientRegistration(clientID: "c") { $0.authentication = .clientSecretBasic(Secret(secret)) }
+            .values
+        let error = await #expect(throws: AuthError.self) { try await scene.client(registration: settings).signIn() }
         #expect(error?.providerError?.error == "invalid_client")
         #expect(error?.message.contains("client_secret_post may help") == isAdvised)
         #expect(error?.message.contains(secret) == false)
@@ -345,11 +347,11 @@ import Testing
 
     @Test(arguments: [true, false]) func namesTheClientAtTheSignOut(_ isNamed: Bool) async throws {
         let scene = try scene()
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.postLogoutRedirectURI = try RedirectURI("http://127.0.0.1:8400/callback")
         settings.parameters[.endSession] = ["ui_locales": "de"]
         if !isNamed { settings.sendsClientIDAtSignOut = false }
-        let client = try scene.client(settings: settings)
+        let client = try scene.client(registration: settings)
         _ = try await client.signIn()
         guard case .done = try await client.signOut(endingSession: true).endSession else {
             Issue.record("The session is ended.")
@@ -363,7 +365,7 @@ import Testing
 
     @Test func revokesNoTokenThatHasExpired() async throws {
         let time = TestTime()
-        let scene = Scene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
         let client = try scene.client(host: time.host)
         _ = try await client.signIn()
         time.advance(3600)

@@ -10,20 +10,21 @@ import Testing
     /// Signs in with an agent that waits, and does `act` with the address that it shows.
     private func signIn(
         _ agent: any UserAgent,
-        at scene: Scene,
+        at scene: EmulatorScene,
         redirectURI: String = "com.example.authflow:/callback",
         responseMode: ResponseMode = .query,
         _ act: @escaping @Sendable (_ url: String, _ client: AuthClient) async throws -> Void
     ) async throws -> SignIn {
         let (addresses, address) = AsyncStream<String>.makeStream()
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.redirectURIs = [try RedirectURI(redirectURI)]
         settings.responseMode = responseMode
         let client = AuthClient(
-            settings: try ClientSettings(settings),
-            provider: OIDCProvider(issuer: scene.emulator.issuer),
-            userAgent: agent,
-            transport: scene.transport,
+            client: OAuthClient(
+                server: AuthorizationServer(OIDCProvider(issuer: scene.emulator.issuer), transport: scene.transport),
+                registration: try ClientRegistration(settings)
+            ),
+            methods: [.userAgent(agent)],
             observer: { event in if let url = event.url { address.yield(url) } }
         )
         #expect(!client.resume(with: "\(redirectURI)?code=1&state=1"))
@@ -38,7 +39,7 @@ import Testing
     @Test(arguments: [ResponseMode.query, .fragment]) func signsInWithTheURLThatTheAppWasOpenedWith(
         _ mode: ResponseMode
     ) async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: scene, responseMode: mode) {
                 url,
                 client in
@@ -48,24 +49,24 @@ import Testing
                 #expect(client.resume(with: answer))
                 #expect(!client.resume(with: answer))
             }
-            #expect(signIn.credential.identity.displayName == "Alice Example")
+            #expect(signIn.credential.identity?.displayName == "Alice Example")
         }
     }
 
     @Test func signsInByPaste() async throws {
-        try await Scene.with(.sockets) { scene in
+        try await EmulatorScene.with(.sockets) { scene in
             let signIn = try await signIn(PasteUserAgent(), at: scene, redirectURI: "http://127.0.0.1/callback") {
                 url,
                 client in
                 let answer = try await scene.visit(url)
                 #expect(client.resume(with: answer))
             }
-            #expect(signIn.credential.identity.displayName == "Alice Example")
+            #expect(signIn.credential.identity?.displayName == "Alice Example")
         }
     }
 
     @Test func checksWhatIsPastedLikeAnyRedirect() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let error = await #expect(throws: AuthError.self) {
                 try await signIn(PasteUserAgent(), at: scene) { url, client in
                     let answer = try await scene.visit(url)
@@ -79,7 +80,7 @@ import Testing
     }
 
     @Test func waitsOnAfterAnAnswerThatIsNotItsOwn() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: scene) { url, client in
                 for junk in [
                     "", "x", "https://evil.example/?state=1", "com.example.authflow:/callback?error=access_denied",

@@ -36,13 +36,13 @@ final class SlowRefreshes: HTTPTransport {
 /// Sign-outs, sign-ins elsewhere and refusals that meet a refresh.
 @Suite struct SessionRaceTests {
     private let time: TestTime
-    private let scene: Scene
+    private let scene: EmulatorScene
     private let transport: FlakyTransport
 
     init() throws {
         let time = TestTime()
         self.time = time
-        self.scene = Scene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        self.scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
         self.transport = FlakyTransport(scene.transport)
     }
 
@@ -52,13 +52,13 @@ final class SlowRefreshes: HTTPTransport {
         transport: (any HTTPTransport)? = nil,
         account: String? = nil
     ) throws -> AuthClient {
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
         return try scene.client(
-            settings: settings,
-            provider: provider,
+            registration: settings,
+            adapter: provider,
             store: store,
-            account: account,
+            options: .named(account: account),
             transport: transport ?? self.transport,
             host: time.host
         )
@@ -295,14 +295,16 @@ final class SlowRefreshes: HTTPTransport {
     // MARK: Sharing, accounts, cancellation
 
     /// An adapter that cannot share.
-    private struct Unsharing: ProviderAdapter {
+    private struct Unsharing: SharedSignIn {
         let base: OIDCProvider
         let failure: @Sendable () -> any Error
-        var id: ProviderID { base.id }
-        func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+        var issuer: String { base.issuer }
+        func metadata(in context: ServerContext) async throws -> ProviderMetadata {
             try await base.metadata(in: context)
         }
+        func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange? { nil }
         func share(_ credential: Credential, in context: ProviderContext) async throws { throw failure() }
+        func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? { nil }
     }
 
     @Test func aFailedShareIsNoFailedStore() async throws {
@@ -310,7 +312,7 @@ final class SlowRefreshes: HTTPTransport {
         let provider = Unsharing(base: OIDCProvider(issuer: scene.emulator.issuer)) {
             AuthError(.storageFailed, "The group's store is full.")
         }
-        let client = try scene.client(provider: provider, transport: transport, host: time.host) { event in
+        let client = try scene.client(adapter: provider, transport: transport, host: time.host) { event in
             events.withLock { $0.append(event) }
         }
         let signIn = try await client.signIn()
@@ -323,7 +325,7 @@ final class SlowRefreshes: HTTPTransport {
 
     @Test func cancellationWhileSharingIsCancellation() async throws {
         let provider = Unsharing(base: OIDCProvider(issuer: scene.emulator.issuer)) { CancellationError() }
-        let client = try scene.client(provider: provider, transport: transport, host: time.host)
+        let client = try scene.client(adapter: provider, transport: transport, host: time.host)
         await #expect(throws: CancellationError.self) { try await client.signIn() }
     }
 

@@ -11,20 +11,20 @@ import Synchronization
 import Testing
 
 @Suite struct SigningInTests {
-    @Test(arguments: Setting.allCases, SignatureAlgorithm.asymmetric)
-    func signsIn(_ setting: Setting, _ algorithm: SignatureAlgorithm) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases, SignatureAlgorithm.asymmetric)
+    func signsIn(_ setting: EmulatorScene.Setting, _ algorithm: SignatureAlgorithm) async throws {
         // Rows 1, 8, 13, 15, 16 and 74.
-        try await Scene.with(setting) { scene in
+        try await EmulatorScene.with(setting) { scene in
             scene.emulator.signingAlgorithm = algorithm
             let client = try scene.client()
             let signIn = try await client.signIn()
             #expect(signIn.storageError == nil)
             let credential = signIn.credential
-            #expect(credential.identity.subject == "248289761001")
-            #expect(credential.identity.issuer == scene.emulator.issuer)
-            #expect(credential.identity.displayName == "Alice Example")
-            #expect(credential.identity.claims["email"] == "alice@example.com")
-            #expect(credential.identity.claims["nonce"] == nil)
+            #expect(credential.identity?.subject == "248289761001")
+            #expect(credential.identity?.issuer == scene.emulator.issuer)
+            #expect(credential.identity?.displayName == "Alice Example")
+            #expect(credential.identity?.claims["email"] == "alice@example.com")
+            #expect(credential.identity?.claims["nonce"] == nil)
             #expect(credential.tokens.verifiedIDToken?.header.algorithm == algorithm)
             #expect(try await client.credential() == credential)
             #expect(try await client.userInfo()["name"] == "Alice Example")
@@ -51,20 +51,22 @@ import Testing
         _ authentication: ClientAuthentication
     ) async throws {
         // Rows 14, 49, 50 and I5.
-        try await Scene.with(.sockets, clients: [client]) { scene in
-            let settings = try ClientSettings(clientID: client.id, authentication: authentication).values
-            let signIn = try await scene.client(settings: settings).signIn()
-            #expect(signIn.credential.identity.subject == "248289761001")
+        try await EmulatorScene.with(.sockets, clients: [client]) { scene in
+            let settings = try ClientRegistration(clientID: client.id) { $0.authentication = authentication }.values
+            let signIn = try await scene.client(registration: settings).signIn()
+            #expect(signIn.credential.identity?.subject == "248289761001")
         }
     }
 
     @Test func saysThatTheClientSecretIsWrong() async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "right", authenticationMethod: "client_secret_basic")
-        try await Scene.with(.inProcess, clients: [client]) { scene in
-            let settings = try ClientSettings(clientID: "c", authentication: .clientSecretBasic(Secret("wrong-secret")))
-                .values
+        try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
+            let settings = try ClientRegistration(clientID: "c") {
+                $0.authentication = .clientSecretBasic(Secret("wrong-secret"))
+            }
+            .values
             let error = await #expect(throws: AuthError.self) {
-                try await scene.client(settings: settings).signIn()
+                try await scene.client(registration: settings).signIn()
             }
             #expect(error?.providerError?.error == "invalid_client")
             #expect(error.map { "\($0)" }?.contains("wrong-secret") == false)
@@ -136,7 +138,7 @@ import Testing
     @Test(arguments: faults) func refuses(
         _ test: (row: String, fault: EmulatorFault, code: AuthError.Code, last: String)
     ) async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = test.fault
             let client = try scene.client()
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
@@ -158,15 +160,17 @@ import Testing
     ]
 
     @Test(arguments: tolerated) func tolerates(_ test: (row: String, fault: EmulatorFault)) async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = test.fault
             let signIn = try await scene.client().signIn()
             #expect(signIn.credential.tokens.scopes == ["openid", "profile", "email"])
         }
     }
 
-    @Test(arguments: Setting.allCases) func saysThatThePersonDenied(_ setting: Setting) async throws {
-        try await Scene.with(setting) { scene in
+    @Test(arguments: EmulatorScene.Setting.allCases) func saysThatThePersonDenied(_ setting: EmulatorScene.Setting)
+        async throws
+    {
+        try await EmulatorScene.with(setting) { scene in
             let error = await #expect(throws: AuthError.self) {
                 try await scene.client(consent: .deny).signIn()
             }
@@ -176,7 +180,7 @@ import Testing
     }
 
     @Test func signsInStepByStep() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client()
             let pending = try await client.beginSignIn()
             let answer = try await scene.visit(pending.url)
@@ -184,7 +188,7 @@ import Testing
                 try await client.finishSignIn(pending, with: "\(pending.redirectURI)?state=x&code=1")
             }
             let signIn = try await client.finishSignIn(pending, with: answer)
-            #expect(signIn.credential.identity.subject == "248289761001")
+            #expect(signIn.credential.identity?.subject == "248289761001")
             #expect(signIn.authorizationParameters["iss"] == scene.emulator.issuer)
             let replay = await #expect(throws: AuthError.self) { try await client.finishSignIn(pending, with: answer) }
             #expect(replay?.code == .invalidCallback)
@@ -194,15 +198,15 @@ import Testing
     }
 
     @Test func asksForAWholeRedirectURIWhenSigningInByHand() async throws {
-        try await Scene.with(.inProcess) { scene in
-            let client = try scene.client(settings: ClientSettings.Values(clientID: "authflow-demo"))
+        try await EmulatorScene.with(.inProcess) { scene in
+            let client = try scene.client(registration: ClientRegistration.Values(clientID: "authflow-demo"))
             await #expect(throws: AuthError.self) { try await client.beginSignIn() }
         }
     }
 
     @Test func sendsNewSecretsEveryTime() async throws {
         // Rows I1 to I3, I6, and checklist points 1 to 4.
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client()
             var seen: Set<String> = []
             for _ in 0..<10 {
@@ -220,14 +224,13 @@ import Testing
     }
 
     @Test func sendsMoreParametersAndRefusesProtectedOnes() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             func client(_ parameters: FormParameters) throws -> AuthClient {
                 try scene.client(
-                    settings: ClientSettings(
-                        clientID: "authflow-demo",
-                        redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
-                        parameters: [.authorization: parameters]
-                    ).values
+                    registration: ClientRegistration(clientID: "authflow-demo") {
+                        $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+                        $0.parameters = [.authorization: parameters]
+                    }.values
                 )
             }
             let pending = try await client(["prompt": "login", "resource": "a"]).beginSignIn()
@@ -239,20 +242,20 @@ import Testing
     }
 
     @Test func returnsTheTokensAndSaysSoWhenTheyCannotBeStored() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let failed = Mutex(false)
             let client = try scene.client(store: BrokenStore()) { event in
                 if event.step == .storing, event.progress == .failed(.storageFailed) { failed.withLock { $0 = true } }
             }
             let signIn = try await client.signIn()
             #expect(signIn.storageError?.code == .storageFailed)
-            #expect(signIn.credential.identity.subject == "248289761001")
+            #expect(signIn.credential.identity?.subject == "248289761001")
             #expect(failed.withLock { $0 })
         }
     }
 
     @Test func reportsEveryStepWithoutSecrets() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let events = Mutex<[FlowEvent]>([])
             let client = try scene.client() { event in events.withLock { $0.append(event) } }
             let credential = try await client.signIn().credential
@@ -272,11 +275,11 @@ import Testing
     }
 
     @Test func neverSendsATokenToAnotherIssuer() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             _ = try await scene.client(store: store).signIn()
             let other = try OIDCEmulator(issuer: "https://other.example.com")
-            let client = try Scene(other).client(store: store)
+            let client = try EmulatorScene(other).client(store: store)
             let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
             #expect(error?.code == .loginRequired)
             #expect(!other.requests.contains("GET /userinfo"))
@@ -287,14 +290,14 @@ import Testing
         // The mix-up attack of RFC 9700 section 4.4: the person signs in at one provider, and the answer is passed to a
         // sign-in at another, which would then be sent the code.
         let (honest, evil) = (
-            Scene(try OIDCEmulator(issuer: "https://id.example.com")),
-            Scene(try OIDCEmulator(issuer: "https://evil.example.com"))
+            EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")),
+            EmulatorScene(try OIDCEmulator(issuer: "https://evil.example.com"))
         )
         let wanted = try await honest.client().beginSignIn()
         let answer = try await honest.visit(wanted.url)
         let client = try evil.client()
         let other = try await client.beginSignIn()
-        func state(_ pending: PendingAuthorization) throws -> String {
+        func state(_ pending: AuthorizationRequest) throws -> String {
             try #require(FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"])
         }
         let mixed = answer.replacing(try state(wanted), with: try state(other))
@@ -305,12 +308,12 @@ import Testing
 
     @Test func neverSendsARefreshTokenToAnotherIssuer() async throws {
         let store = MemoryTokenStore()
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.scopes.append("offline_access")
-        let scene = Scene(try OIDCEmulator(issuer: "https://id.example.com"))
-        _ = try await scene.client(settings: settings, store: store).signIn()
-        let other = Scene(try OIDCEmulator(issuer: "https://other.example.com"))
-        let client = try other.client(settings: settings, store: store)
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        _ = try await scene.client(registration: settings, store: store).signIn()
+        let other = EmulatorScene(try OIDCEmulator(issuer: "https://other.example.com"))
+        let client = try other.client(registration: settings, store: store)
         let error = await #expect(throws: AuthError.self) { try await client.refresh() }
         #expect(error?.code == .loginRequired)
         #expect(!other.emulator.requests.contains("POST /token"))
@@ -332,10 +335,14 @@ import Testing
             )
         }
         let client = AuthClient(
-            settings: try ClientSettings(clientID: "c"),
-            provider: OIDCProvider(issuer: "https://id.example.com/tenant"),
-            userAgent: LoopbackUserAgent(launcher: nil),
-            transport: transport
+            client: OAuthClient(
+                server: AuthorizationServer(
+                    OIDCProvider(issuer: "https://id.example.com/tenant"),
+                    transport: transport
+                ),
+                registration: try ClientRegistration(clientID: "c")
+            ),
+            methods: [.userAgent(LoopbackUserAgent(launcher: nil))]
         )
         #expect(try await client.metadata().tokenEndpoint?.url == "https://id.example.com/t")
         #expect(
@@ -347,8 +354,8 @@ import Testing
 
     @Test func refusesAnIssuerWithAQuery() async throws {
         // RFC 8414 section 2.
-        try await Scene.with(.inProcess) { scene in
-            let client = try scene.client(provider: OIDCProvider(issuer: "\(scene.emulator.issuer)?tenant=1"))
+        try await EmulatorScene.with(.inProcess) { scene in
+            let client = try scene.client(adapter: OIDCProvider(issuer: "\(scene.emulator.issuer)?tenant=1"))
             let error = await #expect(throws: AuthError.self) { try await client.metadata() }
             #expect(error?.code == .invalidConfiguration)
             #expect(scene.emulator.requests.isEmpty)
@@ -363,17 +370,18 @@ import Testing
             )
         }
         let client = AuthClient(
-            settings: try ClientSettings(clientID: "c"),
-            provider: OIDCProvider(issuer: "https://id.example.com"),
-            userAgent: LoopbackUserAgent(launcher: nil),
-            transport: transport
+            client: OAuthClient(
+                server: AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport),
+                registration: try ClientRegistration(clientID: "c")
+            ),
+            methods: [.userAgent(LoopbackUserAgent(launcher: nil))]
         )
         let error = await #expect(throws: AuthError.self) { try await client.metadata() }
         #expect(error?.code == .discoveryFailed)
     }
 
     @Test(arguments: ResponseMode.allCases) func signsInThroughTheLoopbackPort(_ mode: ResponseMode) async throws {
-        try await Scene.with(.sockets) { scene in
+        try await EmulatorScene.with(.sockets) { scene in
             // The "browser" goes through the provider's pages and then really does what it is sent to do.
             let launcher = BrowserLauncher { url in
                 Task {
@@ -384,15 +392,16 @@ import Testing
                 return "test"
             }
             let client = AuthClient(
-                settings: try ClientSettings(
-                    clientID: "authflow-demo",
-                    scopes: ["openid", "profile"],
-                    responseMode: mode
+                client: OAuthClient(
+                    server: AuthorizationServer(OIDCProvider(issuer: scene.emulator.issuer)),
+                    registration: try ClientRegistration(clientID: "authflow-demo") {
+                        $0.scopes = ["openid", "profile"]
+                        $0.responseMode = mode
+                    }
                 ),
-                provider: OIDCProvider(issuer: scene.emulator.issuer),
-                userAgent: LoopbackUserAgent(launcher: launcher)
+                methods: [.userAgent(LoopbackUserAgent(launcher: launcher))]
             )
-            #expect(try await client.signIn().credential.identity.displayName == "Alice Example")
+            #expect(try await client.signIn().credential.identity?.displayName == "Alice Example")
             #expect(
                 scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["response_mode"]
                     == (mode == .query ? nil : mode.rawValue)
@@ -426,7 +435,7 @@ import Testing
     }
 
     @Test func conformsToTheProviderSuite() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             try await ProviderConformance(
                 adapter: OIDCProvider(issuer: scene.emulator.issuer),
                 client: try scene.client()
@@ -436,10 +445,10 @@ import Testing
 }
 
 private struct BrokenStore: TokenStore {
-    func bytes(for key: TokenKey) throws -> [UInt8]? { nil }
-    func set(_ bytes: [UInt8]?, for key: TokenKey) throws { throw AuthError(.storageFailed, "The disk is full.") }
-    func withExclusiveAccess<Return: Sendable>(
-        to key: TokenKey,
-        _ body: () async throws -> Return
-    ) async throws -> Return { try await body() }
+    func bytes(for key: RecordKey) throws -> [UInt8]? { nil }
+    func write(_ bytes: [UInt8]?, under lease: Lease) throws { throw AuthError(.storageFailed, "The disk is full.") }
+    func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return { try await body(Lease(key: key, fence: 1)) }
 }

@@ -46,29 +46,29 @@ final class FailingStore: TokenStore {
     private let isBroken = Mutex(false)
 
     func fail(_ isBroken: Bool) { self.isBroken.withLock { $0 = isBroken } }
-    func bytes(for key: TokenKey) async throws -> [UInt8]? { await base.bytes(for: key) }
-    func set(_ bytes: [UInt8]?, for key: TokenKey) async throws {
+    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         if isBroken.withLock({ $0 }) { throw AuthError(.storageFailed, "No space is left.") }
-        await base.set(bytes, for: key)
+        try await base.write(bytes, under: lease)
     }
-    nonisolated(nonsending) func withExclusiveAccess<Return: Sendable>(
-        to key: TokenKey,
-        _ body: nonisolated(nonsending) () async throws -> Return
+    func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
     ) async throws -> Return {
-        try await base.withExclusiveAccess(to: key, body)
+        try await base.withLease(on: key, body)
     }
 }
 
 /// Tokens that are kept fresh.
 @Suite struct TokenLifeTests {
     private let time: TestTime
-    private let scene: Scene
+    private let scene: EmulatorScene
     private let transport: FlakyTransport
 
     init() throws {
         let time = TestTime()
         self.time = time
-        self.scene = Scene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        self.scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
         self.transport = FlakyTransport(scene.transport)
     }
 
@@ -77,17 +77,20 @@ final class FailingStore: TokenStore {
         scopes: [String] = ["openid", "profile", "offline_access"],
         user: OIDCEmulator.User = .alice,
         account: String? = nil,
+        apiOrigins: [Endpoint] = [],
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in },
-        settings change: (inout ClientSettings.Values) throws -> Void = { _ in }
+        settings change: (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) throws -> AuthClient {
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.scopes = scopes
         try change(&settings)
+        var options = AuthClient.Options.named(account: account)
+        options.apiOrigins = apiOrigins
         return try scene.client(
-            settings: settings,
+            registration: settings,
             user: user,
             store: store,
-            account: account,
+            options: options,
             transport: transport,
             host: time.host,
             observer: observer
@@ -230,12 +233,12 @@ final class FailingStore: TokenStore {
         let client = try client(store: store)
         _ = try await client.signIn()
         time.advance(3600)
-        let key = TokenKey(name: "default", provider: "oidc", clientID: "authflow-demo")
+        let key = RecordKey(name: "default", issuer: "https://id.example.com", clientID: "authflow-demo")
         // Somebody has the store, so that the refresh has to wait.
         let (held, holding) = AsyncStream<Void>.makeStream()
         let (release, releasing) = AsyncStream<Void>.makeStream()
         let holder = Task {
-            try await store.withExclusiveAccess(to: key) {
+            try await store.withLease(on: key) { _ in
                 holding.finish()
                 for await _ in release {}
             }
@@ -396,16 +399,16 @@ final class FailingStore: TokenStore {
         #expect(try await alice.accounts().map(\.displayName) == ["Bob Example", "Alice Example"])
         #expect(try await bob.freshTokens() == bob.credential()?.tokens)
         try await bob.selectAccount("248289761001")
-        #expect(try await client(store: store).credential()?.identity.displayName == "Alice Example")
+        #expect(try await client(store: store).credential()?.identity?.displayName == "Alice Example")
         await #expect(throws: AuthError.self) { try await bob.selectAccount("nobody") }
 
         // A client that is meant for one account minds no other.
         let own = try client(store: store, account: "248289761002")
-        #expect(try await own.credential()?.identity.displayName == "Bob Example")
+        #expect(try await own.credential()?.identity?.displayName == "Bob Example")
         time.advance(3600)
         let refreshed = try await own.freshTokens()
         #expect(try await own.credential()?.tokens == refreshed)
-        #expect(try await alice.credential()?.identity.displayName == "Alice Example")
+        #expect(try await alice.credential()?.identity?.displayName == "Alice Example")
         let stranger = try client(store: store, account: "1")
         let missing = await #expect(throws: AuthError.self) { try await stranger.freshTokens() }
         #expect(missing?.message.contains("\"1\" is not signed in") == true)
@@ -419,7 +422,7 @@ final class FailingStore: TokenStore {
     // MARK: Calling an API
 
     @Test func sendsTheTokenOnlyWhereItMayGo() async throws {
-        let client = try client(settings: { $0.apiOrigins = [try Endpoint("https://id.example.com")] })
+        let client = try client(apiOrigins: [try Endpoint("https://id.example.com")])
         _ = try await client.signIn()
         let call = TransportRequest(.get, try Endpoint("https://id.example.com/userinfo"))
         #expect(try await client.send(call).status == 200)
@@ -433,7 +436,7 @@ final class FailingStore: TokenStore {
     }
 
     @Test func refreshesOnceWhenAnAPIRefusesTheToken() async throws {
-        let client = try client(settings: { $0.apiOrigins = [try Endpoint("https://id.example.com")] })
+        let client = try client(apiOrigins: [try Endpoint("https://id.example.com")])
         let first = try await client.signIn().credential.tokens
         // Withdrawn at the provider, and this client does not know.
         _ = try await scene.transport.send(
@@ -455,7 +458,7 @@ final class FailingStore: TokenStore {
         let client = try client()
         let tokens = try await client.signIn().credential.tokens
         let signOut = try await client.signOut()
-        #expect(signOut.identity?.displayName == "Alice Example")
+        #expect(signOut.credential?.userName == "Alice Example")
         guard case .done = signOut.revocation, case .nothingToDo = signOut.endSession else {
             Issue.record("\(signOut)")
             return
@@ -465,7 +468,7 @@ final class FailingStore: TokenStore {
         #expect(scene.emulator.receivedRequests.last?.form["token"] == tokens.accessToken.exposed)
         #expect(try await client.credential() == nil)
         await #expect(throws: AuthError.self) { try await client.freshTokens() }
-        #expect(try await client.signOut().identity == nil)
+        #expect(try await client.signOut().credential == nil)
     }
 
     @Test func forgetsWhateverTheProviderSays() async throws {
@@ -497,16 +500,16 @@ final class FailingStore: TokenStore {
         // This one has no secret, and such are told nothing.
         let refused = await #expect(throws: AuthError.self) { try await client.introspect() }
         #expect(refused?.code == .providerRejected)
-        let confidential = Scene(
+        let confidential = EmulatorScene(
             try OIDCEmulator(
                 issuer: "https://id.example.com",
                 clients: [.init(id: "c", secret: "s", authenticationMethod: "client_secret_basic")]
             )
         )
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.clientID = "c"
         settings.authentication = .clientSecretBasic(Secret("s"))
-        let trusted = try confidential.client(settings: settings)
+        let trusted = try confidential.client(registration: settings)
         _ = try await trusted.signIn()
         #expect(try await trusted.introspect()["active"] == true)
         #expect(try await trusted.introspect(Secret("other"))["active"] == false)

@@ -33,7 +33,7 @@ private final class ValueCollector: HTTPTransport {
 
 @Suite struct TraceTests {
     @Test func writesDownALoginWithItsChecksAndWithoutSecrets() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let trace = FlowTrace()
             let collector = ValueCollector(scene.transport)
             let client = try scene.client(transport: trace.transport(collector), observer: trace.observer)
@@ -61,7 +61,7 @@ private final class ValueCollector: HTTPTransport {
     }
 
     @Test func writesDownWhereALoginEnded() async throws {
-        try await Scene.with(.inProcess) { scene in
+        try await EmulatorScene.with(.inProcess) { scene in
             let trace = FlowTrace()
             scene.emulator.fault = .idToken(.wrongNonce)
             let client = try scene.client(transport: trace.transport(scene.transport), observer: trace.observer)

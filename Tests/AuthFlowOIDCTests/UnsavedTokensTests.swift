@@ -10,14 +10,14 @@ import Testing
 /// Tokens that a provider has handed out and that could not be written down: they are the only copy, whatever happens next.
 @Suite struct UnsavedTokensTests {
     private let time: TestTime
-    private let scene: Scene
+    private let scene: EmulatorScene
     private let transport: FlakyTransport
     private let store = FailingStore()
 
     init() throws {
         let time = TestTime()
         self.time = time
-        self.scene = Scene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        self.scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
         self.transport = FlakyTransport(scene.transport)
     }
 
@@ -26,14 +26,14 @@ import Testing
         account: String? = nil,
         provider: (any ProviderAdapter)? = nil
     ) throws -> AuthClient {
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
         return try scene.client(
-            settings: settings,
-            provider: provider,
+            registration: settings,
+            adapter: provider,
             user: user,
             store: store,
-            account: account,
+            options: .named(account: account),
             transport: transport,
             host: time.host
         )
@@ -59,7 +59,7 @@ import Testing
         #expect(revoked.isEmpty)
         store.fail(false)
         let signOut = try await client.signOut()
-        #expect(signOut.identity != nil)
+        #expect(signOut.credential != nil)
         #expect(revoked.contains(unsaved.refreshToken?.exposed ?? ""))
     }
 
@@ -73,7 +73,7 @@ import Testing
         let signIn = try await client.signIn()
         #expect(signIn.storageError != nil)
         let signOut = try await client.signOut()
-        #expect(signOut.identity == signIn.credential.identity)
+        #expect(signOut.credential?.identity == signIn.credential.identity)
         #expect(revoked.count > before)
         let after = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(after?.code == .loginRequired)
@@ -134,9 +134,9 @@ import Testing
     /// A refresh of the session before a sign-in, whose answer comes after it.
     @Test func aLateRefreshOfTheSessionBeforeReplacesNoSignIn() async throws {
         let slow = SlowRefreshes(scene.transport)
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
-        let client = try scene.client(settings: settings, store: store, transport: slow, host: time.host)
+        let client = try scene.client(registration: settings, store: store, transport: slow, host: time.host)
         _ = try await client.signIn()
         time.advance(3600)
         slow.begin()
@@ -161,9 +161,9 @@ import Testing
         let first = try await client.signIn().credential.tokens
         scene.emulator.fault = .jwks(.rotateBeforeSigning)
         let network = KeysOutOfReach(scene.transport)
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
-        let other = try scene.client(settings: settings, store: store, transport: network, host: time.host)
+        let other = try scene.client(registration: settings, store: store, transport: network, host: time.host)
         // Within the margin: the old token is good for some seconds more.
         time.advance(3590)
         #expect(try await other.freshTokens().accessToken == first.accessToken)
@@ -217,9 +217,9 @@ import Testing
     @Test(arguments: [("invalid_token", true), ("unsupported_token_type", false), ("server_error", false)])
     func aTokenThatIsNotGoodAnyMoreIsRevoked(_ error: String, _ isDone: Bool) async throws {
         let network = RevocationResponses(scene.transport, error)
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
-        let client = try scene.client(settings: settings, store: store, transport: network, host: time.host)
+        let client = try scene.client(registration: settings, store: store, transport: network, host: time.host)
         _ = try await client.signIn()
         let outcome = try await client.signOut().revocation
         switch outcome {

@@ -16,7 +16,7 @@ struct OktaScene: Sendable {
     let shared = MemoryTokenStore()
 
     static func with<Return: Sendable>(
-        _ setting: Setting,
+        _ setting: EmulatorScene.Setting,
         now: @escaping @Sendable () -> Date = { Date() },
         _ body: @Sendable (OktaScene) async throws -> Return
     ) async throws -> Return {
@@ -35,13 +35,12 @@ struct OktaScene: Sendable {
 
     var issuer: String { emulator.custom.issuer }
 
-    func settings(_ app: String) throws -> ClientSettings.Values {
-        try ClientSettings(
-            clientID: app,
-            redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")],
-            scopes: ["openid", "profile", "device_sso", "offline_access"],
-            postLogoutRedirectURI: RedirectURI("http://127.0.0.1:8400/callback")
-        ).values
+    func settings(_ app: String) throws -> ClientRegistration.Values {
+        try ClientRegistration(clientID: app) {
+            $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+            $0.scopes = ["openid", "profile", "device_sso", "offline_access"]
+            $0.postLogoutRedirectURI = try RedirectURI("http://127.0.0.1:8400/callback")
+        }.values
     }
 
     func provider(_ signOut: OktaProvider.SignOut = .allApps) -> OktaProvider {
@@ -51,7 +50,7 @@ struct OktaScene: Sendable {
     /// An app of the group. Without a user it can sign in only by what another app has shared.
     func app(
         _ name: String,
-        settings: ClientSettings.Values? = nil,
+        settings: ClientRegistration.Values? = nil,
         provider: OktaProvider? = nil,
         user: OIDCEmulator.User? = nil,
         store: any TokenStore = MemoryTokenStore(),
@@ -64,31 +63,33 @@ struct OktaScene: Sendable {
             origins: user == nil ? [] : [try Endpoint(emulator.origin)]
         )
         return AuthClient(
-            name: name,
-            settings: try ClientSettings(try settings ?? self.settings(name)),
-            provider: provider ?? self.provider(),
-            userAgent: HeadlessUserAgent(driver: driver, transport: transport),
+            client: OAuthClient(
+                server: AuthorizationServer(provider ?? self.provider(), transport: transport, host: host),
+                registration: try ClientRegistration(try settings ?? self.settings(name)),
+                sharedCredentials: SharedCredentialStore(group: "acme", store: shared)
+            ),
+            methods: [.userAgent(HeadlessUserAgent(driver: driver, transport: transport))],
             store: store,
-            sharedCredentials: SharedCredentialStore(group: "acme", store: shared),
-            transport: transport,
-            host: host,
+            options: .named(name),
             observer: observer
         )
     }
 }
 
 @Suite struct OktaNativeSSOTests {
-    @Test(arguments: Setting.allCases) func signsInOnceForAllApps(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInOnceForAllApps(_ setting: EmulatorScene.Setting)
+        async throws
+    {
         try await OktaScene.with(setting) { scene in
             let mail = try scene.app("mail", user: .alice)
             let first = try await mail.signIn().credential
             #expect(first.tokens.deviceSecret != nil)
-            #expect(first.identity.displayName == "Alice Example")
+            #expect(first.identity?.displayName == "Alice Example")
             // No password: only what the first app has shared can sign in.
             let steps = Mutex<[FlowEvent.Step]>([])
             let calendar = try scene.app("calendar") { event in steps.withLock { $0.append(event.step) } }
             let second = try await calendar.signIn().credential
-            #expect(second.identity.subject == first.identity.subject)
+            #expect(second.identity?.subject == first.identity?.subject)
             #expect(second.tokens.verifiedIDToken?.audience == ["calendar"])
             #expect(second.tokens.deviceSecret == nil)
             #expect(second.tokens.scopes == ["openid", "profile", "offline_access"])
@@ -113,7 +114,9 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test(arguments: Setting.allCases) func sendsTheExchangeAsTheGuideHasIt(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheExchangeAsTheGuideHasIt(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
         try await OktaScene.with(setting) { scene in
             let first = try await scene.app("mail", user: .alice).signIn().credential
             _ = try await scene.app("calendar").signIn()
@@ -201,7 +204,7 @@ struct OktaScene: Sendable {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             let calendar = try scene.app("calendar", user: .bob)
-            #expect(try await calendar.signIn(.addAccount).credential.identity.displayName == "Bob Example")
+            #expect(try await calendar.signIn(.addAccount).credential.identity?.displayName == "Bob Example")
         }
     }
 
@@ -218,7 +221,7 @@ struct OktaScene: Sendable {
             }
             #expect(error?.code == .accountMismatch)
             #expect(try await shared.value(for: scene.issuer) == nil)
-            #expect(before?.exposed["sub"]?.string == first.identity.subject)
+            #expect(before?.exposed["sub"]?.string == first.identity?.subject)
         }
     }
 
@@ -234,7 +237,9 @@ struct OktaScene: Sendable {
             #expect(error?.message.contains("ds_hash") == true)
             #expect(try await mail.credential() == nil)
             #expect(
-                await scene.shared.bytes(for: TokenKey(name: "acme", provider: "shared", clientID: scene.issuer)) == nil
+                await scene.shared.bytes(
+                    for: RecordKey(name: "acme", issuer: scene.issuer, clientID: "", kind: .shared)
+                ) == nil
             )
         }
     }
@@ -331,7 +336,9 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test(arguments: Setting.allCases) func saysWhatASecretIsGoodFor(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func saysWhatASecretIsGoodFor(_ setting: EmulatorScene.Setting)
+        async throws
+    {
         try await OktaScene.with(setting) { scene in
             let mail = try scene.app("mail", user: .alice)
             let tokens = try await mail.signIn().credential.tokens
@@ -379,11 +386,11 @@ struct OktaScene: Sendable {
     @Test func sharesAmongManyAppsAtOnce() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
-            let subjects = try await withThrowingTaskGroup(of: String.self) { group in
+            let subjects = try await withThrowingTaskGroup(of: String?.self) { group in
                 for _ in 0..<20 {
-                    group.addTask { try await scene.app("calendar").signIn().credential.identity.subject }
+                    group.addTask { try await scene.app("calendar").signIn().identity?.subject }
                 }
-                return try await group.reduce(into: Set<String>()) { $0.insert($1) }
+                return try await group.reduce(into: Set<String?>()) { $0.insert($1) }
             }
             #expect(subjects == ["248289761001"])
         }
@@ -415,14 +422,16 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test(arguments: Setting.allCases) func signsInAtTheOrgServer(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInAtTheOrgServer(_ setting: EmulatorScene.Setting)
+        async throws
+    {
         try await OktaScene.with(setting) { scene in
             var settings = try scene.settings("mail")
             settings.scopes = ["openid", "profile", "offline_access"]
             let provider = OktaProvider(issuer: scene.emulator.origin)
             let client = try scene.app("mail", settings: settings, provider: provider, user: .alice)
             let first = try await client.signIn().credential
-            #expect(first.identity.issuer == scene.emulator.origin)
+            #expect(first.identity?.issuer == scene.emulator.origin)
             #expect(first.tokens.deviceSecret == nil)
             // Refresh tokens of native apps stay, and refreshed ID Tokens are verified (defect 6).
             let second = try await client.refresh()
@@ -489,9 +498,9 @@ struct OktaScene: Sendable {
         (.init("E0000010", "Service is in read only mode", status: 503, shape: .okta), .temporarilyUnavailable, ""),
     ]
 
-    @Test(arguments: errors, Setting.allCases) func reports(
+    @Test(arguments: errors, EmulatorScene.Setting.allCases) func reports(
         _ test: (failure: OktaEmulator.Failure, code: AuthError.Code, words: String),
-        _ setting: Setting
+        _ setting: EmulatorScene.Setting
     ) async throws {
         let time = VirtualTime()
         try await OktaScene.with(setting, now: { time.now }) { scene in
@@ -578,7 +587,9 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test(arguments: Setting.allCases) func waitsAsLongAsTheLimitLasts(_ setting: Setting) async throws {
+    @Test(arguments: EmulatorScene.Setting.allCases) func waitsAsLongAsTheLimitLasts(_ setting: EmulatorScene.Setting)
+        async throws
+    {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
         try await OktaScene.with(setting, now: { time.now }) { scene in
             let client = try scene.app("mail", user: .alice, host: time.host)
@@ -614,18 +625,16 @@ struct OktaScene: Sendable {
     @Test func signsInOnAnotherScreen() async throws {
         let time = VirtualTime()
         try await OktaScene.with(.inProcess, now: { time.now }) { scene in
-            var settings = try scene.settings("mail")
-            settings.flows = [.device]
+            let settings = try scene.settings("mail")
             let custom = scene.emulator.custom
             // Defect 2: slow_down must slow the very next poll.
             custom.devicePollResponses = [.slowDown(interval: nil)]
             let client = AuthClient(
-                settings: try ClientSettings(settings),
-                provider: scene.provider(),
-                userAgent: HeadlessUserAgent(driver: HTMLFormDriver(userName: "", password: Secret(""), origins: [])),
-                devicePresenter: DecidingPresenter { custom.decide($0.userCode, as: .alice) },
-                transport: scene.transport,
-                host: time.host
+                client: OAuthClient(
+                    server: AuthorizationServer(scene.provider(), transport: scene.transport, host: time.host),
+                    registration: try ClientRegistration(settings)
+                ),
+                methods: [.device(DecidingPresenter { custom.decide($0.userCode, as: .alice) })]
             )
             _ = try await client.signIn()
             let polls = custom.receivedRequests.filter { $0.path.hasSuffix("/token") }.map(\.time)

@@ -13,20 +13,27 @@ import Testing
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", now: { time.now })
         let lines = Mutex<[String]>([])
         let client = AuthClient(
-            settings: try ClientSettings(clientID: "authflow-demo", flows: [.device]),
-            provider: Fixed(
-                metadata: ProviderMetadata(
-                    issuer: emulator.issuer,
-                    tokenEndpoint: try Endpoint("https://id.example.com/token"),
-                    deviceAuthorizationEndpoint: try Endpoint("https://id.example.com/device_authorization")
-                )
+            client: OAuthClient(
+                server: AuthorizationServer(
+                    Fixed(
+                        metadata: ProviderMetadata(
+                            issuer: emulator.issuer,
+                            tokenEndpoint: try Endpoint("https://id.example.com/token"),
+                            deviceAuthorizationEndpoint: try Endpoint("https://id.example.com/device_authorization")
+                        )
+                    ),
+                    transport: InProcessTransport(emulator),
+                    host: time.host
+                ),
+                registration: try ClientRegistration(clientID: "authflow-demo")
             ),
-            userAgent: NoUserAgent(),
-            devicePresenter: TerminalDevicePresenter(showsQRCode: showsQRCode) { text in
-                lines.withLock { $0.append(text) }
-            },
-            transport: InProcessTransport(emulator),
-            host: time.host
+            methods: [
+                .device(
+                    TerminalDevicePresenter(showsQRCode: showsQRCode) { text in
+                        lines.withLock { $0.append(text) }
+                    }
+                )
+            ]
         )
         emulator.devicePollResponses = [.error("access_denied")]
         await #expect(throws: AuthError.self) { try await client.signIn() }
@@ -68,16 +75,7 @@ import Testing
 }
 
 private struct Fixed: ProviderAdapter {
-    let id: ProviderID = "fixed"
+    var issuer: String { metadata.issuer }
     let metadata: ProviderMetadata
-    func metadata(in context: ProviderContext) -> ProviderMetadata { metadata }
-}
-
-private struct NoUserAgent: UserAgent {
-    func withRedirectSession<Return: Sendable>(
-        _ options: RedirectOptions,
-        _ body: (RedirectSession) async throws -> Return
-    ) async throws -> Return {
-        throw AuthError(.userAgentFailed, "There is none.")
-    }
+    func metadata(in context: ServerContext) -> ProviderMetadata { metadata }
 }

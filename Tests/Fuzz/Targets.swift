@@ -44,13 +44,13 @@ final class PuppetProvider: Sendable {
             return TransportResponse(head: HTTPResponse(status: body == nil ? .notFound : .ok), body: body ?? [])
         }
         return AuthClient(
-            settings: try ClientSettings(
-                clientID: "client",
-                redirectURIs: [RedirectURI("https://app.example.com/callback")]
+            client: OAuthClient(
+                server: AuthorizationServer(OIDCProvider(issuer: Self.issuer), transport: transport),
+                registration: try ClientRegistration(clientID: "client") {
+                    $0.redirectURIs = [try RedirectURI("https://app.example.com/callback")]
+                }
             ),
-            provider: OIDCProvider(issuer: Self.issuer),
-            userAgent: LoopbackUserAgent(launcher: nil),
-            transport: transport
+            methods: [.userAgent(LoopbackUserAgent(launcher: nil))]
         )
     }
 
@@ -111,10 +111,10 @@ extension Target {
     private static func callback() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client()
-        let pending = Mutex<PendingAuthorization?>(nil)
+        let pending = Mutex<AuthorizationRequest?>(nil)
         return Target(name: "callback") { mutator in
             let known = pending.withLock { $0 }
-            let request: PendingAuthorization
+            let request: AuthorizationRequest
             if let known { request = known } else { request = try await client.beginSignIn() }
             pending.withLock { $0 = request }
             let state = FormURLEncoding.decode(request.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
@@ -141,7 +141,7 @@ extension Target {
             let good = tokens.randomElement(using: &mutator.generator) ?? ""
             let bad = Bool.random(using: &mutator.generator) ? mutator.mutate(good) : mutator.mutateToken(good)
             do {
-                _ = try await client.verify(Secret(bad), nonce: Secret("nonce"))
+                _ = try await client.server.verify(Secret(bad), audience: "client", nonce: Secret("nonce"))
                 guard bad == good else { throw Finding(description: "a changed token was accepted: \(bad)") }
             } catch is AuthError {}
         }
@@ -154,7 +154,11 @@ extension Target {
         return Target(name: "key set") { mutator in
             provider.say(mutator.mutate(provider.keySet), at: "/jwks")
             do {
-                _ = try await provider.client().verify(Secret(forged), nonce: Secret("nonce"))
+                _ = try await provider.client().server.verify(
+                    Secret(forged),
+                    audience: "client",
+                    nonce: Secret("nonce")
+                )
                 throw Finding(description: "a forged token was accepted")
             } catch is AuthError {}
         }
@@ -207,7 +211,6 @@ extension Target {
             ("application/json", json), ("application/x-www-form-urlencoded", form), ("application/xml", xml),
         ]
         let provider = GitHubProvider()
-        let context = try PuppetProvider().client().providerContext
         let endpoint = try Endpoint("https://github.com/login/oauth/access_token")
         return Target(name: "GitHub response") { mutator in
             for (type, text) in formats {
@@ -216,11 +219,10 @@ extension Target {
                     body: mutator.mutate(Array(text.utf8))
                 )
                 do {
-                    let tokens = try provider.tokens(
-                        from: ProviderResponse(purpose: .token, endpoint: endpoint, http: response),
-                        in: context
+                    let parameters = try provider.parameters(
+                        of: ProviderResponse(purpose: .token, endpoint: endpoint, http: response)
                     )
-                    if tokens.accessToken.exposed.isEmpty { throw Finding(description: "an empty token") }
+                    guard parameters.object != nil else { throw Finding(description: "parameters without names") }
                 } catch is AuthError {}
             }
         }

@@ -60,12 +60,12 @@ struct GlewlwydTests {
     @Test func signsInReadsUserInfoAndSignsOut() async throws {
         let client = try client()
         let credential = try await client.signIn().credential
-        #expect(credential.identity.displayName == "Alice Example")
-        #expect(credential.identity.claims["email"] == "alice@example.com")
+        #expect(credential.identity?.displayName == "Alice Example")
+        #expect(credential.identity?.claims["email"] == "alice@example.com")
         #expect(credential.tokens.verifiedIDToken?.header.algorithm == .rs256)
         #expect(credential.tokens.tokenType == "bearer")
         let userInfo = try await client.userInfo()
-        #expect(userInfo["sub"]?.string == credential.identity.subject)
+        #expect(userInfo["sub"]?.string == credential.identity?.subject)
         #expect(try await client.signOutLocally())
         let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
         #expect(error?.code == .loginRequired)
@@ -74,8 +74,8 @@ struct GlewlwydTests {
     @Test func signsInOnAnotherScreen() async throws {
         let client = try client(flows: [.device])
         let credential = try await client.signIn().credential
-        #expect(credential.identity.displayName == "Alice Example")
-        #expect(try await client.userInfo()["sub"]?.string == credential.identity.subject)
+        #expect(credential.identity?.displayName == "Alice Example")
+        #expect(try await client.userInfo()["sub"]?.string == credential.identity?.subject)
         #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
     }
 
@@ -83,9 +83,9 @@ struct GlewlwydTests {
         let client = try client(dpop: true)
         let credential = try await client.signIn().credential
         #expect(credential.tokens.tokenType.lowercased() == "dpop")
-        #expect(try await client.userInfo()["sub"]?.string == credential.identity.subject)
+        #expect(try await client.userInfo()["sub"]?.string == credential.identity?.subject)
         #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
-        #expect(try await client.userInfo()["sub"]?.string == credential.identity.subject)
+        #expect(try await client.userInfo()["sub"]?.string == credential.identity?.subject)
     }
 
     @Test func refreshesRevokesAndEndsTheSession() async throws {
@@ -93,7 +93,7 @@ struct GlewlwydTests {
         let first = try await client.signIn().credential
         let second = try await client.refresh()
         #expect(second.tokens.accessToken != first.tokens.accessToken)
-        #expect(try await client.userInfo()["sub"]?.string == first.identity.subject)
+        #expect(try await client.userInfo()["sub"]?.string == first.identity?.subject)
         let signOut = try await client.signOut(endingSession: true)
         guard case .done = signOut.revocation, case .done = signOut.endSession else {
             Issue.record("\(signOut)")

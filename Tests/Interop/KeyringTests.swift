@@ -9,7 +9,7 @@ private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
 
 /// A real GNOME Keyring, started by `keyring.sh`, which says in the environment what state it is in.
 @Suite(.serialized, .enabled(if: keyring != nil, "Run through Tests/Interop/keyring.sh.")) struct KeyringTests {
-    private let key = TokenKey(name: "work", provider: "oidc", clientID: "client")
+    private let key = RecordKey(name: "work", issuer: "https://id.example.com", clientID: "client")
 
     @Test(.enabled(if: keyring == "unlocked")) func conforms() async throws {
         try await TokenStoreConformance(store: SecretServiceTokenStore()).run()
@@ -42,13 +42,13 @@ private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
         let start = ContinuousClock.now
         let store = SecretServiceTokenStore()
         let error = await #expect(throws: AuthError.self) {
-            try await store.withExclusiveAccess(to: key) { try await store.bytes(for: key) }
+            try await store.withLease(on: key) { _ in try await store.bytes(for: key) }
         }
         #expect(error?.code == .storageFailed)
         #expect(error?.message.contains("did not answer within 3 seconds") == true)
         #expect(ContinuousClock.now - start < .seconds(5))
         // The lock is free, although the thread may still wait for the service.
-        try await store.withExclusiveAccess(to: key) {}
+        try await store.withLease(on: key) { _ in }
         #expect(ContinuousClock.now - start < .seconds(5))
 
         // A user who presses Ctrl-C does not wait for the deadline.

@@ -54,20 +54,24 @@ import Synchronization
         let emulator = try OIDCEmulator(issuer: "https://id.example.com")
         let transport = InProcessTransport(emulator)
         let client = AuthClient(
-            settings: try ClientSettings(
-                clientID: "authflow-demo",
-                redirectURIs: [RedirectURI("http://127.0.0.1:8400/callback")]
+            client: OAuthClient(
+                server: AuthorizationServer(OIDCProvider(issuer: emulator.issuer), transport: transport),
+                registration: try ClientRegistration(clientID: "authflow-demo") {
+                    $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+                }
             ),
-            provider: OIDCProvider(issuer: emulator.issuer),
-            userAgent: HeadlessUserAgent(
-                driver: HTMLFormDriver(
-                    userName: "alice",
-                    password: Secret("wonderland"),
-                    origins: [try Endpoint(emulator.issuer)]
-                ),
-                transport: transport
-            ),
-            transport: transport
+            methods: [
+                .userAgent(
+                    HeadlessUserAgent(
+                        driver: HTMLFormDriver(
+                            userName: "alice",
+                            password: Secret("wonderland"),
+                            origins: [try Endpoint(emulator.issuer)]
+                        ),
+                        transport: transport
+                    )
+                )
+            ]
         )
         _ = try await client.signIn()
         let result = try await Comparison.of(size: 10_000) {
@@ -171,13 +175,13 @@ final class ValidationBench: Sendable {
         self.keys = keys
         self.count = count
         self.client = AuthClient(
-            settings: try ClientSettings(
-                clientID: "client",
-                idTokenSigningAlgorithms: [.rs256, .ps256, .es256, .edDSA]
+            client: OAuthClient(
+                server: AuthorizationServer(OIDCProvider(metadata: metadata), transport: transport),
+                registration: try ClientRegistration(clientID: "client") {
+                    $0.idTokenSigningAlgorithms = [.rs256, .ps256, .es256, .edDSA]
+                }
             ),
-            provider: OIDCProvider(metadata: metadata),
-            userAgent: LoopbackUserAgent(launcher: nil),
-            transport: transport
+            methods: [.userAgent(LoopbackUserAgent(launcher: nil))]
         )
     }
 

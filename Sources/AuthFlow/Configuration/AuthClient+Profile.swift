@@ -32,42 +32,46 @@ extension AuthClient {
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws {
-        let (provider, configuration) = try profile.checked(
+        let (factory, configuration) = try profile.checked(
             providers: providers,
             userAgents: userAgents,
             stores: stores,
             environment: host.environment
         )
-        var settings = try ClientSettings(configuration: configuration, provider: provider)
+        let registration = try ClientRegistration(configuration: configuration, provider: factory)
         let network = try profile.transport(environment: host.environment)
-        if let flows { settings = try settings.changing { $0.flows = flows } }
-        if settings.flows == [.device], devicePresenter == nil {
+        let flows = flows ?? configuration.signInFlows
+        if flows == [.device], devicePresenter == nil {
             throw configuration.error("this program cannot show a code for signing in on another screen", at: "flow")
         }
+        guard !flows.isEmpty else { throw AuthError(.invalidConfiguration, "The list of flows is empty.") }
         let choice = try UserAgentChoice(
             of: override,
             in: configuration,
             factories: userAgents,
             context: UserAgentContext(
                 launchEnvironment: launchEnvironment ?? .current(environment: host.environment),
-                redirectURIs: settings.redirectURIs,
+                redirectURIs: registration.redirectURIs,
                 transport: network
             )
         )
-        let agents = try choice.agents(hasOtherFlow: settings.flows.contains(.device))
-        self.init(
-            name: profile.name,
-            settings: settings,
-            provider: try provider.make(configuration),
-            userAgent: agents.first,
-            // Who asks for another screen alone gets no other way.
-            lastResort: settings.flows.contains(.authorizationCode) ? agents.lastResort : nil,
-            devicePresenter: devicePresenter,
-            store: try Self.store(configuration, stores, host),
-            sharedCredentials: try Self.sharedCredentials(configuration, stores, host),
-            account: account ?? configuration.text("account"),
+        let server = AuthorizationServer(
+            try factory.make(configuration),
             transport: transport ?? network,
-            host: host,
+            host: host
+        )
+        var options = try Options(configuration)
+        options.name = profile.name
+        if let account { options.account = account }
+        self.init(
+            client: OAuthClient(
+                server: server,
+                registration: registration,
+                sharedCredentials: try Self.sharedCredentials(configuration, stores, host)
+            ),
+            methods: try choice.methods(flows, devicePresenter: devicePresenter),
+            store: try Self.store(configuration, stores, host),
+            options: options,
             observer: observer
         )
     }
@@ -96,8 +100,30 @@ extension AuthClient {
     }
 }
 
-extension ClientSettings {
-    /// Reads the settings of a profile.
+extension AuthClient.Options {
+    fileprivate init(_ configuration: ConfigurationObject) throws {
+        self.init()
+        account = configuration.text("account")
+        if let timeout = configuration.number("timeout") { self.timeout = .seconds(timeout) }
+        if let margin = configuration.number("freshness_margin") { freshnessMargin = .seconds(margin) }
+        apiOrigins = try (configuration.texts("api_origins") ?? []).map { origin in
+            try configuration.located("api_origins") { () throws(AuthError) in
+                try Endpoint(origin, name: "origin of an API")
+            }
+        }
+    }
+}
+
+extension ConfigurationObject {
+    /// The flows that a profile names with `flow`, best first; default: the authorization code grant.
+    public var signInFlows: [SignInFlow] {
+        let flows = (texts("flow") ?? text("flow").map { [$0] } ?? []).compactMap(SignInFlow.init(rawValue:))
+        return flows.isEmpty ? [.authorizationCode] : flows
+    }
+}
+
+extension ClientRegistration {
+    /// Reads the registration of a profile.
     /// - Throws: ``ConfigurationError``.
     init(configuration: ConfigurationObject, provider: ProviderFactory) throws {
         let secret = try configuration.secret("client_secret")
@@ -133,18 +159,11 @@ extension ClientSettings {
         let postLogoutRedirectURI = try configuration.text("post_logout_redirect_uri").map { uri in
             try configuration.located("post_logout_redirect_uri") { () throws(AuthError) in try RedirectURI(uri) }
         }
-        let apiOrigins = try (configuration.texts("api_origins") ?? []).map { origin in
-            try configuration.located("api_origins") { () throws(AuthError) in
-                try Endpoint(origin, name: "origin of an API")
-            }
-        }
-        let flows = (configuration.texts("flow") ?? configuration.text("flow").map { [$0] } ?? [])
-            .compactMap(SignInFlow.init(rawValue:))
         let algorithms = configuration.texts("id_token_signing_algorithms")?.map(SignatureAlgorithm.init(rawValue:))
         try configuration.located("id_token_signing_algorithms") { () throws(AuthError) in
-            try ClientSettings.Values.check(algorithms, authentication)
+            try ClientRegistration.Values.check(algorithms, authentication)
         }
-        var values = ClientSettings.Values(clientID: configuration.text("client_id") ?? "")
+        var values = ClientRegistration.Values(clientID: configuration.text("client_id") ?? "")
         values.authentication = authentication
         if !redirectURIs.isEmpty { values.redirectURIs = redirectURIs }
         values.scopes = configuration.texts("scopes") ?? provider.defaultScopes
@@ -153,17 +172,13 @@ extension ClientSettings {
                 ($0, parameters.parameters($0.rawValue))
             }
         )
-        if !flows.isEmpty { values.flows = flows }
-        values.timeout = .seconds(configuration.number("timeout") ?? 300)
         values.responseMode = configuration.text("response_mode").flatMap(ResponseMode.init(rawValue:)) ?? .query
         values.idTokenSigningAlgorithms = algorithms
         values.clockLeeway = .seconds(configuration.number("clock_leeway") ?? 60)
-        values.freshnessMargin = .seconds(configuration.number("freshness_margin") ?? 60)
         values.postLogoutRedirectURI = postLogoutRedirectURI
         values.sendsClientIDAtSignOut = configuration.flag("client_id_at_sign_out") ?? true
         values.usesDPoP = configuration.flag("dpop") ?? false
-        values.apiOrigins = apiOrigins
-        self = try configuration.located("scopes") { [values] () throws(AuthError) in try ClientSettings(values) }
+        self = try configuration.located("scopes") { [values] () throws(AuthError) in try ClientRegistration(values) }
         try provider.check(self, configuration)
     }
 }

@@ -23,7 +23,7 @@ public struct ProviderFactory: Sendable {
     public let defaultScopes: [String]
 
     /// Checks what this provider demands of a profile's settings.
-    let check: @Sendable (_ settings: ClientSettings, _ profile: ConfigurationObject) throws -> Void
+    let check: @Sendable (_ registration: ClientRegistration, _ profile: ConfigurationObject) throws -> Void
 
     let make: @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
 
@@ -41,10 +41,11 @@ public struct ProviderFactory: Sendable {
         keys: [ConfigurationKey],
         secretMethod: ClientAuthentication.Method = .clientSecretBasic,
         defaultScopes: [String] = ["openid"],
-        check: @escaping @Sendable (_ settings: ClientSettings, _ profile: ConfigurationObject) throws -> Void = {
-            _,
-            _ in
-        },
+        check: @escaping @Sendable (_ registration: ClientRegistration, _ profile: ConfigurationObject) throws -> Void =
+            {
+                _,
+                _ in
+            },
         make: @escaping @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
     ) {
         self.name = name

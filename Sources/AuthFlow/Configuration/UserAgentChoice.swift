@@ -88,21 +88,45 @@ struct UserAgentChoice: Sendable {
     /// Each agent and why it can or cannot work here, in order.
     var reasons: [String] { candidates.map { "\($0.factory.name): \($0.availability.reason)" } }
 
-    /// The agent to sign in with, and the one to come back to when another way to sign in has turned out not to work.
-    /// - Parameter hasOtherFlow: Whether there is another way, such as another screen, which is better than an agent that
-    ///   only may work.
-    /// - Throws: What making the agent throws. That none can work here is said when somebody has to sign in, and not before:
+    /// The methods for these flows, best first. An agent of the last resort comes after the other flows.
+    /// - Parameter devicePresenter: Shows a code for signing in on another screen; nil when the program cannot.
+    /// - Throws: What making the agent throws. That none can work here is said when a user has to sign in, and not before:
     ///   most of what a client does needs none.
-    func agents(hasOtherFlow: Bool) throws -> (first: any UserAgent, lastResort: (any UserAgent)?) {
-        let nowhere = AuthError(
+    func methods(_ flows: [SignInFlow], devicePresenter: (any DevicePresenter)?) throws -> SignInMethods {
+        var result = SignInMethods(methods: [])
+        var lastResort: SignInMethod?
+        for flow in flows {
+            switch flow {
+            case .device:
+                guard let devicePresenter else {
+                    let reason = "This program cannot show a code for signing in on another screen."
+                    result.passedOver.append((flow, AuthError(.unsupported, reason)))
+                    continue
+                }
+                result.methods.append(.device(devicePresenter))
+            case .authorizationCode:
+                guard let best else {
+                    result.passedOver.append((flow, noUserAgent))
+                    continue
+                }
+                let method = SignInMethod.userAgent(try chosen(best))
+                if case .lastResort(let reason) = best.availability, flows.contains(.device) {
+                    result.passedOver.append((flow, AuthError(.noUserAgent, "\(best.factory.name): \(reason).")))
+                    lastResort = method
+                } else {
+                    result.methods.append(method)
+                }
+            }
+        }
+        if let lastResort { result.methods.append(lastResort) }
+        return result
+    }
+
+    private var noUserAgent: AuthError {
+        AuthError(
             .noUserAgent,
             "You have to sign in, and no user agent of this profile can work here. \(reasons.joined(separator: "; ")). Sign in where there is a browser or a terminal."
         )
-        guard let best else { return (UnavailableUserAgent(error: nowhere), nil) }
-        let agent = try chosen(best)
-        guard case .lastResort(let reason) = best.availability, hasOtherFlow else { return (agent, nil) }
-        let better = AuthError(.noUserAgent, "\(best.factory.name): \(reason).")
-        return (UnavailableUserAgent(error: better), agent)
     }
 
     private func chosen(_ candidate: Candidate) throws -> ChosenUserAgent {
@@ -140,18 +164,6 @@ extension Profile {
         )
         let choice = try UserAgentChoice(of: nil, in: configuration, factories: userAgents, context: context)
         return UserAgentExplanation(chosen: choice.best?.factory.name, reasons: choice.reasons)
-    }
-}
-
-/// A user agent that cannot work here, or had better not while there is another way to sign in.
-struct UnavailableUserAgent: UserAgent {
-    let error: AuthError
-
-    func withRedirectSession<Return: Sendable>(
-        _ options: RedirectOptions,
-        _ body: (RedirectSession) async throws -> Return
-    ) async throws -> Return {
-        throw error
     }
 }
 

@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// Why a flow stopped.
 ///
 /// ``description`` is a sentence (or two) that a person can act on. Neither it nor any other property holds a token, an
@@ -94,6 +100,8 @@ extension AuthError {
         public static let loginRequired = Self(rawValue: "login_required")
         /// Credentials could not be read, written or locked.
         public static let storageFailed = Self(rawValue: "storage_failed")
+        /// Another holder has taken over the right to write a credential, so nothing was written.
+        public static let leaseLost = Self(rawValue: "lease_lost")
         /// What is stored can be read and is no credential that can be used: it is damaged, too large, of another version, or
         /// its key is not there. Signing out locally removes it.
         public static let credentialUnusable = Self(rawValue: "credential_unusable")
@@ -105,10 +113,16 @@ extension AuthError {
     var isPassing: Bool { [.networkFailed, .timedOut, .temporarilyUnavailable].contains(code) }
 }
 
-extension AuthError: CustomStringConvertible {
+extension AuthError: CustomStringConvertible, CustomDebugStringConvertible, LocalizedError {
     /// The message, and in brackets what the provider said.
     public var description: String {
         guard let providerError else { return message }
         return "\(message) (the provider said: \(providerError))"
     }
+
+    /// As ``description``: an error that no caller catches ends the program with a sentence.
+    public var debugDescription: String { description }
+
+    /// As ``description``, for `localizedDescription`.
+    public var errorDescription: String? { description }
 }

@@ -112,6 +112,21 @@ public struct TransportResponse: Sendable {
     }
 }
 
+extension TransportResponse {
+    /// How long the response is fresh (RFC 9111 section 5.2.2), within bounds: a server can make this client fetch neither all
+    /// the time nor never again.
+    /// - Parameters:
+    ///   - age: In seconds, when the response does not say.
+    ///   - bounds: In seconds.
+    func cacheAge(default age: TimeInterval, within bounds: ClosedRange<TimeInterval>) -> TimeInterval {
+        let fields = head.headerFields[fields: .cacheControl].map { $0.value.lowercased() }
+        let directives = fields.flatMap { $0.split(separator: ",") }.map { $0.trimmingSpaces() }
+        if directives.contains(where: { $0 == "no-store" || $0 == "no-cache" }) { return bounds.lowerBound }
+        let named = directives.first { $0.hasPrefix("max-age=") }.flatMap { Int($0.dropFirst(8)) }
+        return min(max(named.map(TimeInterval.init) ?? age, bounds.lowerBound), bounds.upperBound)
+    }
+}
+
 extension TransportResponse: CustomStringConvertible, CustomReflectable {
     /// Status and size: bodies carry tokens.
     public var description: String { "\(status), \(body.count) bytes" }

@@ -10,16 +10,18 @@ package enum DetachedThread {
     /// - Returns: Whether it does; false when the system refuses another thread.
     @discardableResult package static func run(_ work: @escaping @Sendable () -> Void) -> Bool {
         let box = unsafe Unmanaged.passRetained(Work(work))
-        var attributes = pthread_attr_t()
-        unsafe pthread_attr_init(&attributes)
-        defer { unsafe pthread_attr_destroy(&attributes) }
-        unsafe pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
+        // Allocated, because the compiler finds the type's initializer now in one C module, now in another.
+        let attributes = UnsafeMutablePointer<pthread_attr_t>.allocate(capacity: 1)
+        defer { unsafe attributes.deallocate() }
+        unsafe pthread_attr_init(attributes)
+        defer { unsafe pthread_attr_destroy(attributes) }
+        unsafe pthread_attr_setdetachstate(attributes, CInt(PTHREAD_CREATE_DETACHED))
         #if canImport(Darwin)
         var thread: pthread_t?
         #else
         var thread = pthread_t()
         #endif
-        let status = unsafe pthread_create(&thread, &attributes, start, box.toOpaque())
+        let status = unsafe pthread_create(&thread, attributes, start, box.toOpaque())
         if status != 0 { unsafe box.release() }
         return status == 0
     }

@@ -62,12 +62,14 @@ struct DPoPKey: Sendable, Hashable {
     ///   - endpoint: Where it goes.
     ///   - nonce: What the server wants to see in it, when it has said so.
     ///   - accessToken: The token that is sent along; nil at a token endpoint, where none is.
-    ///   - host: The time and the randomness.
+    ///   - time: The time, by the clock of the server that checks it where that is known.
+    ///   - host: The randomness.
     func proof(
         method: String,
         endpoint: Endpoint,
         nonce: String?,
         accessToken: Secret?,
+        time: Date,
         host: HostServices
     ) throws(AuthError) -> String {
         var claims: [String: JSON] = [
@@ -75,7 +77,7 @@ struct DPoPKey: Sendable, Hashable {
             "htm": .string(method),
             // "htu: The HTTP target URI ... of the request to which the JWT is attached, without query and fragment parts."
             "htu": .string(String(endpoint.url.prefix { $0 != "?" })),
-            "iat": .integer(Int64(host.now().timeIntervalSince1970)),
+            "iat": .integer(Int64(time.timeIntervalSince1970)),
         ]
         claims["nonce"] = nonce.map(JSON.string)
         // "When the DPoP proof is used in conjunction with the presentation of an access token in protected resource access

@@ -23,7 +23,9 @@ struct IDTokenValidation: Sendable {
         var accessToken: Secret?
         /// The code that it was issued for.
         var code: Secret?
-        /// The longest time since the person last signed in, in seconds; nil when it was not asked for.
+        /// The longest time since it was issued, in seconds; nil for any.
+        var longestAge: TimeInterval? = 600
+        /// The longest time since the user last signed in, in seconds; nil when it was not asked for.
         var maximumAuthenticationAge: TimeInterval?
         /// The authentication contexts of which one was asked for as essential: empty when any will do, nil when none was.
         var essentialACRValues: [String]?
@@ -39,12 +41,11 @@ struct IDTokenValidation: Sendable {
         case signIn(nonce: Secret?)
         /// A refresh of the tokens that came with this one.
         case refresh(of: IDToken)
-        /// An exchange of another token for this person's (RFC 8693); nil when it is not known who that is.
+        /// An exchange of another token for one of this user's (RFC 8693); nil when the user is not known.
         case exchange(subject: String?)
+        /// A sign-in at another program, which presents it here: the nonce is not known.
+        case presented
     }
-
-    /// The oldest token accepted, in seconds since it was issued.
-    static let maximumAge: TimeInterval = 10 * 60
 
     let expectation: Expectation
     let now: Date
@@ -54,31 +55,22 @@ struct IDTokenValidation: Sendable {
     /// Checks everything but the signature, which needs keys from the network; cheap checks come first so that a token
     /// that is wrong anyway costs no request.
     func validateClaims(of jws: JWS) throws(AuthError) -> UnverifiedIDToken {
+        var rules = JWTClaims(jws, now: now, leeway: expectation.leeway) {
+            AuthError(.invalidIDToken, "The ID Token was refused: \($0).")
+        }
+        rules.specification = "OpenID Connect Core section 2"
+        rules.clockOffset = expectation.clockOffset
         let claims = jws.payload
-        let time = now.timeIntervalSince1970
         let leeway = expectation.leeway
+        let time = rules.time
 
-        // RFC 7515 section 4.1.11: "If any of the listed extension Header Parameters are not understood and supported
-        // by the recipient, then the JWS is invalid." None is supported.
-        guard jws.header.json["crit"] == nil else {
-            throw invalid("its header has \"crit\", which nothing here understands")
-        }
-        // RFC 7515 section 4.1.4: "The structure of the kid value is unspecified. Its value MUST be a case-sensitive
-        // string."
-        guard jws.header.json["kid"] == nil || jws.header.keyID != nil else {
-            throw invalid("its header has a \"kid\" that is not a string")
-        }
-
-        // RFC 8725 section 3.11: explicit typing keeps one kind of JWT from being taken for another. RFC 7519 section 5.1: "JWT" is
-        // recommended, with any case; a logout token or an access token has another.
-        if let type = jws.header.json["typ"] {
-            guard type.string?.lowercased() == "jwt" else {
-                throw invalid("its header says that it is no ID Token (typ)")
-            }
-        }
+        try rules.requireNoCriticalExtension()
+        try rules.requireKeyIDIsString()
+        // A logout token or an access token has another type.
+        try rules.requireType(["jwt"], "ID Token")
         // OIDC Back-Channel Logout 1.0 section 2.4: "events" is what tells a logout token from an ID Token.
-        guard jws.payload["events"] == nil else {
-            throw invalid("it is a security event, such as a logout token (events)")
+        guard claims["events"] == nil else {
+            throw rules.refused("it is a security event, such as a logout token (events)")
         }
 
         // "7. The alg value SHOULD be the default of RS256 or the algorithm sent by the Client in the
@@ -86,66 +78,43 @@ struct IDTokenValidation: Sendable {
         guard expectation.algorithms.contains(jws.header.algorithm) else {
             let name = DisplayText.sanitized(jws.header.algorithm.rawValue, limit: 20)
             let allowed = expectation.algorithms.map(\.rawValue).joined(separator: ", ")
-            throw invalid("it is signed with \"\(name)\", and only \(allowed) are accepted here")
+            throw rules.refused("it is signed with \"\(name)\", and only \(allowed) are accepted here")
         }
         passed?("alg", "OpenID Connect Core section 3.1.3.7, 7")
 
         // "2. The Issuer Identifier for the OpenID Provider ... MUST exactly match the value of the iss (issuer) Claim."
-        guard let issuer = claims["iss"]?.string else { throw missing("iss") }
-        guard issuer.isIdentical(to: expectation.issuer) else {
-            throw invalid("its issuer is \"\(DisplayText.sanitized(issuer))\", not \"\(expectation.issuer)\"")
-        }
+        let issuer = try rules.requireIssuer(expectation.issuer)
         passed?("iss", "OpenID Connect Core section 3.1.3.7, 2")
 
-        // Section 2: sub is REQUIRED, and "MUST NOT exceed 255 ASCII characters in length".
-        guard let subject = claims["sub"]?.string else { throw missing("sub") }
-        guard !subject.isEmpty else { throw missing("sub") }
-        guard subject.utf8.count <= 255 else { throw invalid("its sub is longer than 255 characters") }
-        guard subject.utf8.allSatisfy({ $0 < 0x80 }) else { throw invalid("its sub has a character outside ASCII") }
+        // Section 2: sub is REQUIRED.
+        let subject = try rules.requireSubject()
         passed?("sub", "OpenID Connect Core section 2")
 
         // "3. The Client MUST validate that the aud (audience) Claim contains its client_id value ... The ID Token MUST
         // be rejected if the ID Token does not list the Client as a valid audience, or if it contains additional
         // audiences not trusted by the Client." No other audience is trusted.
-        guard let audience = claims["aud"]?.string.map({ [$0] }) ?? claims["aud"]?.strings else { throw missing("aud") }
-        guard audience.containsIdentical(expectation.clientID) else {
-            throw invalid("it is meant for another client (aud)")
-        }
+        let audience = try rules.requireAudience(expectation.clientID)
         guard audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
-            throw invalid("it is also meant for clients that this one does not know (aud)")
+            throw rules.refused("it is also meant for clients that this one does not know (aud)")
         }
         passed?("aud", "OpenID Connect Core section 3.1.3.7, 3")
 
         // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
         // Value."
         guard claims["azp"] == nil || claims["azp"] == .string(expectation.clientID) else {
-            throw invalid("it was issued to another client (azp)")
+            throw rules.refused("it was issued to another client (azp)")
         }
         passed?("azp", "OpenID Connect Core section 3.1.3.7, 5")
 
         // "9. The current time MUST be before the time represented by the exp Claim."
-        guard let expiry = claims["exp"]?.number else { throw missing("exp") }
-        guard time - leeway < expiry else {
-            throw invalid("it expired \(seconds(time - expiry)) ago (exp)\(clockHint)")
-        }
+        let expiry = try rules.requireUnexpired()
         passed?("exp", "OpenID Connect Core section 3.1.3.7, 9")
 
         // "10. The iat Claim can be used to reject tokens that were issued too far away from the current time."
-        guard let issued = claims["iat"]?.number else { throw missing("iat") }
-        guard issued <= time + leeway else {
-            throw invalid("it was issued \(seconds(issued - time)) in the future (iat)\(clockHint)")
-        }
-        guard issued >= time - leeway - Self.maximumAge else {
-            throw invalid("it was issued \(seconds(time - issued)) ago (iat)\(clockHint)")
-        }
+        let issued = try rules.requireIssued(within: expectation.longestAge)
         passed?("iat", "OpenID Connect Core section 3.1.3.7, 10")
 
-        // RFC 7519 section 4.1.5: nbf "identifies the time before which the JWT MUST NOT be accepted for processing".
-        if let notBefore = claims["nbf"] {
-            guard let start = notBefore.number, start <= time + leeway else {
-                throw invalid("it is not valid yet (nbf)\(clockHint)")
-            }
-        }
+        try rules.requireStarted()
 
         switch expectation.occasion {
         case .signIn(let nonce):
@@ -153,22 +122,25 @@ struct IDTokenValidation: Sendable {
             // checked to verify that it is the same value as the one that was sent in the Authentication Request."
             // One that was never sent belongs to somebody else's sign-in.
             guard claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
-                throw invalid("its nonce is not the one of this sign-in, so it may have been injected")
+                throw rules.refused("its nonce is not the one of this sign-in, so it may have been injected")
             }
             passed?("nonce", "OpenID Connect Core section 3.1.3.7, 11")
         case .exchange(let expected):
             // No nonce was sent, and one of the sign-in that the exchanged token comes from may be repeated: what ties the
             // answer to the request is the connection it came on, and whom it is about.
-            guard expected.map(subject.isIdentical) != false else { throw invalid("it is about another user (sub)") }
+            guard expected.map(subject.isIdentical) != false else {
+                throw rules.refused("it is about another user (sub)")
+            }
         case .refresh(let original):
-            try compare(claims, issued: issued, audience: audience, with: original)
+            try compare(rules, issued: issued, audience: audience, with: original)
+        case .presented: break
         }
 
         // "12. If the acr Claim was requested, the Client SHOULD check that the asserted Claim Value is appropriate."
         // Section 5.5.1.1: when it "is requested as an Essential Claim", any other value is a failed authentication.
         if let wanted = expectation.essentialACRValues {
             guard let given = claims["acr"]?.string, wanted.isEmpty || wanted.containsIdentical(given) else {
-                throw invalid("the user did not sign in as strongly as was asked for (acr)")
+                throw rules.refused("the user did not sign in as strongly as was asked for (acr)")
             }
             passed?("acr", "OpenID Connect Core section 3.1.3.7, 12")
         }
@@ -178,15 +150,15 @@ struct IDTokenValidation: Sendable {
         // determines too much time has elapsed since the last End-User authentication." Section 2: with max_age it is
         // REQUIRED.
         if let maximum = expectation.maximumAuthenticationAge {
-            guard let authenticated = claims["auth_time"]?.number else { throw missing("auth_time") }
+            guard let authenticated = claims["auth_time"]?.number else { throw rules.missing("auth_time") }
             guard authenticated >= time - leeway - maximum else {
-                throw invalid("the user signed in longer ago than was asked for (auth_time, max_age)")
+                throw rules.refused("the user signed in longer ago than was asked for (auth_time, max_age)")
             }
             passed?("auth_time", "OpenID Connect Core section 3.1.3.7, 13")
         }
         if let authenticated = claims["auth_time"] {
             guard let authenticated = authenticated.number, authenticated <= time + leeway else {
-                throw invalid("its auth_time is not a time in the past\(clockHint)")
+                throw rules.refused("its auth_time is not a time in the past\(rules.clockHint)")
             }
         }
 
@@ -194,11 +166,11 @@ struct IDTokenValidation: Sendable {
         // here, but never wrong.
         let hash = jws.header.algorithm.definition?.hash
         guard claims["at_hash"] == nil || fits(claims["at_hash"], expectation.accessToken, hash) else {
-            throw invalid("its at_hash does not fit the access token that came with it")
+            throw rules.refused("its at_hash does not fit the access token that came with it")
         }
         if claims["at_hash"] != nil { passed?("at_hash", "OpenID Connect Core section 3.1.3.8") }
         guard claims["c_hash"] == nil || fits(claims["c_hash"], expectation.code, hash) else {
-            throw invalid("its c_hash does not fit the code it came for")
+            throw rules.refused("its c_hash does not fit the code it came for")
         }
         if claims["c_hash"] != nil { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
 
@@ -215,34 +187,39 @@ struct IDTokenValidation: Sendable {
 
     /// Section 12.2, "Successful Refresh Response". That iss is the same follows from the check above, which compares it
     /// with the issuer of the stored tokens.
-    private func compare(_ claims: JSON, issued: Double, audience: [String], with original: IDToken)
+    private func compare(_ rules: JWTClaims, issued: Double, audience: [String], with original: IDToken)
         throws(AuthError)
     {
+        let claims = rules.json
         // "its iss Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
-        guard claims["iss"] == .string(original.issuer) else { throw invalid("it comes from another issuer (iss)") }
+        guard claims["iss"] == .string(original.issuer) else {
+            throw rules.refused("it comes from another issuer (iss)")
+        }
         // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
-        guard claims["sub"] == .string(original.subject) else { throw invalid("it is about another user (sub)") }
+        guard claims["sub"] == .string(original.subject) else { throw rules.refused("it is about another user (sub)") }
         // "its iat Claim MUST represent the time that the new ID Token is issued"
         guard issued >= original.issuedAt.timeIntervalSince1970 else {
-            throw invalid("it is older than the one it replaces (iat)")
+            throw rules.refused("it is older than the one it replaces (iat)")
         }
         // "its aud Claim Value MUST include the value that was in the ID Token issued when the original authentication
         // occurred"
-        guard Set(audience).isSuperset(of: original.audience) else { throw invalid("its audience has changed (aud)") }
+        guard Set(audience).isSuperset(of: original.audience) else {
+            throw rules.refused("its audience has changed (aud)")
+        }
         // "if the ID Token contains an auth_time Claim, its value MUST represent the time of the original
         // authentication - not the time that the new ID token is issued"
         guard
             claims["auth_time"] == nil || original.claims["auth_time"] == nil
                 || claims["auth_time"]?.number == original.claims["auth_time"]?.number
-        else { throw invalid("its auth_time is not that of the sign-in") }
+        else { throw rules.refused("its auth_time is not that of the sign-in") }
         // "it SHOULD NOT have a nonce Claim ...; however, if it is present, its value MUST be the same as in the ID Token
         // issued at the time of the original authentication"
         guard claims["nonce"] == nil || claims["nonce"] == original.claims["nonce"] else {
-            throw invalid("its nonce is not that of the sign-in")
+            throw rules.refused("its nonce is not that of the sign-in")
         }
         // "its azp Claim Value MUST be the same as in the ID Token issued when the original authentication occurred; if no
         // azp Claim was present in the original ID Token, one MUST NOT be present in the new ID Token"
-        guard claims["azp"] == original.claims["azp"] else { throw invalid("its azp is not that of the sign-in") }
+        guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp is not that of the sign-in") }
     }
 
     /// "the base64url encoding of the left-most half of the hash of the octets of the ASCII representation of the
@@ -250,23 +227,5 @@ struct IDTokenValidation: Sendable {
     private func fits(_ claim: JSON?, _ secret: Secret?, _ hash: SignatureAlgorithm.Hash?) -> Bool {
         guard let secret, let hash else { return false }
         return claim == .string(hash.leftHalf(of: secret))
-    }
-
-    private func invalid(_ reason: String) -> AuthError {
-        AuthError(.invalidIDToken, "The ID Token was refused: \(reason).")
-    }
-
-    private func missing(_ claim: String) -> AuthError {
-        invalid("it has no usable \"\(claim)\" claim, which OpenID Connect Core section 2 requires")
-    }
-
-    /// What to say about the clocks when a time is wrong: most often it is this machine's.
-    private var clockHint: String {
-        guard let offset = expectation.clockOffset, abs(offset) >= 5 else { return "; check this machine's clock" }
-        return "; this machine's clock is \(seconds(abs(offset))) \(offset > 0 ? "ahead of" : "behind") the provider's"
-    }
-
-    private func seconds(_ interval: TimeInterval) -> String {
-        interval.isFinite && abs(interval) < 1e12 ? "\(Int(interval)) s" : "a very long time"
     }
 }

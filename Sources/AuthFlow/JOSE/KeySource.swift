@@ -196,7 +196,8 @@ final class KeySource: Sendable {
                     $0[endpoint.url]?.keys = keys
                     $0[endpoint.url]?.generation = generation
                     $0[endpoint.url]?.fetchedAt = now
-                    $0[endpoint.url]?.freshUntil = now + Self.age(of: response)
+                    $0[endpoint.url]?.freshUntil =
+                        now + response.cacheAge(default: Self.standardAge, within: Self.ageBounds)
                 }
             } catch {
                 let now = self.now()
@@ -226,15 +227,5 @@ final class KeySource: Sendable {
             throw AuthError(.invalidResponse, "The key set at \(endpoint) has more than \(maximumSize) bytes.")
         }
         return try response.json(from: "\(endpoint)")
-    }
-
-    /// How long the keys of a response are fresh (RFC 9111 section 5.2.2), within bounds: a provider can make this client
-    /// ask neither all the time nor never again.
-    static func age(of response: TransportResponse) -> TimeInterval {
-        let fields = response.head.headerFields[fields: .cacheControl].map { $0.value.lowercased() }
-        let directives = fields.flatMap { $0.split(separator: ",") }.map { $0.trimmingSpaces() }
-        if directives.contains(where: { $0 == "no-store" || $0 == "no-cache" }) { return ageBounds.lowerBound }
-        let age = directives.first { $0.hasPrefix("max-age=") }.flatMap { Int($0.dropFirst(8)) }.map(TimeInterval.init)
-        return min(max(age ?? standardAge, ageBounds.lowerBound), ageBounds.upperBound)
     }
 }

@@ -54,7 +54,7 @@ public struct EncryptedTokenStore: Sendable {
 
 extension EncryptedTokenStore: TokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func bytes(for key: TokenKey) async throws -> [UInt8]? {
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? {
         guard let bytes = try await base.bytes(for: key) else { return nil }
         let envelope = try Envelope(bytes)
         let secret = try await secret(salt: envelope.salt, isNeeded: true)
@@ -76,8 +76,9 @@ extension EncryptedTokenStore: TokenStore {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func set(_ bytes: [UInt8]?, for key: TokenKey) async throws {
-        guard let bytes else { return try await base.set(nil, for: key) }
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        let key = lease.key
+        guard let bytes else { return try await base.write(nil, under: lease) }
         // The salt stays for the life of the entry, so that a passphrase is stretched once.
         let known = try await base.bytes(for: key).flatMap { try? Envelope($0).salt }
         let salt = known ?? host.randomBytes(16)
@@ -89,7 +90,7 @@ extension EncryptedTokenStore: TokenStore {
                 authenticating: Self.place(of: key)
             )
             let envelope = Envelope(salt: salt, check: Self.check(of: secret), sealed: Array(box.combined))
-            try await base.set(try envelope.serialized(), for: key)
+            try await base.write(try envelope.serialized(), under: lease)
         } catch let error as AuthError {
             throw error
         } catch {
@@ -98,11 +99,11 @@ extension EncryptedTokenStore: TokenStore {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func withExclusiveAccess<Return: Sendable>(
-        to key: TokenKey,
-        _ body: () async throws -> Return
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
     ) async throws -> Return {
-        try await base.withExclusiveAccess(to: key, body)
+        try await base.withLease(on: key, body)
     }
 
     private var wrongKeyHint: String {
@@ -142,8 +143,8 @@ extension EncryptedTokenStore {
             }
             return SymmetricKey(data: bytes)
         case .store(let store):
-            let place = TokenKey(name: "encryption key", provider: "authflow", clientID: "")
-            return try await store.withExclusiveAccess(to: place) {
+            let place = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
+            return try await store.withLease(on: place) { lease in
                 if let bytes = try await store.bytes(for: place) {
                     return try Self.key(bytes, from: "the system's key store")
                 }
@@ -154,7 +155,7 @@ extension EncryptedTokenStore {
                     )
                 }
                 let bytes = host.randomBytes(32)
-                try await store.set(Array(Base64URL.encode(bytes).utf8), for: place)
+                try await store.write(Array(Base64URL.encode(bytes).utf8), under: lease)
                 return SymmetricKey(data: bytes)
             }
         }
@@ -199,8 +200,8 @@ extension EncryptedTokenStore {
     }
 
     /// What the encrypted bytes are bound to.
-    private static func place(of key: TokenKey) -> [UInt8] {
-        Array([key.name, key.provider.rawValue, key.clientID].map { "\($0.utf8.count):\($0)" }.joined().utf8)
+    private static func place(of key: RecordKey) -> [UInt8] {
+        Array(key.uniqueName.utf8)
     }
 }
 

@@ -25,7 +25,7 @@ public struct KeychainTokenStore: Sendable {
 
 extension KeychainTokenStore: TokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func bytes(for key: TokenKey) async throws -> [UInt8]? {
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? {
         let query = item(for: key)
         query[kSecReturnData] = true
         query[kSecMatchLimit] = kSecMatchLimitOne
@@ -37,7 +37,11 @@ extension KeychainTokenStore: TokenStore {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func set(_ bytes: [UInt8]?, for key: TokenKey) async throws {
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        try await locks.withHeldLock(of: lease) { try replace(bytes, for: lease.key) }
+    }
+
+    private func replace(_ bytes: [UInt8]?, for key: RecordKey) throws {
         let query = item(for: key)
         guard let bytes else {
             let status = SecItemDelete(query as NSDictionary as CFDictionary)
@@ -56,19 +60,18 @@ extension KeychainTokenStore: TokenStore {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func withExclusiveAccess<Return: Sendable>(
-        to key: TokenKey,
-        _ body: () async throws -> Return
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
     ) async throws -> Return {
-        try await locks.withExclusiveAccess(to: key, body)
+        try await locks.withLease(on: key, body)
     }
 
-    private func item(for key: TokenKey) -> NSMutableDictionary {
+    private func item(for key: RecordKey) -> NSMutableDictionary {
         let item = NSMutableDictionary()
         item[kSecClass] = kSecClassGenericPassword
         item[kSecAttrService] = "AuthFlow"
-        item[kSecAttrAccount] = [key.name, key.provider.rawValue, key.clientID]
-            .map { "\($0.utf8.count):\($0)" }.joined()
+        item[kSecAttrAccount] = key.uniqueName
         // Readable in the background after the first unlock, and, unless shared by iCloud, on this device alone.
         item[kSecAttrAccessible] =
             isSynchronizable ? kSecAttrAccessibleAfterFirstUnlock : kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly

@@ -1,62 +1,73 @@
 /// Keeps credentials as long as the process runs.
 public actor MemoryTokenStore: TokenStore {
-    private var entries: [TokenKey: [UInt8]] = [:]
-    private var held: Set<TokenKey> = []
-    private var waiting: [TokenKey: [(id: Int, continuation: CheckedContinuation<Void, any Error>)]] = [:]
-    private var nextID = 0
+    private var entries: [RecordKey: [UInt8]] = [:]
+    /// The fence of the lease that is held.
+    private var held: [RecordKey: UInt64] = [:]
+    private var waiting: [RecordKey: [(fence: UInt64, continuation: CheckedContinuation<Void, any Error>)]] = [:]
+    private var lastFence: UInt64 = 0
 
     /// Creates an empty store.
     public init() {}
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func bytes(for key: TokenKey) -> [UInt8]? { entries[key] }
+    public func bytes(for key: RecordKey) -> [UInt8]? { entries[key] }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func set(_ bytes: [UInt8]?, for key: TokenKey) { entries[key] = bytes }
+    public func write(_ bytes: [UInt8]?, under lease: Lease) throws {
+        guard held[lease.key] == lease.fence else { throw Lease.lost }
+        entries[lease.key] = bytes
+    }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public nonisolated func withExclusiveAccess<Return: Sendable>(
-        to key: TokenKey,
-        _ body: () async throws -> Return
+    public nonisolated func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
     ) async throws -> Return {
-        try await acquire(key)
+        let lease = try await acquire(key)
         do {
-            let result = try await body()
-            await release(key)
+            let result = try await body(lease)
+            await release(lease)
             return result
         } catch {
-            await release(key)
+            await release(lease)
             throw error
         }
     }
 
-    private func acquire(_ key: TokenKey) async throws {
+    private func acquire(_ key: RecordKey) async throws -> Lease {
         try Task.checkCancellation()
-        if held.insert(key).inserted { return }
-        nextID += 1
-        let id = nextID
+        lastFence += 1
+        let fence = lastFence
+        if held[key] == nil {
+            held[key] = fence
+            return Lease(key: key, fence: fence)
+        }
         // The holder before hands the key over, so it stays in `held`.
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                waiting[key, default: []].append((id, continuation))
-                if Task.isCancelled { giveUp(id, key) }
+                waiting[key, default: []].append((fence, continuation))
+                if Task.isCancelled { giveUp(fence, key) }
             }
         } onCancel: {
-            Task { await self.giveUp(id, key) }
+            Task { await self.giveUp(fence, key) }
         }
+        return Lease(key: key, fence: fence)
     }
 
-    private func giveUp(_ id: Int, _ key: TokenKey) {
-        guard let index = waiting[key]?.firstIndex(where: { $0.id == id }) else { return }
+    private func giveUp(_ fence: UInt64, _ key: RecordKey) {
+        guard let index = waiting[key]?.firstIndex(where: { $0.fence == fence }) else { return }
         waiting[key]?.remove(at: index).continuation.resume(throwing: CancellationError())
     }
 
-    private func release(_ key: TokenKey) {
-        if waiting[key]?.isEmpty == false {
-            waiting[key]?.removeFirst().continuation.resume()
-        } else {
-            held.remove(key)
+    private func release(_ lease: Lease) {
+        let next = waiting[lease.key].flatMap { $0.isEmpty ? nil : $0[0] }
+        held[lease.key] = next?.fence
+        guard let next else {
+            waiting[lease.key] = nil
+            return
         }
+        waiting[lease.key]?.removeFirst()
+        next.continuation.resume()
     }
 }
 

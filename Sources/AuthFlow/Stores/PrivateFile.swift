@@ -1,3 +1,5 @@
+import Synchronization
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -225,41 +227,89 @@ package struct PrivateFile {
 }
 
 /// A kernel lock on a file (flock(2)): it ends with the process that holds it, however that ends.
-struct FileLock {
+final class FileLock: Sendable {
     /// The most that stands in a lock: the number of a process.
     fileprivate static let maximumNoteSize = 16
 
-    fileprivate let descriptor: Int32
-    fileprivate let path: String
+    /// Closed once, and never used afterwards: its number may be another file's by then.
+    private let descriptor: Mutex<Int32?>
+    private let path: String
 
-    /// What came of a try to take the lock.
+    fileprivate init(descriptor: Int32, path: String) {
+        self.descriptor = Mutex(descriptor)
+        self.path = path
+    }
+
+    deinit { release() }
+
+    /// The outcome of a try to take the lock.
     enum Attempt {
         /// It is held.
         case taken
         /// Another holder has it.
         case busy
-        /// Its holder has removed the file: the lock is another one by now, which has to be opened.
+        /// The file was removed: the lock is another one by now, which has to be opened.
         case outdated
     }
 
     /// Takes the lock unless another holder has it.
     func acquire() throws(AuthError) -> Attempt {
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
-            guard errno == EWOULDBLOCK || errno == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
-            return .busy
+        let (result, code) = descriptor.withLock { descriptor -> (Int32, Int32) in
+            guard let descriptor else { return (-1, EBADF) }
+            return (flock(descriptor, LOCK_EX | LOCK_NB), errno)
         }
-        var (own, named) = (stat(), stat())
-        guard unsafe fstat(descriptor, &own) == 0, unsafe lstat(path, &named) == 0, own.st_ino == named.st_ino,
-            own.st_dev == named.st_dev
-        else { return .outdated }
-        // For those who wait in vain. The kernel keeps the lock; this is a note on it.
+        guard result == 0 else {
+            errno = code
+            guard code == EWOULDBLOCK || code == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
+            return isNamed ? .busy : .outdated
+        }
+        guard isNamed else { return .outdated }
+        // For a process that waits in vain. The kernel keeps the lock; this is a note on it.
         let note = Array("\(getpid())\n".utf8)
-        ftruncate(descriptor, 0)
-        _ = unsafe note.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
+        descriptor.withLock { descriptor in
+            guard let descriptor else { return }
+            ftruncate(descriptor, 0)
+            _ = unsafe note.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
+        }
         return .taken
     }
 
-    /// Removes the file. Only its holder may: those who have opened it find out that it is another one by then.
+    /// Whether the file still has its name: otherwise it was removed, and a lock on it guards nothing.
+    var isNamed: Bool {
+        var (own, named) = (stat(), stat())
+        let isKnown = descriptor.withLock { descriptor in
+            guard let descriptor else { return false }
+            return unsafe fstat(descriptor, &own) == 0
+        }
+        guard isKnown, unsafe lstat(path, &named) == 0 else { return false }
+        return own.st_ino == named.st_ino && own.st_dev == named.st_dev
+    }
+
+    /// Marks the lock as in use.
+    func renew() {
+        descriptor.withLock { descriptor in
+            guard let descriptor else { return }
+            _ = unsafe futimens(descriptor, nil)
+        }
+    }
+
+    /// The mark of the last renewal: another value means that there was one.
+    var renewedAt: Int64 {
+        var status = stat()
+        let isKnown = descriptor.withLock { descriptor in
+            guard let descriptor else { return false }
+            return unsafe fstat(descriptor, &status) == 0
+        }
+        guard isKnown else { return 0 }
+        #if canImport(Darwin)
+        let time = status.st_mtimespec
+        #else
+        let time = status.st_mtim
+        #endif
+        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    }
+
+    /// Removes the file. A process that has opened it finds out that it is another one by then.
     func remove() {
         unsafe unlink(path)
     }
@@ -267,13 +317,36 @@ struct FileLock {
     /// The process that has the lock, as it says itself; nil when it says nothing.
     var holder: Int32? {
         var buffer = [UInt8](repeating: 0, count: 16)
-        let count = unsafe buffer.withUnsafeMutableBytes { unsafe pread(descriptor, $0.baseAddress, $0.count, 0) }
+        let count = descriptor.withLock { descriptor -> Int in
+            guard let descriptor else { return 0 }
+            return unsafe buffer.withUnsafeMutableBytes { unsafe pread(descriptor, $0.baseAddress, $0.count, 0) }
+        }
         guard count > 0 else { return nil }
         return Int32(String(decoding: buffer[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self))
     }
 
     /// Gives the lock up.
     func release() {
-        close(descriptor)
+        descriptor.withLock { descriptor in
+            if let open = descriptor { close(open) }
+            descriptor = nil
+        }
+    }
+}
+
+extension PrivateFile {
+    /// Locks a directory, without waiting.
+    /// - Returns: nil when another process has the lock.
+    static func lockDirectory(_ path: String) throws(AuthError) -> FileLock? {
+        let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw PrivateFile(path).failure("cannot be locked") }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            let code = errno
+            close(descriptor)
+            errno = code
+            guard code == EWOULDBLOCK || code == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
+            return nil
+        }
+        return FileLock(descriptor: descriptor, path: path)
     }
 }

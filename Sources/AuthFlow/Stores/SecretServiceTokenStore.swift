@@ -31,7 +31,7 @@ public struct SecretServiceTokenStore: Sendable {
 
 extension SecretServiceTokenStore: TokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func bytes(for key: TokenKey) async throws -> [UInt8]? {
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? {
         let attributes = Self.attributes(of: key)
         guard let text = try await answer({ try $0.lookup(attributes, $1) }) else { return nil }
         guard let bytes = Base64URL.decode(text) else {
@@ -41,26 +41,27 @@ extension SecretServiceTokenStore: TokenStore {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func set(_ bytes: [UInt8]?, for key: TokenKey) async throws {
-        let attributes = Self.attributes(of: key)
-        guard let bytes else { return try await answer { try $0.clear(attributes, $1) } }
-        let label = "AuthFlow: \(DisplayText.sanitized(key.name, limit: 60))"
-        let text = Base64URL.encode(bytes)
-        try await answer { try $0.store(text, label: label, attributes, $1) }
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        let attributes = Self.attributes(of: lease.key)
+        let label = "AuthFlow: \(DisplayText.sanitized(lease.key.name, limit: 60))"
+        try await locks.withHeldLock(of: lease) {
+            guard let bytes else { return try await answer { try $0.clear(attributes, $1) } }
+            let text = Base64URL.encode(bytes)
+            try await answer { try $0.store(text, label: label, attributes, $1) }
+        }
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func withExclusiveAccess<Return: Sendable>(
-        to key: TokenKey,
-        _ body: () async throws -> Return
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
     ) async throws -> Return {
-        try await locks.withExclusiveAccess(to: key, body)
+        try await locks.withLease(on: key, body)
     }
 
-    private static func attributes(of key: TokenKey) -> [(name: String, value: String)] {
+    private static func attributes(of key: RecordKey) -> [(name: String, value: String)] {
         // Encoded, because attributes are C strings.
-        [("name", key.name), ("provider", key.provider.rawValue), ("client_id", key.clientID)]
-            .map { ($0.0, Base64URL.encode(Array($0.1.utf8))) }
+        key.parts.map { ($0.name, Base64URL.encode(Array($0.value.utf8))) }
     }
 
     /// Asks the service on a thread of its own: libsecret blocks, for as long as the service likes. The caller does not wait for the
@@ -176,7 +177,7 @@ extension SecretServiceTokenStore: TokenStore {
         let memory = Pointer.allocate(byteCount: size, alignment: word)
         unsafe memory.initializeMemory(as: UInt8.self, repeating: 0, count: size)
         unsafe memory.storeBytes(of: strdup("org.authflow.Credential"), as: UnsafeMutablePointer<CChar>?.self)
-        let names = ["name", "provider", "client_id"]
+        let names = ["kind", "name", "issuer", "client_id", "resource"]
         for index in names.indices {
             // Type 0 is a string.
             unsafe memory.storeBytes(

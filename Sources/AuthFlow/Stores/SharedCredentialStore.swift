@@ -1,10 +1,10 @@
 import AuthFlowJSON
 
-/// What several apps of one maker share on one machine, so that a person signs in once for all of them.
+/// The place that the apps of one vendor share on one machine, so that a user signs in once for all of them.
 ///
-/// It is a named place in a ``TokenStore`` that all of the apps can open: every process of the same person that knows the
-/// group's name can read it. What is in it is for the adapter of the provider to say; there is one document for each issuer,
-/// and who changes it is alone with it.
+/// It is a named place in a ``TokenStore`` that all of the apps can open: every process of the same user that knows the
+/// group's name can read it. The adapter of the provider decides what is in it; there is one document for each issuer,
+/// which one process changes at a time.
 public struct SharedCredentialStore: Sendable {
     /// The name of the group of apps.
     public let group: String
@@ -20,37 +20,37 @@ public struct SharedCredentialStore: Sendable {
         self.store = store
     }
 
-    /// What is shared about an issuer; nil when nothing is.
+    /// The document that is shared about an issuer; nil when there is none.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func value(for issuer: String) async throws -> RedactedJSON? {
         try await read(key(issuer)).map(RedactedJSON.init)
     }
 
-    /// Changes what is shared about an issuer, alone with it.
-    /// - Parameter body: Given what is there, returns what is to be there; nil for nothing.
+    /// Changes the document about an issuer, while no other process can.
+    /// - Parameter body: Given the old document, returns the new one; nil for none.
     /// - Throws: ``AuthError`` with `storage_failed`; what `body` throws.
     public func change(
         for issuer: String,
         _ body: nonisolated(nonsending) (RedactedJSON?) async throws -> RedactedJSON?
     ) async throws {
         let key = key(issuer)
-        try await store.withExclusiveAccess(to: key) {
+        try await store.withLease(on: key) { lease in
             let old = try await read(key)
             let new = try await body(old.map(RedactedJSON.init))?.exposed
             guard old != new else { return }
             let bytes = try new?.serialized()
-            guard bytes?.count ?? 0 <= AccountBook.maximumSize else {
+            guard bytes?.count ?? 0 <= StoredAccounts.maximumSize else {
                 throw AuthError(.storageFailed, "What is to be shared is larger than what is kept.")
             }
-            try await store.set(bytes, for: key)
+            try await store.write(bytes, under: lease)
         }
     }
 
-    private func key(_ issuer: String) -> TokenKey {
-        TokenKey(name: group, provider: "shared", clientID: issuer)
+    private func key(_ issuer: String) -> RecordKey {
+        RecordKey(name: group, issuer: issuer, clientID: "", kind: .shared)
     }
 
-    private func read(_ key: TokenKey) async throws -> JSON? {
+    private func read(_ key: RecordKey) async throws -> JSON? {
         guard let bytes = try await store.bytes(for: key) else { return nil }
         do throws(JSONError) {
             return try JSON(parsing: bytes)

@@ -2,41 +2,108 @@
 ///
 /// The bytes are secrets. A store keeps them from other users of the machine, and never leaves a key with anything but
 /// the old or the new bytes, whenever the process dies. Run `TokenStoreConformance` of `AuthFlowTesting` on your own.
+///
+/// An actor can be a store too: its `withLease(on:_:)` is then `nonisolated`, and calls the actor's own methods.
 public protocol TokenStore: Sendable {
-    /// The bytes kept for a key; nil when there are none.
+    /// Returns the bytes kept for a key; nil when there are none. Called with and without a lease.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    func bytes(for key: TokenKey) async throws -> [UInt8]?
+    func bytes(for key: RecordKey) async throws -> [UInt8]?
 
-    /// Keeps bytes for a key, or removes them when nil. When it returns they are durable.
-    /// - Throws: ``AuthError`` with `storage_failed`; the old bytes are then still there.
-    func set(_ bytes: [UInt8]?, for key: TokenKey) async throws
+    /// Keeps bytes for the key of a lease, or removes them when nil. When it returns they are durable.
+    /// - Throws: ``AuthError`` with `lease_lost` when the lease is not held any more, `storage_failed` otherwise; the old bytes
+    ///   are then still there.
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws
 
-    /// Runs `body` while no other holder, in this process or another, has access to the same key.
+    /// Runs `body` while no other holder, in this process or another, can write the same key.
+    ///
+    /// `body` may take as long as a provider takes to respond, so a store must hold nothing that others need meanwhile, such as
+    /// a database connection. A store whose leases expire renews this one while `body` runs.
     ///
     /// The method and `body` run where their caller runs. A module without the upcoming feature
     /// `NonisolatedNonsendingByDefault` writes `nonisolated(nonsending)` before both.
-    /// - Throws: ``AuthError`` with `storage_failed` when access is not had in time, and whatever `body` throws.
-    func withExclusiveAccess<Return: Sendable>(
-        to key: TokenKey,
-        _ body: nonisolated(nonsending) () async throws -> Return
+    /// - Throws: ``AuthError`` with `storage_failed` when the lease is not granted in time, and whatever `body` throws.
+    func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: nonisolated(nonsending) (Lease) async throws -> Return
     ) async throws -> Return
 }
 
-/// What a credential is kept under.
-public struct TokenKey: Sendable, Hashable {
-    /// The name of the client or profile.
+/// The right to write one key, for a while. Its fence tells it from every other lease on the key: a store refuses to write
+/// under one that was lost, so that a holder who was paused cannot overwrite what another wrote.
+public struct Lease: Sendable, Hashable {
+    /// The key.
+    public let key: RecordKey
+
+    /// A number that the store gives to no other lease on the key.
+    public let fence: UInt64
+
+    /// Creates a lease. For stores.
+    public init(key: RecordKey, fence: UInt64) {
+        self.key = key
+        self.fence = fence
+    }
+
+    /// The error of a write under a lease that is not held any more.
+    public static var lost: AuthError {
+        AuthError(
+            .leaseLost,
+            "The credential was not written: another process has taken over while this one was paused."
+        )
+    }
+}
+
+/// The key of a record in a ``TokenStore``.
+public struct RecordKey: Sendable, Hashable {
+    /// What a record is, as an open set.
+    public struct Kind: RawRepresentable, Sendable, Hashable, ExpressibleByStringLiteral {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(stringLiteral value: String) { self.rawValue = value }
+
+        /// Credentials of a client.
+        public static let credential: Self = "credential"
+        /// An authorization request that awaits its response.
+        public static let authorizationRequest: Self = "authorization_request"
+        /// Something that the apps of one vendor share.
+        public static let shared: Self = "shared"
+    }
+
+    /// The profile, user or session.
     public let name: String
 
-    /// The provider adapter.
-    public let provider: ProviderID
+    /// The issuer. Credentials of one issuer are never sent to another.
+    public let issuer: String
 
     /// The client's identifier. Tokens of one client are of no use to another.
     public let clientID: String
 
+    /// The resource that the access token is for (RFC 8707); nil for none in particular.
+    public let resource: String?
+
+    /// What the record is.
+    public let kind: Kind
+
     /// Creates a key.
-    public init(name: String, provider: ProviderID, clientID: String) {
+    public init(name: String, issuer: String, clientID: String, resource: String? = nil, kind: Kind = .credential) {
         self.name = name
-        self.provider = provider
+        self.issuer = issuer
         self.clientID = clientID
+        self.resource = resource
+        self.kind = kind
     }
+
+    /// The parts with their names, for stores that keep attributes. Together they tell the key from every other.
+    public var parts: [(name: String, value: String)] {
+        [
+            ("kind", kind.rawValue), ("name", name), ("issuer", issuer), ("client_id", clientID),
+            // An absent resource is not an empty one.
+            ("resource", resource.map { "=\($0)" } ?? ""),
+        ]
+    }
+
+    /// The parts as one string that no other key has: the length before each keeps ("ab", "c") and ("a", "bc") apart.
+    public var uniqueName: String { parts.map { "\($0.value.utf8.count):\($0.value)" }.joined() }
 }

@@ -18,54 +18,63 @@ public struct TokenStoreConformance: Sendable {
     public func run() async throws {
         try await keepsWhatItIsGiven()
         try await keepsKeysApart()
-        try await givesAccessToOneAtATime()
-        try await givesAccessBackWhenTheHolderFails()
+        try await grantsOneLeaseAtATime()
+        try await endsALeaseWhenItsHolderFails()
+        try await refusesToWriteUnderALostLease()
     }
 
-    private func key(_ name: String, _ clientID: String = "client") -> TokenKey {
-        TokenKey(name: name, provider: "conformance", clientID: clientID)
+    private func key(_ name: String, _ clientID: String = "client") -> RecordKey {
+        RecordKey(name: name, issuer: "https://conformance.example", clientID: clientID)
+    }
+
+    private func write(_ bytes: [UInt8]?, for key: RecordKey) async throws {
+        try await store.withLease(on: key) { lease in try await store.write(bytes, under: lease) }
     }
 
     private func keepsWhatItIsGiven() async throws {
         let key = key("keeps")
         try ConformanceFailure.require(try await store.bytes(for: key) == nil, "An unknown key has no bytes.")
         for bytes in [[], [0], Array(UInt8.min...UInt8.max), [UInt8](repeating: 7, count: 100_000)] {
-            try await store.set(bytes, for: key)
+            try await write(bytes, for: key)
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == bytes,
                 "Bytes come back as they were kept (\(bytes.count) of them)."
             )
         }
-        try await store.set(nil, for: key)
+        try await write(nil, for: key)
         try ConformanceFailure.require(try await store.bytes(for: key) == nil, "Removed bytes are gone.")
-        try await store.set(nil, for: key)
+        try await write(nil, for: key)
     }
 
     private func keepsKeysApart() async throws {
         let keys = [
             key("ab", "c"), key("a", "bc"), key("A", "bc"), key("../a", "bc"), key("ä/\u{0}", "bc"), key("", ""),
+            RecordKey(name: "ab", issuer: "", clientID: "c"),
+            RecordKey(name: "ab", issuer: "", clientID: "c", resource: ""),
+            RecordKey(name: "ab", issuer: "", clientID: "c", resource: "https://api.example.com"),
+            RecordKey(name: "ab", issuer: "", clientID: "c", kind: .shared),
         ]
-        for (index, key) in keys.enumerated() { try await store.set([UInt8(index)], for: key) }
+        for (index, key) in keys.enumerated() { try await write([UInt8(index)], for: key) }
         for (index, key) in keys.enumerated() {
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == [UInt8(index)],
                 "Two keys never share their bytes, whatever is in their names."
             )
-            try await store.set(nil, for: key)
+            try await write(nil, for: key)
         }
     }
 
-    private func givesAccessToOneAtATime() async throws {
+    private func grantsOneLeaseAtATime() async throws {
         let key = key("exclusive")
-        try await store.set([0], for: key)
+        try await write([0], for: key)
         let store = self.store
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<20 {
                 group.addTask {
-                    try await store.withExclusiveAccess(to: key) {
+                    try await store.withLease(on: key) { lease in
                         let count = try await store.bytes(for: key)?.first ?? 0
                         await Task.yield()
-                        try await store.set([count + 1], for: key)
+                        try await store.write([count + 1], under: lease)
                     }
                 }
             }
@@ -73,18 +82,42 @@ public struct TokenStoreConformance: Sendable {
         }
         try ConformanceFailure.require(
             try await store.bytes(for: key) == [20],
-            "Nobody else has access between a read and a write under exclusive access."
+            "No other holder writes between a read and a write under a lease."
         )
-        try await store.set(nil, for: key)
+        try await write(nil, for: key)
     }
 
-    private func givesAccessBackWhenTheHolderFails() async throws {
+    private func endsALeaseWhenItsHolderFails() async throws {
         struct Failure: Error {}
         let key = key("failing")
         do {
-            try await store.withExclusiveAccess(to: key) { throw Failure() }
+            try await store.withLease(on: key) { _ in throw Failure() }
             throw ConformanceFailure(description: "The holder's error is passed on.")
         } catch is Failure {}
-        try await store.withExclusiveAccess(to: key) {}
+        try await store.withLease(on: key) { _ in }
+    }
+
+    /// A holder that kept its lease beyond its end, and one whose lease belongs to another key or was made up.
+    private func refusesToWriteUnderALostLease() async throws {
+        let key = key("fenced")
+        let old = try await store.withLease(on: key) { $0 }
+        try await write([1], for: key)
+        let forged = Lease(key: key, fence: old.fence &+ 1_000_000)
+        for lease in [old, forged] {
+            do {
+                try await store.write([2], under: lease)
+                throw ConformanceFailure(description: "A lease that is not held writes nothing.")
+            } catch let error as AuthError where error.code == .leaseLost {}
+        }
+        try await store.withLease(on: self.key("other")) { other in
+            do {
+                try await store.write([2], under: Lease(key: key, fence: other.fence))
+                throw ConformanceFailure(description: "A lease on one key writes no other.")
+            } catch let error as AuthError where error.code == .leaseLost {}
+        }
+        let fences = try await [store.withLease(on: key) { $0.fence }, store.withLease(on: key) { $0.fence }]
+        try ConformanceFailure.require(fences[0] != fences[1], "No two leases have the same fence.")
+        try ConformanceFailure.require(try await store.bytes(for: key) == [1], "What was written under a lease stays.")
+        try await write(nil, for: key)
     }
 }

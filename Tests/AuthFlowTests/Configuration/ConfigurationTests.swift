@@ -7,8 +7,8 @@ import Testing
 
 /// A provider and a user agent that only a configuration needs.
 private struct FakeProvider: ProviderAdapter {
-    let id: ProviderID = "fake"
-    func metadata(in context: ProviderContext) throws -> ProviderMetadata {
+    let issuer = "https://id.example.com"
+    func metadata(in context: ServerContext) throws -> ProviderMetadata {
         ProviderMetadata(
             issuer: "https://id.example.com",
             authorizationEndpoint: try Endpoint("https://id.example.com/authorize"),

@@ -22,9 +22,9 @@ import Testing
             purpose: .token,
             endpoint: endpoint,
             parameters: ["x": secret],
-            headerFields: fields,
             protectedParameters: ["code": secret]
         )
+        request.headerFields = fields
         var tokens = TokenSet(
             accessToken: Secret(secret),
             refreshToken: Secret(secret),
@@ -33,22 +33,29 @@ import Testing
         )
         tokens.deviceSecret = Secret(secret)
         request.tokens = tokens
-        let settings = try ClientSettings(
-            clientID: "c",
-            authentication: .clientSecretBasic(Secret(secret)),
-            parameters: [.authorization: ["login_hint": secret]]
-        )
+        let settings = try ClientRegistration(clientID: "c") {
+            $0.authentication = .clientSecretBasic(Secret(secret))
+            $0.parameters = [.authorization: ["login_hint": secret]]
+        }
         let host = HostServices(environment: ["TOKEN": secret])
         let launchEnvironment = LaunchEnvironment(environment: ["TOKEN": secret], hasTerminal: false) { _ in nil }
         var exchange = TokenExchange(Secret(secret), type: .idToken)
         exchange.actorToken = Secret(secret)
-        let pending = PendingAuthorization(
+        let pending = AuthorizationRequest(
             url: "https://id.example.com/authorize?state=\(secret)",
             redirectURI: "a.b:/c",
+            issuer: "https://id.example.com",
+            expiresAt: Date(),
+            clientID: "c",
             state: Secret(secret),
             nonce: Secret(secret),
             codeVerifier: Secret(secret),
-            metadata: ProviderMetadata(issuer: "https://id.example.com")
+            responseMode: .query,
+            demand: AuthenticationDemand(),
+            scopes: [],
+            resources: [],
+            dpopKey: nil,
+            binding: ProviderBinding(ProviderMetadata(issuer: "https://id.example.com"))
         )
         var network = NetworkSettings()
         network.proxy = .environment(["TOKEN": secret])
@@ -58,7 +65,13 @@ import Testing
             password: Secret(secret)
         )
         let provider = FixedMetadata()
-        let engine = Engine(provider: provider, settings: settings, transport: InProcessTransport(), host: host)
+        let server = AuthorizationServer(provider, transport: InProcessTransport(), host: host)
+        let oauthClient = OAuthClient(server: server, registration: settings)
+        let endSession = EndSessionRequest(
+            url: "https://id.example.com/?h=\(secret)",
+            redirectURI: "a.b:/c",
+            state: "s"
+        )
         let event = FlowEvent(
             flowID: "f",
             step: .userAgentVisit,
@@ -94,13 +107,14 @@ import Testing
                 "Credential",
                 Credential(tokens: tokens, identity: Identity(issuer: "i", subject: "s"), signedInAt: Date())
             ),
-            ("ClientAuthentication", settings.authentication), ("ClientSettings", settings), ("HostServices", host),
+            ("ClientAuthentication", settings.authentication), ("ClientRegistration", settings), ("HostServices", host),
             ("LaunchEnvironment", launchEnvironment),
             ("UserAgentContext", UserAgentContext(launchEnvironment: launchEnvironment, redirectURIs: [])),
             ("SchemeHandler", SchemeHandler(scheme: "a.b", environment: ["TOKEN": secret])),
             ("TokenExchange", exchange),
-            ("PendingAuthorization", pending), ("FlowEvent", event), ("ConfigurationObject", configuration),
-            ("ProviderContext", engine.context), ("DeviceAuthorization", device),
+            ("OAuthClient", oauthClient), ("AuthorizationServer", server), ("EndSessionRequest", endSession),
+            ("AuthorizationRequest", pending), ("FlowEvent", event), ("ConfigurationObject", configuration),
+            ("ProviderContext", oauthClient.providerContext), ("DeviceAuthorization", device),
             (
                 "RedirectOptions",
                 RedirectOptions(
@@ -116,11 +130,11 @@ import Testing
             (
                 "AuthClient",
                 AuthClient(
-                    settings: settings,
-                    provider: provider,
-                    userAgent: PasteUserAgent(),
-                    transport: InProcessTransport(),
-                    host: host
+                    client: OAuthClient(
+                        server: AuthorizationServer(provider, transport: InProcessTransport(), host: host),
+                        registration: settings
+                    ),
+                    methods: [.userAgent(PasteUserAgent())]
                 )
             ),
             (
@@ -131,8 +145,8 @@ import Testing
     }
 
     private struct FixedMetadata: ProviderAdapter {
-        let id: ProviderID = "fixed"
-        func metadata(in context: ProviderContext) throws -> ProviderMetadata {
+        let issuer = "https://id.example.com"
+        func metadata(in context: ServerContext) throws -> ProviderMetadata {
             ProviderMetadata(issuer: "https://id.example.com")
         }
     }
@@ -154,7 +168,7 @@ import Testing
 
     @Test func aMemoryStoreDumpsNothing() async throws {
         let store = MemoryTokenStore()
-        await store.set(Array(Self.secret.utf8), for: TokenKey(name: "n", provider: "p", clientID: "c"))
+        try await store.set(Array(Self.secret.utf8), for: RecordKey(name: "n", issuer: "p", clientID: "c"))
         var dumped = ""
         dump(store, to: &dumped)
         #expect(!dumped.contains("104"))

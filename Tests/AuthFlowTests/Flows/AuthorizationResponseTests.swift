@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 @testable import AuthFlow
@@ -8,22 +9,38 @@ import Testing
 
     private func pending(
         _ redirectURI: String = "http://127.0.0.1:8400/callback",
-        announces: Bool = false,
         mode: ResponseMode = .query
-    ) -> PendingAuthorization {
-        PendingAuthorization(
+    ) -> AuthorizationRequest {
+        AuthorizationRequest(
             url: "\(Self.issuer)/authorize",
             redirectURI: redirectURI,
+            issuer: Self.issuer,
+            expiresAt: .distantFuture,
+            clientID: "client",
             state: Secret("z634l182"),
             nonce: Secret("nonce"),
             codeVerifier: Secret("verifier"),
-            metadata: ProviderMetadata(issuer: Self.issuer, namesIssuerInResponses: announces),
-            responseMode: mode
+            responseMode: mode,
+            demand: AuthenticationDemand(),
+            scopes: [],
+            resources: [],
+            dpopKey: nil,
+            binding: ProviderBinding(ProviderMetadata(issuer: Self.issuer))
         )
     }
 
+    private let used = UsedStates()
+
+    /// Checks a response to a request of the server.
+    private func check(_ callback: String, to request: AuthorizationRequest, announces: Bool = false) throws
+        -> AuthorizationResponse
+    {
+        let metadata = ProviderMetadata(issuer: Self.issuer, namesIssuerInResponses: announces)
+        return try AuthorizationResponse(callback, to: request, metadata: metadata, use: used.use)
+    }
+
     @Test func takesTheCode() throws {
-        let response = try AuthorizationResponse(
+        let response = try check(
             "http://127.0.0.1:8400/callback?state=z634l182&code=4%2FWQ-jL&extra=1",
             to: pending()
         )
@@ -32,7 +49,7 @@ import Testing
 
     @Test func takesTheCodeOfAPrivateUseSchemeWithAnEmptyFragment() throws {
         // The vector of AppAuth's tests.
-        let response = try AuthorizationResponse(
+        let response = try check(
             "com.example.apps.1234-x:/?state=z634l182&code=4/WQAstm4iiN_0Qi-n4mEo-jL-85CvQ&scope=a&authuser=0&session_state=ab78c20&prompt=consent#",
             to: pending("com.example.apps.1234-x:/")
         )
@@ -40,7 +57,7 @@ import Testing
     }
 
     @Test func takesTheCodeOutOfAFragmentWhenThatWasAskedFor() throws {
-        let response = try AuthorizationResponse(
+        let response = try check(
             "http://127.0.0.1:8400/callback#state=z634l182&code=1",
             to: pending(mode: .fragment)
         )
@@ -51,15 +68,16 @@ import Testing
         "?state=z634l182&code=1", "?x=1#state=z634l182&code=1", "/x#state=z634l182&code=1", "#state=x&code=1", "#", "",
     ]) func refusesOtherAnswersThanAFragment(_ answer: String) {
         let error = #expect(throws: AuthError.self) {
-            try AuthorizationResponse("http://127.0.0.1:8400/callback\(answer)", to: pending(mode: .fragment))
+            try check("http://127.0.0.1:8400/callback\(answer)", to: pending(mode: .fragment))
         }
         #expect(error?.code == .invalidCallback)
     }
 
     @Test func acceptsTheIssuerThatWasAsked() throws {
-        _ = try AuthorizationResponse(
+        _ = try check(
             "http://127.0.0.1:8400/callback?state=z634l182&code=1&iss=https%3A%2F%2Fid.example.com",
-            to: pending(announces: true)
+            to: pending(),
+            announces: true
         )
     }
 
@@ -95,9 +113,10 @@ import Testing
         _ test: (row: String, query: String, announces: Bool, code: AuthError.Code)
     ) throws {
         let error = try #require(throws: AuthError.self) {
-            try AuthorizationResponse(
+            try check(
                 "http://127.0.0.1:8400/callback\(test.query)",
-                to: pending(announces: test.announces)
+                to: pending(),
+                announces: test.announces
             )
         }
         #expect(error.code == test.code)
@@ -110,25 +129,25 @@ import Testing
         "http://127.0.0.1:8400", "http://evil.example.com/?http://127.0.0.1:8400/callback",
     ]) func refusesRedirectsToAnotherAddress(_ address: String) {
         #expect(throws: AuthError.self) {
-            try AuthorizationResponse("\(address)?state=z634l182&code=1", to: pending())
+            try check("\(address)?state=z634l182&code=1", to: pending())
         }
     }
 
     @Test func isUsedUpByAnAnswerAndNotByStrangers() throws {
         let pending = pending()
         #expect(throws: AuthError.self) {
-            try AuthorizationResponse("http://127.0.0.1:8400/callback?state=x&code=1", to: pending)
+            try check("http://127.0.0.1:8400/callback?state=x&code=1", to: pending)
         }
-        _ = try AuthorizationResponse("http://127.0.0.1:8400/callback?state=z634l182&code=1", to: pending)
+        _ = try check("http://127.0.0.1:8400/callback?state=z634l182&code=1", to: pending)
         let replay = #expect(throws: AuthError.self) {
-            try AuthorizationResponse("http://127.0.0.1:8400/callback?state=z634l182&code=1", to: pending)
+            try check("http://127.0.0.1:8400/callback?state=z634l182&code=1", to: pending)
         }
         #expect(replay?.description.contains("already") == true)
     }
 
     @Test func showsWhatTheProviderSaidWithoutItsControlCharacters() throws {
         let error = try #require(throws: AuthError.self) {
-            try AuthorizationResponse(
+            try check(
                 "http://127.0.0.1:8400/callback?state=z634l182&error=server_error&error_description=a%1B%5B2Jb",
                 to: pending()
             )

@@ -9,8 +9,8 @@ import Testing
 
 /// A provider without quirks, whose only endpoint of interest is the one for registrations.
 private struct PlainProvider: ProviderAdapter {
-    let id: ProviderID = "plain"
-    func metadata(in context: ProviderContext) throws -> ProviderMetadata {
+    let issuer = "https://id.example.com"
+    func metadata(in context: ServerContext) throws -> ProviderMetadata {
         ProviderMetadata(
             issuer: "https://id.example.com",
             registrationEndpoint: try Endpoint("https://id.example.com/register")
@@ -18,22 +18,27 @@ private struct PlainProvider: ProviderAdapter {
     }
 }
 
-@Suite struct ClientRegistrationTests {
+@Suite struct DynamicRegistrationTests {
     private func register(
         _ response: JSON,
         status: HTTPResponse.Status = .created,
         method: ClientAuthentication.Method = .none,
         token: Secret? = nil,
         sent: @escaping @Sendable (HTTPRequest, JSON) -> Void = { _, _ in }
-    ) async throws -> ClientRegistration.Registered {
+    ) async throws -> DynamicRegistration.Registered {
         let transport = InProcessTransport(origin: "https://id.example.com") { request, body in
             sent(request, try JSON(parsing: body))
             return TransportResponse(head: HTTPResponse(status: status), body: try response.serialized())
         }
-        return try await ClientRegistration(provider: PlainProvider(), transport: transport).register(
-            ClientRegistration.Request(name: "Test", authenticationMethod: method, metadata: ["contacts": ["a@b"]]),
-            initialAccessToken: token
-        )
+        return try await DynamicRegistration(server: AuthorizationServer(PlainProvider(), transport: transport))
+            .register(
+                DynamicRegistration.Request(
+                    name: "Test",
+                    authenticationMethod: method,
+                    metadata: ["contacts": ["a@b"]]
+                ),
+                initialAccessToken: token
+            )
     }
 
     @Test func sendsTheMetadataOfANativeApp() async throws {

@@ -8,9 +8,9 @@ import Testing
 
 /// A provider whose endpoints are given by hand.
 private struct FixedProvider: ProviderAdapter {
-    let id: ProviderID = "fixed"
+    var issuer: String { fixed.issuer }
     let fixed: ProviderMetadata
-    func metadata(in context: ProviderContext) -> ProviderMetadata { fixed }
+    func metadata(in context: ServerContext) -> ProviderMetadata { fixed }
 }
 
 /// Userinfo, plain and signed (OIDC Core section 5.3.2; rows 11, 25 and 44).
@@ -33,13 +33,15 @@ private struct FixedProvider: ProviderAdapter {
             "userinfo_endpoint": .string("\(Self.issuer)/userinfo"),
             "userinfo_signing_alg_values_supported": ["ES256", "RS256", "HS256"],
         ])
-        let engine = Engine(
-            provider: FixedProvider(fixed: metadata),
-            settings: try ClientSettings(clientID: "client"),
-            transport: transport,
-            host: HostServices(now: { Date(timeIntervalSince1970: TimeInterval(Self.time)) })
+        let client = OAuthClient(
+            server: AuthorizationServer(
+                FixedProvider(fixed: metadata),
+                transport: transport,
+                host: HostServices(now: { Date(timeIntervalSince1970: TimeInterval(Self.time)) })
+            ),
+            registration: try ClientRegistration(clientID: "client")
         )
-        return try await engine.context.userInfo(for: try tokens ?? Self.tokens())
+        return try await client.userInfo(try tokens ?? Self.tokens())
     }
 
     private static func tokens() throws -> TokenSet {

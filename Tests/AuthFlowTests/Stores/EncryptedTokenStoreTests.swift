@@ -5,7 +5,7 @@ import Testing
 @testable import AuthFlow
 
 @Suite struct EncryptedTokenStoreTests {
-    private let key = TokenKey(name: "work", provider: "oidc", clientID: "client")
+    private let key = RecordKey(name: "work", issuer: "https://id.example.com", clientID: "client")
     private let secret = Array("the refresh token".utf8)
 
     private func withDirectory<Return>(_ body: (String) async throws -> Return) async throws -> Return {
@@ -71,12 +71,12 @@ import Testing
             var changed = good
             let place = try #require(good.firstRange(of: Array(#""sealed":""#.utf8))?.upperBound) + 30
             changed[place] = changed[place] == UInt8(ascii: "A") ? UInt8(ascii: "B") : UInt8(ascii: "A")
-            await base.set(changed, for: key)
+            try await base.set(changed, for: key)
             #expect(await failure(store).contains("was changed"))
 
             // The credential of one profile in the place of another.
-            let other = TokenKey(name: "home", provider: "oidc", clientID: "client")
-            await base.set(good, for: other)
+            let other = RecordKey(name: "home", issuer: "https://id.example.com", clientID: "client")
+            try await base.set(good, for: other)
             let moved = await #expect(throws: AuthError.self) { try await store.bytes(for: other) }
             #expect(moved?.message.contains("was changed") == true)
         }
@@ -87,7 +87,7 @@ import Testing
     ])
     func saysWhatIsWrongWithWhatItFinds(_ text: String) async throws {
         let base = MemoryTokenStore()
-        await base.set(Array(text.utf8), for: key)
+        try await base.set(Array(text.utf8), for: key)
         _ = await failure(EncryptedTokenStore(base, key: .passphrase(Secret("x"))))
     }
 
@@ -110,7 +110,7 @@ import Testing
                             FileTokenStore(directory: directory),
                             key: .file(path: "\(directory)/keys/key")
                         )
-                        let own = TokenKey(name: "\(number)", provider: "oidc", clientID: "client")
+                        let own = RecordKey(name: "\(number)", issuer: "https://id.example.com", clientID: "client")
                         try await store.set([UInt8(number)], for: own)
                         #expect(try await store.bytes(for: own) == [UInt8(number)])
                     }

@@ -4,7 +4,7 @@ import Foundation
 import Testing
 
 @Suite struct TokenStoreTests {
-    private let key = TokenKey(name: "work", provider: "oidc", clientID: "client")
+    private let key = RecordKey(name: "work", issuer: "https://id.example.com", clientID: "client")
 
     private func withDirectory<Return>(_ body: (String) async throws -> Return) async throws -> Return {
         let directory = NSTemporaryDirectory() + "authflow-\(UUID().uuidString)"
@@ -99,18 +99,18 @@ import Testing
     @Test func fileWaitsForAnotherHolderAndThenSaysSo() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory, clock: ImmediateClock(), patience: .milliseconds(500))
-            let error = try await store.withExclusiveAccess(to: key) {
+            let error = try await store.withLease(on: key) { _ in
                 await #expect(throws: AuthError.self) {
                     try await FileTokenStore(
                         directory: directory,
                         clock: ImmediateClock(),
                         patience: .milliseconds(500)
                     )
-                    .withExclusiveAccess(to: key) {}
+                    .withLease(on: key) { _ in }
                 }
             }
             #expect(error?.description.contains("Process \(getpid())") == true)
-            try await store.withExclusiveAccess(to: key) {}
+            try await store.withLease(on: key) { _ in }
         }
     }
 }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import AuthFlow
 
-@Suite struct AccountBookTests {
+@Suite struct StoredAccountsTests {
     private func credential(_ subject: String, refreshToken: String? = "r") -> Credential {
         Credential(
             tokens: TokenSet(
@@ -21,12 +21,13 @@ import Testing
         )
     }
 
-    private func ended(_ subject: String) -> AccountBook.Entry {
+    private func ended(_ subject: String) -> StoredAccounts.Entry {
         .ended(
             EndedSession(
                 identity: credential(subject).identity,
                 reason: "invalid_grant",
-                endedAt: Date(timeIntervalSince1970: 1_800_000_000)
+                endedAt: Date(timeIntervalSince1970: 1_800_000_000),
+                account: account(subject)
             )
         )
     }
@@ -36,37 +37,37 @@ import Testing
     }
 
     @Test func isReadBackAsItWasWritten() throws {
-        var book = AccountBook()
-        #expect(try AccountBook(serialized: book.serialized()) == book)
-        book.set(.signedIn(credential("1")), isCurrent: true)
-        book.set(.signedIn(credential("2", refreshToken: nil)), isCurrent: false)
-        book.set(ended("3"), isCurrent: false)
-        #expect(try AccountBook(serialized: book.serialized()) == book)
-        #expect(book.entry(nil)?.identity.subject == "1")
-        #expect(book.entry("3") == ended("3"))
-        #expect(book.entry("4") == nil)
+        var accounts = StoredAccounts()
+        #expect(try StoredAccounts(serialized: accounts.serialized()) == accounts)
+        accounts.set(.signedIn(credential("1")), isCurrent: true)
+        accounts.set(.signedIn(credential("2", refreshToken: nil)), isCurrent: false)
+        accounts.set(ended("3"), isCurrent: false)
+        #expect(try StoredAccounts(serialized: accounts.serialized()) == accounts)
+        #expect(accounts.entry(nil)?.account.subject == "1")
+        #expect(accounts.entry("3") == ended("3"))
+        #expect(accounts.entry("4") == nil)
     }
 
     @Test func keepsOneEntryForEachAccount() {
-        var book = AccountBook()
-        book.set(.signedIn(credential("1")), isCurrent: true)
-        book.set(ended("1"), isCurrent: false)
-        #expect(book.entries == [ended("1")])
-        #expect(book.entry(of: account("1"))?.credential == nil)
-        book.set(.signedIn(credential("2")), isCurrent: true)
-        #expect(book.current == account("2"))
-        #expect(book.entry(of: account("2"))?.credential?.tokens.refreshToken == Secret("r"))
-        book.remove(account("2"))
-        #expect(book.current == account("1"))
-        book.remove(account("1"))
-        #expect(book == AccountBook())
+        var accounts = StoredAccounts()
+        accounts.set(.signedIn(credential("1")), isCurrent: true)
+        accounts.set(ended("1"), isCurrent: false)
+        #expect(accounts.entries == [ended("1")])
+        #expect(accounts.entry(of: account("1"))?.credential == nil)
+        accounts.set(.signedIn(credential("2")), isCurrent: true)
+        #expect(accounts.current == account("2"))
+        #expect(accounts.entry(of: account("2"))?.credential?.tokens.refreshToken == Secret("r"))
+        accounts.remove(account("2"))
+        #expect(accounts.current == account("1"))
+        accounts.remove(account("1"))
+        #expect(accounts == StoredAccounts())
     }
 
     @Test(arguments: [
         "", "{}", #"{"version":4}"#, #"{"version":2}"#, #"{"version":3,"accounts":[{}]}"#, "not json",
         #"{"version":3,"accounts":[{"ended":{}}],"current":"1"}"#,
     ]) func saysThatItIsDamaged(_ text: String) {
-        let error = #expect(throws: AuthError.self) { try AccountBook(serialized: Array(text.utf8)) }
+        let error = #expect(throws: AuthError.self) { try StoredAccounts(serialized: Array(text.utf8)) }
         #expect(error?.code == .credentialUnusable)
         #expect(error?.message.contains("Sign out locally") == true)
     }

@@ -1,3 +1,4 @@
+import AuthFlowTesting
 import ConformanceRows
 
 /// Runs every row of the conformance table over sockets and prints the score as Markdown.

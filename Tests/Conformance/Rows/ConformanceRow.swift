@@ -1,12 +1,12 @@
 import AuthFlow
-import AuthFlowTesting
+public import AuthFlowTesting
 
 /// One row of the conformance table: what a provider does, and what the client must do then.
 public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// What becomes of a row.
     public enum Check: Sendable {
         /// It is tried; an error is a failure.
-        case trial(@Sendable (Setting) async throws -> Void)
+        case trial(@Sendable (EmulatorScene.Setting) async throws -> Void)
         /// It does not apply, and why.
         case notApplicable(String)
     }
@@ -43,13 +43,13 @@ extension ConformanceRow {
         _ name: String,
         _ demand: String,
         clients: [OIDCEmulator.Client] = [.demo],
-        _ body: @escaping @Sendable (Scene) async throws -> Void
+        _ body: @escaping @Sendable (EmulatorScene) async throws -> Void
     ) -> ConformanceRow {
         ConformanceRow(
             number: number,
             name: name,
             demand: demand,
-            check: .trial { try await Scene.with($0, clients: clients, body) }
+            check: .trial { try await EmulatorScene.with($0, clients: clients, body) }
         )
     }
 
@@ -66,7 +66,7 @@ extension ConformanceRow {
         fault: EmulatorFault? = nil,
         algorithm: SignatureAlgorithm = .es256,
         client: OIDCEmulator.Client = .demo,
-        settings: @escaping @Sendable (inout ClientSettings.Values) throws -> Void = { _ in }
+        settings: @escaping @Sendable (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) -> ConformanceRow {
         row(number, name, demand, clients: [client]) { scene in
             scene.emulator.fault = fault
@@ -77,14 +77,14 @@ extension ConformanceRow {
 
     /// Signs in and asks userinfo.
     static func signsIn(
-        _ scene: Scene,
-        _ change: @Sendable (inout ClientSettings.Values) throws -> Void = { _ in }
+        _ scene: EmulatorScene,
+        _ change: @Sendable (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) async throws {
-        var settings = try Scene.settings()
+        var settings = try EmulatorScene.registration()
         try change(&settings)
-        let client = try scene.client(settings: settings)
+        let client = try scene.client(registration: settings)
         let signIn = try await client.signIn()
-        try require(signIn.credential.identity.subject == "248289761001", "Alice is signed in.")
+        try require(signIn.credential.identity?.subject == "248289761001", "Alice is signed in.")
         _ = try await client.userInfo()
         try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo is asked.")
     }
@@ -100,14 +100,14 @@ extension ConformanceRow {
         code: AuthError.Code = .invalidIDToken,
         last: String = "POST /token",
         client: OIDCEmulator.Client = .demo,
-        settings: @escaping @Sendable (inout ClientSettings.Values) throws -> Void = { _ in }
+        settings: @escaping @Sendable (inout ClientRegistration.Values) throws -> Void = { _ in }
     ) -> ConformanceRow {
         row(number, name, demand, clients: [client]) { scene in
             scene.emulator.fault = fault
             scene.emulator.signingAlgorithm = algorithm
-            var own = try Scene.settings()
+            var own = try EmulatorScene.registration()
             try settings(&own)
-            let client = try scene.client(settings: own)
+            let client = try scene.client(registration: own)
             do {
                 _ = try await client.signIn()
             } catch let error as AuthError {

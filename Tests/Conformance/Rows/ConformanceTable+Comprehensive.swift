@@ -131,7 +131,7 @@ extension ConformanceTable {
         ),
     ]
 
-    private static let hmac: @Sendable (inout ClientSettings.Values) throws -> Void = {
+    private static let hmac: @Sendable (inout ClientRegistration.Values) throws -> Void = {
         $0.becomeConfidential()
         $0.idTokenSigningAlgorithms = [.hs256]
     }
@@ -140,10 +140,10 @@ extension ConformanceTable {
     private static let assertions = "Client assertions (RFC 7523) are not built."
     private static let encryption = "Encryption (JWE) is not built; an encrypted token is refused with that reason."
 
-    private static func signsOut(_ scene: Scene, fault: CallbackFault?) async throws -> (Credential, SignOut) {
-        var settings = try Scene.settings()
+    private static func signsOut(_ scene: EmulatorScene, fault: CallbackFault?) async throws -> (Credential, SignOut) {
+        var settings = try EmulatorScene.registration()
         settings.postLogoutRedirectURI = settings.redirectURIs.first
-        let client = try scene.client(settings: settings)
+        let client = try scene.client(registration: settings)
         let credential = try await client.signIn().credential
         scene.emulator.fault = fault.map { .callback($0) }
         let signOut = try await client.signOut(endingSession: true)
@@ -151,7 +151,7 @@ extension ConformanceTable {
         return (credential, signOut)
     }
 
-    private static func noticesTheReturn(_ scene: Scene, _ fault: CallbackFault) async throws {
+    private static func noticesTheReturn(_ scene: EmulatorScene, _ fault: CallbackFault) async throws {
         let (_, signOut) = try await signsOut(scene, fault: fault)
         guard case .failed(let error) = signOut.endSession, error.code == .invalidCallback else {
             throw ConformanceRow.Failure(description: "It is said that the end is not certain: \(signOut.endSession)")
@@ -159,10 +159,10 @@ extension ConformanceTable {
     }
 
     /// Signs in with a refresh token.
-    static func signedInForLong(_ scene: Scene) async throws -> (AuthClient, Credential) {
-        var settings = try Scene.settings()
+    static func signedInForLong(_ scene: EmulatorScene) async throws -> (AuthClient, Credential) {
+        var settings = try EmulatorScene.registration()
         settings.scopes.append("offline_access")
-        let client = try scene.client(settings: settings)
+        let client = try scene.client(registration: settings)
         return (client, try await client.signIn().credential)
     }
 

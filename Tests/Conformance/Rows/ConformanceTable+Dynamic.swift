@@ -17,12 +17,9 @@ extension ConformanceTable {
         },
         .row("22", "oidcc-client-test-dynamic-registration", "Register, and sign in with the registration.") { scene in
             for method in [ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost] {
-                let registration = try ClientRegistration(
-                    provider: OIDCProvider(issuer: scene.emulator.issuer),
-                    transport: scene.transport
-                )
+                let registration = DynamicRegistration(server: scene.server())
                 let registered = try await registration.register(
-                    ClientRegistration.Request(
+                    DynamicRegistration.Request(
                         name: "Conformance",
                         authenticationMethod: method,
                         metadata: ["contacts": ["admin@example.com"]]
@@ -46,10 +43,10 @@ extension ConformanceTable {
             let wrong: [UserInfoFault] = [.badSignature, .wrongIssuer, .wrongAudience, .wrongSubject]
             for fault in wrong {
                 scene.emulator.fault = .userInfo(fault)
-                var settings = try Scene.settings()
+                var settings = try EmulatorScene.registration()
                 settings.clientID = signedUserInfo.id
                 do {
-                    _ = try await scene.client(settings: settings).signIn()
+                    _ = try await scene.client(registration: settings).signIn()
                     throw ConformanceRow.Failure(description: "Userinfo that is wrongly signed is refused.")
                 } catch let error as AuthError {
                     try ConformanceRow.require(error.code == .invalidUserInfo, "It is refused for that: \(error)")
@@ -101,7 +98,8 @@ extension ConformanceTable {
         }
     }
 
-    private static func findsIssuer(_ scene: Scene, of identifier: String, asking resource: String) async throws {
+    private static func findsIssuer(_ scene: EmulatorScene, of identifier: String, asking resource: String) async throws
+    {
         let issuer = try await WebFinger(transport: scene.transport).issuer(of: identifier)
         try ConformanceRow.require(issuer == scene.emulator.issuer, "The issuer is found.")
         let asked = scene.emulator.receivedRequests.first

@@ -108,7 +108,7 @@ extension ConformanceTable {
             scene.emulator.dpop = .requiredWithNonce
             var settings = try boundSettings()
             settings.scopes.append("offline_access")
-            let client = try scene.client(settings: settings)
+            let client = try scene.client(registration: settings)
             var tokens = [try await client.signIn().credential.tokens.refreshToken]
             for _ in 0..<2 {
                 scene.emulator.endAccessTokens()
@@ -139,8 +139,8 @@ extension ConformanceTable {
     ]
 
     /// The settings of a client whose tokens are bound to a key.
-    static func boundSettings() throws -> ClientSettings.Values {
-        var settings = try Scene.settings()
+    static func boundSettings() throws -> ClientRegistration.Values {
+        var settings = try EmulatorScene.registration()
         settings.usesDPoP = true
         return settings
     }
@@ -150,7 +150,7 @@ extension ConformanceTable {
         _ number: String,
         _ name: String,
         _ demand: String,
-        _ prepare: @escaping @Sendable (Scene) -> Void
+        _ prepare: @escaping @Sendable (EmulatorScene) -> Void
     ) -> ConformanceRow {
         .row(number, name, demand) { scene in
             prepare(scene)

@@ -70,7 +70,7 @@ extension ConformanceTable {
             scene.emulator.fault = .tokenResponse(
                 .member("id_token", .string(try unexpectedIDToken(scene.emulator.issuer)))
             )
-            var settings = try Scene.settings()
+            var settings = try EmulatorScene.registration()
             settings.scopes = ["profile"]
             try await refused(scene, .invalidIDToken, settings)
         },
@@ -117,7 +117,7 @@ extension ConformanceTable {
             .authenticatedAnHourAgo
         ),
         .row("O14", "auth_time and max_age", "Refuse a sign-in that is too old.") { scene in
-            var settings = try Scene.settings()
+            var settings = try EmulatorScene.registration()
             settings.parameters[.authorization] = ["max_age": "60"]
             try await ConformanceRow.signsIn(scene) { [settings] in $0 = settings }
             for fault in [IDTokenFault.authenticatedAnHourAgo, .missingAuthenticationTime] {
@@ -133,7 +133,7 @@ extension ConformanceTable {
         ) { scene in
             scene.emulator.signingAlgorithm = .rs256
             scene.emulator.fault = .idToken(.publicKeyAsSecret)
-            var settings = try Scene.settings()
+            var settings = try EmulatorScene.registration()
             settings.becomeConfidential()
             try await refused(scene, .invalidIDToken, settings)
             settings.idTokenSigningAlgorithms = [.rs256, .hs256]
@@ -146,7 +146,7 @@ extension ConformanceTable {
         _ number: String,
         _ name: String,
         _ demand: String,
-        _ check: @escaping @Sendable (Scene) throws -> Void
+        _ check: @escaping @Sendable (EmulatorScene) throws -> Void
     ) -> ConformanceRow {
         .row(number, name, demand) { scene in
             try await ConformanceRow.signsIn(scene)
@@ -154,11 +154,15 @@ extension ConformanceTable {
         }
     }
 
-    private static func refused(_ scene: Scene, _ code: AuthError.Code, _ settings: ClientSettings.Values? = nil)
+    private static func refused(
+        _ scene: EmulatorScene,
+        _ code: AuthError.Code,
+        _ settings: ClientRegistration.Values? = nil
+    )
         async throws
     {
         do {
-            _ = try await scene.client(settings: settings).signIn()
+            _ = try await scene.client(registration: settings).signIn()
         } catch let error as AuthError {
             return try ConformanceRow.require(error.code == code, "It is refused for that: \(error)")
         }
@@ -177,7 +181,7 @@ extension ConformanceTable {
     }
 }
 
-extension Scene {
+extension EmulatorScene {
     /// The parameters of the last authorization request.
     fileprivate var authorization: FormParameters? {
         emulator.receivedRequests.last { $0.path == "/authorize" }?.query

@@ -12,7 +12,7 @@ extension OIDCEmulator.Client {
     )
 }
 
-extension ClientSettings.Values {
+extension ClientRegistration.Values {
     /// Makes them those of the client with a secret.
     mutating func becomeConfidential() {
         clientID = OIDCEmulator.Client.confidential.id
@@ -26,11 +26,11 @@ extension ConformanceTable {
     static let formPost =
         codeFlow(from: 26, prefix: "oidcc-client-test", mode: .formPost) + [
             .row("40", "oidcc-client-test-form-post-error", "Surface the error that was posted.") { scene in
-                var settings = try Scene.settings()
+                var settings = try EmulatorScene.registration()
                 settings.responseMode = .formPost
                 settings.parameters[.authorization] = ["max_age": "0", "prompt": "none"]
                 do {
-                    _ = try await scene.client(settings: settings).signIn()
+                    _ = try await scene.client(registration: settings).signIn()
                 } catch let error as AuthError {
                     try ConformanceRow.require(
                         error.providerError?.error == "login_required",
@@ -49,7 +49,7 @@ extension ConformanceTable {
     /// Rows 1 to 14, in one response mode.
     private static func codeFlow(from first: Int, prefix: String, mode: ResponseMode) -> [ConformanceRow] {
         let client = OIDCEmulator.Client.confidential
-        let settings: @Sendable (inout ClientSettings.Values) throws -> Void = {
+        let settings: @Sendable (inout ClientRegistration.Values) throws -> Void = {
             $0.becomeConfidential()
             $0.responseMode = mode
         }
@@ -128,13 +128,13 @@ extension ConformanceTable {
             refuses(12, "-nonce-invalid", "Refuse another nonce.", .idToken(.wrongNonce)),
             .row(number(13), prefix + "-scope-userinfo-claims", "Ask for claims by scope.", clients: [client]) {
                 scene in
-                var own = try Scene.settings()
+                var own = try EmulatorScene.registration()
                 try settings(&own)
                 own.scopes = ["openid", "profile", "email", "address", "phone"]
-                let client = try scene.client(settings: own)
+                let client = try scene.client(registration: own)
                 let identity = try await client.signIn().credential.identity
-                try ConformanceRow.require(identity.claims["email"] == "alice@example.com", "The claims are there.")
-                try ConformanceRow.require(identity.claims["name"] == "Alice Example", "The claims are there.")
+                try ConformanceRow.require(identity?.claims["email"] == "alice@example.com", "The claims are there.")
+                try ConformanceRow.require(identity?.claims["name"] == "Alice Example", "The claims are there.")
                 let asked = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["scope"]
                 try ConformanceRow.require(asked == "openid profile email address phone", "The scopes are asked for.")
             },

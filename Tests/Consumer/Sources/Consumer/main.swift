@@ -6,7 +6,7 @@ import AuthFlowOIDC
 struct TenantProvider: ProviderAdapter {
     let id: ProviderID = "tenant"
 
-    func metadata(in context: ProviderContext) async throws -> ProviderMetadata {
+    func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         try await discoveredMetadata(issuer: "https://id.example.com", in: context)
     }
 
@@ -56,11 +56,14 @@ struct OfflineTransport: HTTPTransport {
 }
 
 let client = AuthClient(
-    settings: try ClientSettings(clientID: "app", redirectURIs: [RedirectURI("com.example.app:/callback")]),
-    provider: TenantProvider(),
-    userAgent: LineUserAgent(),
-    store: VaultTokenStore(),
-    transport: OfflineTransport()
+    client: OAuthClient(
+        server: AuthorizationServer(TenantProvider(), transport: OfflineTransport()),
+        registration: try ClientRegistration(clientID: "app") {
+            $0.redirectURIs = [try RedirectURI("com.example.app:/callback")]
+        }
+    ),
+    methods: [.userAgent(LineUserAgent())],
+    store: VaultTokenStore()
 )
 do {
     _ = try await client.signIn()

@@ -1,0 +1,135 @@
+import AuthFlowJSON
+import HTTPTypes
+
+extension ServerContext {
+    /// Finds the server's metadata from its issuer: at the address of OpenID Connect Discovery section 4, or, when there is
+    /// none, at that of RFC 8414 section 3.
+    /// - Parameters:
+    ///   - address: Where the document is, when it is at neither of these.
+    ///   - advice: What to do when there is no document, as a sentence.
+    /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, or a code of the network's.
+    public func discover(at address: Endpoint? = nil, advice: String = "Check the issuer.") async throws
+        -> ProviderMetadata
+    {
+        let issuer = server.issuer
+        let discovery = Discovery(issuer: issuer, context: self)
+        let places = try address.map { [$0] } ?? discovery.standardPlaces()
+        for place in places {
+            guard let (json, lifetime) = try await discovery.document(at: place) else { continue }
+            var metadata = try ProviderMetadata(json)
+            // The address that the issuer leads to is the issuer's own; any other was chosen elsewhere.
+            let isOwn = try address.map { address in try discovery.standardPlaces().contains { $0.url == address.url } }
+            metadata.document = isOwn == false ? .at(place.url) : .ofIssuer
+            metadata.lifetime = lifetime
+            return metadata
+        }
+        let names = places.map { "\($0)" }.joined(separator: " nor at ")
+        throw AuthError(
+            .discoveryFailed,
+            "No metadata document was found for the issuer \"\(issuer)\", neither at \(names). \(advice)"
+        )
+    }
+}
+
+/// The search for an issuer's metadata documents.
+struct Discovery: Sendable {
+    let issuer: String
+    let context: ServerContext
+
+    /// How long a document is used when `Cache-Control` does not say, in seconds.
+    static let standardAge: Double = 3600
+    /// The bounds within which `Cache-Control: max-age` is followed, in seconds.
+    static let ageBounds: ClosedRange<Double> = 300...86_400
+
+    /// Where an issuer's documents are, by the standards: that of OpenID Connect first.
+    func standardPlaces() throws -> [Endpoint] {
+        let home = try home()
+        let path = home.path.hasSuffix("/") ? String(home.path.dropLast()) : home.path
+        return [
+            // OIDC Discovery section 4: appended, "any terminating / MUST be removed".
+            try Endpoint("\(home.scheme)://\(home.authority)\(path)/.well-known/openid-configuration"),
+            // RFC 8414 section 3.1: inserted between the host and the path.
+            try Endpoint("\(home.scheme)://\(home.authority)/.well-known/oauth-authorization-server\(path)"),
+        ]
+    }
+
+    private func home() throws -> Endpoint {
+        let home = try Endpoint(issuer, name: "issuer")
+        guard home.query == nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The issuer \"\(home)\" has a query, which RFC 8414 section 2 forbids."
+            )
+        }
+        return home
+    }
+
+    /// The document at an address and how long it may be used; nil when there is none.
+    /// - Throws: ``AuthError`` with `discovery_failed` when something else than a document is there, and `issuer_mismatch` when
+    ///   the document is that of another issuer.
+    func document(at place: Endpoint) async throws -> (json: JSON, lifetime: Duration)? {
+        _ = try home()
+        let call = TransportRequest(.get, place, headerFields: [.accept: "application/json"])
+        let response: TransportResponse
+        do {
+            response = try await context.send(call)
+        } catch let error as AuthError where error.code == .invalidResponse {
+            throw AuthError(.discoveryFailed, error.message, status: error.status, underlyingError: error)
+        }
+        if response.status == 404 { return nil }
+        try response.requireAvailable(from: "\(place.host)", now: context.host.now())
+        guard response.status == 200 else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(call) answered with status \(response.status). Is \"\(issuer)\" the provider's issuer?",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
+        let json: JSON
+        do throws(AuthError) {
+            json = try response.json(from: "\(call)")
+        } catch {
+            throw AuthError(.discoveryFailed, error.message, underlyingError: error)
+        }
+        let named = json["issuer"]?.string ?? ""
+        // OIDC Discovery section 4.3: "The issuer value returned MUST be identical to the Issuer URL that was used as the
+        // prefix to /.well-known/openid-configuration to retrieve the configuration information."
+        guard named.isIdentical(to: issuer) || named.isEmpty else {
+            throw AuthError(
+                .issuerMismatch,
+                """
+                The metadata found for the issuer "\(issuer)" is that of "\(Redaction.url(named))". They must be identical to \
+                the last character. If the second is right, write it in the configuration.
+                """
+            )
+        }
+        return (json, .seconds(response.cacheAge(default: Self.standardAge, within: Self.ageBounds)))
+    }
+
+    /// Adds to metadata the endpoints that only the issuer's RFC 8414 document names.
+    /// - Throws: ``AuthError`` when the document cannot be had for a passing reason.
+    func supplement(_ metadata: ProviderMetadata) async throws -> ProviderMetadata {
+        guard let place = try standardPlaces().last else { return metadata }
+        let other: ProviderMetadata
+        do {
+            guard let document = try await document(at: place) else { return metadata }
+            other = try ProviderMetadata(document.json)
+        } catch let error as AuthError where error.isPassing {
+            throw error
+        } catch is AuthError {
+            // There is no second document, or it cannot be used.
+            return metadata
+        }
+        var members = metadata.json.object ?? [:]
+        for (name, path) in ProviderMetadata.endpointNames where metadata[keyPath: path] == nil {
+            members[name] = other.json[name]
+        }
+        var supplemented = other
+        supplemented.replaceEndpoints(by: metadata)
+        var result = metadata
+        result.replaceEndpoints(by: supplemented)
+        result.json = .object(members)
+        return result
+    }
+}

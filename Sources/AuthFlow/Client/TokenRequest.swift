@@ -1,0 +1,221 @@
+public import AuthFlowJSON
+import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Tokens that a token endpoint sent: parsed, and not believed yet.
+struct TokenResponse: Sendable {
+    let tokens: TokenSet
+
+    /// The scopes that were asked for, as they were sent.
+    let requestedScopes: [String]
+
+    /// The key that they were asked to be bound to.
+    let key: DPoPKey?
+
+    /// How far this machine's clock is ahead of the provider's, in seconds, when the response says the provider's time.
+    let clockOffset: TimeInterval?
+}
+
+extension OAuthClient {
+    /// Sends a request to the token endpoint, and parses the response.
+    func sendTokenRequest(
+        _ request: ProviderRequest,
+        scopes: [String],
+        key: DPoPKey? = nil
+    ) async throws -> TokenResponse {
+        try parseTokenResponse(try await sendFormRequest(request, scopes: scopes, key: key), key: key)
+    }
+
+    /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - scopes: Those that are granted when neither the request nor the response names any.
+    ///   - key: The key that the tokens it asks for are, or are to be, bound to.
+    func sendFormRequest(
+        _ request: ProviderRequest,
+        scopes: [String] = [],
+        key: DPoPKey? = nil
+    ) async throws -> ProviderResponse {
+        var request = request
+        request.headerFields[.accept] = "application/json"
+        registration.authentication.authenticate(&request, clientID: registration.clientID)
+        try await adapter.prepare(&request, in: providerContext)
+        let scopes = request.scopes ?? scopes
+        // The adapter may read the client authentication, and not change it.
+        registration.authentication.authenticate(&request, clientID: registration.clientID)
+        request.headerFields[.contentType] = "application/x-www-form-urlencoded"
+        let body = FormURLEncoding.encodeForm(try request.allParameters())
+        let post = TransportRequest(
+            .post,
+            request.endpoint,
+            headerFields: request.headerFields,
+            body: Array(body.utf8)
+        )
+        let response = try await send(post, provenBy: key)
+        _ = server.learnClock(from: response)
+        // There is no such endpoint any more: the metadata may be out of date.
+        if [404, 405, 410].contains(response.status), response.providerError == nil { server.doubtMetadata() }
+        try response.requireAvailable(from: request.endpoint.host, now: host.now())
+        return ProviderResponse(purpose: request.purpose, endpoint: request.endpoint, http: response, scopes: scopes)
+    }
+
+    /// Parses the response of a token endpoint.
+    /// - Parameter key: The key that the tokens were asked to be bound to.
+    func parseTokenResponse(_ response: ProviderResponse, key: DPoPKey?) throws -> TokenResponse {
+        let tokens: TokenSet
+        do {
+            tokens = try TokenSet(
+                response,
+                parameters: Result { try adapter.responseParameters(response) },
+                receivedAt: host.wholeSecond
+            )
+        } catch let error as AuthError {
+            throw advised(error)
+        }
+        try tokens.requireTransportableCharacters()
+        return TokenResponse(
+            tokens: tokens,
+            requestedScopes: response.scopes,
+            key: key,
+            clockOffset: response.http.date.map { host.now().timeIntervalSince($0) }
+        )
+    }
+
+    /// Adds what may help when a provider does not know the client: several do not undo the encoding that RFC 6749 section 2.3.1
+    /// asks for in the header.
+    private func advised(_ error: AuthError) -> AuthError {
+        let clientID = registration.clientID
+        guard adapter.standardName(of: error.providerError) == "invalid_client",
+            registration.authentication.method == .clientSecretBasic,
+            let secret = registration.authentication.secret?.exposed,
+            FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(clientID) != clientID
+        else { return error }
+        return AuthError(
+            error.code,
+            "\(error.message) The client's secret or identifier has characters that some providers misread in the header: client_secret_post may help.",
+            providerError: error.providerError,
+            status: error.status,
+            retryAfter: error.retryAfter,
+            underlyingError: error
+        )
+    }
+
+    /// The tokens, when the access token is of a type that is understood here. Nothing about the ID Token is believed.
+    func requireUsable(_ response: TokenResponse) throws(AuthError) -> TokenSet {
+        var tokens = response.tokens
+        let expected = response.key == nil ? "bearer" : "dpop"
+        // RFC 6749 section 7.1: "The client MUST NOT use an access token if it does not understand the token type." The
+        // name is compared without case (section 5.1).
+        guard tokens.tokenType.lowercased() == expected else {
+            // RFC 9449 section 5: with "a value other than DPoP in the token_type", the token "is not bound", and "The client
+            // MUST discard the response in this case, if this protection is deemed important". A client that asks for it
+            // deems it so.
+            let name = DisplayText.sanitized(tokens.tokenType, limit: 40)
+            throw AuthError(
+                .unsupported,
+                response.key == nil
+                    ? "The provider sent an access token of type \"\(name)\", which was not asked for."
+                    : "The provider sent an access token of type \"\(name)\", although one bound to a key was asked for (RFC 9449)."
+            )
+        }
+        tokens.dpopKey = response.key
+        tokens.verifiedIDToken = nil
+        return tokens
+    }
+}
+
+extension TokenSet {
+    /// Reads the response of a token endpoint as RFC 6749 sections 5.1 and 5.2 describe it.
+    ///
+    /// An `error` member is an error whatever the status: some providers send it with 200.
+    /// - Parameters:
+    ///   - response: The response.
+    ///   - parameters: Its parameters, or why they cannot be read.
+    ///   - now: When it came.
+    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response follows neither section.
+    init(_ response: ProviderResponse, parameters: Result<JSON, any Error>, receivedAt now: Date) throws {
+        if let error = (try? parameters.get()).flatMap({ ProviderError($0, status: response.status) }) {
+            throw AuthError(
+                .providerRejected,
+                "\(response.endpoint.host) refused the \(response.purpose) request.",
+                providerError: error
+            )
+        }
+        guard response.status == 200 else {
+            throw AuthError(
+                .invalidResponse,
+                "\(response.endpoint.host) answered the \(response.purpose) request with status \(response.status) and no OAuth error.",
+                providerError: response.http.providerError,
+                status: response.status
+            )
+        }
+        let parameters = try parameters.get()
+        guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
+            throw AuthError(.invalidResponse, "The token response has no \"access_token\" (RFC 6749 section 5.1).")
+        }
+        guard let tokenType = parameters["token_type"]?.string else {
+            throw AuthError(.invalidResponse, "The token response has no \"token_type\" (RFC 6749 section 5.1).")
+        }
+        // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it nothing is known.
+        let lifetime = try parameters.seconds("expires_in")
+        // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: and if
+        // omitted in a refresh "is treated as equal to the scope originally granted by the resource owner".
+        let scopes = parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
+        self.init(
+            accessToken: Secret(accessToken),
+            tokenType: tokenType,
+            expiresAt: lifetime.map { now.addingTimeInterval($0.rounded(.down)) },
+            refreshToken: parameters.token("refresh_token"),
+            idToken: parameters.token("id_token"),
+            scopes: scopes ?? response.scopes,
+            // What is kept elsewhere is not kept twice.
+            parameters: RedactedJSON(.object((parameters.object ?? [:]).filter { !Self.named.contains($0.key) }))
+        )
+        self.deviceSecret = parameters.token("device_secret")
+    }
+
+    /// Parameters of a token response that have properties of their own.
+    private static let named: Set<String> = [
+        "access_token", "token_type", "expires_in", "refresh_token", "id_token", "scope", "device_secret",
+    ]
+}
+
+extension JSON {
+    /// A token in a response; nil also for an empty string, which no token is (RFC 6749 appendix A.17: 1*VSCHAR) and which must not
+    /// take the place of one.
+    fileprivate func token(_ name: String) -> Secret? {
+        self[name]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
+    }
+
+    /// A number of seconds in a response.
+    /// - Returns: nil when the member is absent or null.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor, as some send it, a string of digits, or
+    ///   when it is less than zero or more than a century.
+    func seconds(_ name: String) throws(AuthError) -> Double? {
+        guard let value = self[name], value != .null else { return nil }
+        let seconds = value.number ?? value.string.flatMap { Int64($0) }.map(Double.init)
+        guard let seconds, 0...(100 * 365 * 86_400) ~= seconds else {
+            throw AuthError(.invalidResponse, "The response has a \"\(name)\" that is not a number of seconds.")
+        }
+        return seconds
+    }
+}
+
+extension ProviderError {
+    /// Reads the error members of a JSON response (RFC 6749 section 5.2).
+    /// - Returns: nil when there is no `error` string.
+    public init?(_ json: JSON, status: Int) {
+        guard let error = json["error"]?.string else { return nil }
+        self.init(
+            error: error,
+            errorDescription: json["error_description"]?.string,
+            errorURI: json["error_uri"]?.string,
+            status: status
+        )
+    }
+}

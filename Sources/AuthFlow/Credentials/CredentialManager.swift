@@ -1,0 +1,188 @@
+import Synchronization
+
+/// Keeps credentials fresh over a store: for one user or for many, across tasks, processes and crashes.
+///
+/// One refresh runs at a time for each credential, and those of different credentials run side by side. A new refresh token is
+/// in the store before the new access token is handed out.
+///
+/// ```swift
+/// let credentials = CredentialManager(client: client, store: store)
+/// try await credentials.save(credential, for: sessionID)
+/// let tokens = try await credentials.freshTokens(for: sessionID)     // any process, any machine
+/// ```
+public final class CredentialManager: Sendable {
+    /// The client that the credentials belong to.
+    public let client: OAuthClient
+
+    let unfinished = UnfinishedWork()
+    private let store: any TokenStore
+    private let freshnessMargin: Duration
+    private let cacheLimit: Int
+    private let observer: @Sendable (FlowEvent) -> Void
+    private let cache = Mutex(Cache())
+
+    /// Credentials that were used a while ago are forgotten by generations: they are read from the store again when needed.
+    private struct Cache {
+        var recent: [Key: ManagedCredential] = [:]
+        var earlier: [Key: ManagedCredential] = [:]
+    }
+
+    private struct Key: Hashable {
+        let credential: CredentialKey
+        let account: String?
+    }
+
+    /// Creates a manager.
+    /// - Parameters:
+    ///   - client: The client that the credentials belong to.
+    ///   - store: Keeps the credentials.
+    ///   - freshnessMargin: How long before its expiry an access token counts as expired; default: one minute.
+    ///   - cacheLimit: The most credentials kept in memory, besides those in use; default: 20,000.
+    ///   - observer: Receives every event, in order. It must not block.
+    public init(
+        client: OAuthClient,
+        store: any TokenStore,
+        freshnessMargin: Duration = .seconds(60),
+        cacheLimit: Int = 20_000,
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) {
+        self.client = client
+        self.store = store
+        self.freshnessMargin = max(freshnessMargin, .zero)
+        self.cacheLimit = max(cacheLimit, 2)
+        self.observer = observer
+    }
+
+    /// Returns tokens whose access token is fresh: cached ones, or refreshed ones.
+    ///
+    /// Call it before each use and keep nothing. At most every ten seconds the store is read to see whether another process has
+    /// ended the session; in between, what is in memory is trusted.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; what
+    ///   refreshing throws; `CancellationError`, which ends no other task's refresh.
+    public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
+        let managed = managed(key)
+        if let fresh = managed.fresh() { return fresh.credential.tokens }
+        return try await managed.credential().tokens
+    }
+
+    /// As ``freshTokens(for:)``, for a user or session by its identifier.
+    public func freshTokens(for session: String, resource: String? = nil) async throws -> TokenSet {
+        try await freshTokens(for: CredentialKey(session, resource: resource))
+    }
+
+    /// Keeps the credential of a sign-in, in the place of the one that was under this key.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func save(_ credential: Credential, for key: CredentialKey) async throws {
+        try await managed(key).keep(credential, .replaceAccount, reporter())
+    }
+
+    /// As ``save(_:for:)``, for a user or session by its identifier.
+    public func save(_ credential: Credential, for session: String) async throws {
+        try await save(credential, for: CredentialKey(session))
+    }
+
+    /// The stored credential, whether or not its access token is still fresh; nil when no user is signed in under this key.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func credential(for key: CredentialKey) async throws -> Credential? {
+        try await managed(key).accounts().entry(nil)?.credential
+    }
+
+    /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
+    /// - Throws: As ``freshTokens(for:)``.
+    @discardableResult
+    public func refresh(_ key: CredentialKey) async throws -> Credential {
+        let managed = managed(key)
+        return try await managed.credential(rejected: try await managed.lastCredential().tokens.accessToken)
+    }
+
+    /// Removes a credential, and waits for a refresh under way, here or in another process. Nothing is revoked.
+    /// - Returns: The credential that was good last, for ``OAuthClient/revoke(_:)`` and
+    ///   ``OAuthClient/endSessionRequest(for:)``; nil when there was none.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    @discardableResult
+    public func remove(_ key: CredentialKey) async throws -> Credential? {
+        try await unfinished.finish { [self] in try await managed(key).remove()?.credential }
+    }
+
+    /// The states of a credential, beginning with the present one: for views and logs. A slow reader misses older ones.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func states(of key: CredentialKey) async throws -> AsyncStream<CredentialState> {
+        try await managed(key).states()
+    }
+
+    /// Waits until nothing is under way that must not be lost: refreshes, whose results are then stored. They come to their end
+    /// whichever tasks are cancelled, but not when the process exits: call this before.
+    /// - Parameter patience: How long to wait; default: three seconds.
+    /// - Returns: Whether everything is finished.
+    public func drain(within patience: Duration = .seconds(3)) async -> Bool {
+        await unfinished.drain(within: patience, clock: client.host.clock)
+    }
+
+    /// The number of credentials in memory.
+    var cachedCount: Int { cache.withLock { Set($0.recent.keys).union($0.earlier.keys).count } }
+
+    /// - Parameter account: The subject of the account that is meant when several are signed in; nil for the current one.
+    func managed(_ key: CredentialKey, account: String? = nil) -> ManagedCredential {
+        let key = Key(credential: key, account: account)
+        return cache.withLock { cache in
+            if let known = cache.recent[key] { return known }
+            let managed = cache.earlier.removeValue(forKey: key) ?? make(key)
+            cache.recent[key] = managed
+            if cache.recent.count >= cacheLimit / 2 {
+                // What has something that is nowhere else stays.
+                let needed = cache.earlier.filter { $0.value.isNeeded }
+                cache.earlier = cache.recent.merging(needed) { recent, _ in recent }
+                cache.recent = [:]
+            }
+            return managed
+        }
+    }
+
+    private func make(_ key: Key) -> ManagedCredential {
+        ManagedCredential(
+            client: client,
+            store: store,
+            key: RecordKey(
+                name: key.credential.session,
+                issuer: client.server.issuer,
+                clientID: client.registration.clientID,
+                resource: key.credential.resource
+            ),
+            account: key.account,
+            freshnessMargin: freshnessMargin,
+            unfinished: unfinished,
+            reporter: { [host = client.host, observer] in FlowReporter(host: host, observer: observer) }
+        )
+    }
+
+    func reporter() -> FlowReporter { FlowReporter(host: client.host, observer: observer) }
+}
+
+/// The key of a credential among those of one client.
+public struct CredentialKey: Sendable, Hashable {
+    /// The user, session or profile, by an identifier that the application chooses.
+    public let session: String
+
+    /// The resource that the access token is for (RFC 8707); nil for none in particular.
+    public let resource: String?
+
+    /// Creates a key.
+    public init(_ session: String, resource: String? = nil) {
+        self.session = session
+        self.resource = resource
+    }
+}
+
+/// The state of a credential.
+public enum CredentialState: Sendable, Hashable {
+    /// No user is signed in.
+    case signedOut
+    /// A user is signed in; nil when unknown.
+    case signedIn(Identity?)
+    /// The tokens were refreshed.
+    case refreshed
+    /// The access token has expired and cannot be refreshed: only a new sign-in helps.
+    case expired
+    /// The provider has ended the session.
+    case ended(EndedSession)
+}

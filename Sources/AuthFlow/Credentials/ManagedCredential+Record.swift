@@ -1,0 +1,232 @@
+import AuthFlowJSON
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension ManagedCredential {
+    /// The stored accounts, with what could not be written in their place. Cached tokens that are not stored any more are
+    /// dropped.
+    /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`.
+    func accounts() async throws -> StoredAccounts { try await read().known }
+
+    /// - Returns: What is stored, the same with what could not be written, and the epoch of that.
+    private func read() async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
+        let (epoch, seen) = state.withLock { ($0.epoch, $0.cached) }
+        let stored =
+            try await store.bytes(for: key).map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
+        var lost: StoredAccounts.Entry??
+        let result = state.withLock { state in
+            var known = stored
+            for index in state.unsaved.indices where state.unsaved[index].replaces == .unknown {
+                state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
+            }
+            // What another process has stored since is newer than what could not be written here.
+            state.unsaved.removeAll { $0.replaces != .entry(stored.entry(of: $0.account)) }
+            for unsaved in state.unsaved { known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
+            if state.epoch == epoch, let cached = state.cached, cached === seen {
+                let entry = known.entry(account)
+                let tokens = entry?.credential?.tokens
+                if tokens?.accessToken == cached.credential.tokens.accessToken,
+                    tokens?.expiresAt == cached.credential.tokens.expiresAt
+                {
+                    state.checkedAt = client.host.now().timeIntervalSinceReferenceDate
+                } else {
+                    state.cached = nil
+                    if tokens == nil { lost = .some(entry) }
+                }
+            }
+            return (stored, known, state.epoch)
+        }
+        // Another process has signed out, or has noticed the end of the session.
+        switch lost {
+        case .some(.some(.ended(let session))): publish(.ended(session))
+        case .some(.none): publish(.signedOut)
+        default: break
+        }
+        return result
+    }
+
+    /// The stored accounts. What could not be written last time is written, if that is possible now.
+    func latestAccounts(_ lease: Lease) async throws -> StoredAccounts {
+        let (stored, known, epoch) = try await read()
+        if known != stored { try? await reporter().step(.storing) { try await write(known, lease, epoch) } }
+        return known
+    }
+
+    /// Writes tokens that were refreshed under a lease that was lost meanwhile, unless another holder has refreshed them too.
+    func writeAfterLostLease() async {
+        guard state.withLock({ !$0.unsaved.isEmpty }) else { return }
+        _ = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
+    }
+
+    /// The credential that was good last: the stored one, or the one that could not be written.
+    /// - Throws: ``AuthError`` with `login_required` and the reason.
+    func lastCredential() async throws -> Credential { try signedIn(in: try await accounts()) }
+
+    /// Changes what is stored, while no other holder can.
+    func change<Return: Sendable>(_ body: (inout StoredAccounts) async throws -> Return) async throws -> Return {
+        try await store.withLease(on: key) { lease in
+            var (stored, accounts, epoch) = try await read()
+            let result = try await body(&accounts)
+            if accounts != stored { try await write(accounts, lease, epoch) }
+            return result
+        }
+    }
+
+    /// Writes what was known in an epoch, so that nothing of it is left that could not be written.
+    func write(_ accounts: StoredAccounts, _ lease: Lease, _ epoch: Int) async throws {
+        try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
+        state.withLock { state in
+            state.unsaved.removeAll { $0.epoch <= epoch }
+            // What is newer takes the place of what has been written now, whatever that reads as.
+            for index in state.unsaved.indices { state.unsaved[index].replaces = .unknown }
+        }
+    }
+
+    /// Finds out whether the store can be used at all and has room, before a user is asked to sign in.
+    func probe() async throws {
+        try await store.withLease(on: key) { _ in try await accounts().requireRoom() }
+    }
+
+    /// Keeps the credential of a sign-in.
+    /// - Throws: ``AuthError`` with `account_mismatch` when it is another account than the policy allows.
+    func keep(_ credential: Credential, _ policy: AccountPolicy, _ reporter: FlowReporter) async throws {
+        try await store.withLease(on: key) { lease in
+            var (_, accounts, epoch) = try await read()
+            let other = otherAccount(than: credential.account, in: accounts)
+            if other != nil, policy == .sameAccount {
+                throw AuthError(
+                    .accountMismatch,
+                    "\(credential.userName) has signed in, and another user is signed in already. Sign out first, or ask to add or replace the account."
+                )
+            }
+            if let other, policy == .replaceAccount { accounts.remove(other) }
+            accounts.set(.signedIn(credential), isCurrent: true)
+            try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
+            beginEpoch()
+            // A client that is made for one account keeps what it signs in for another, and does not use it.
+            if accounts.entry(account)?.account == credential.account { adopt(credential) }
+        }
+        publish(.signedIn(credential.identity))
+    }
+
+    /// The account that is meant here, when it is another one.
+    private func otherAccount(than signedIn: AccountID, in accounts: StoredAccounts) -> AccountID? {
+        let known = accounts.entry(account)?.account
+        if let account, known == nil {
+            return signedIn.isNamed(account) ? nil : AccountID(issuer: signedIn.issuer, subject: account)
+        }
+        return known == signedIn ? nil : known
+    }
+
+    /// Keeps the credential of a sign-in that could not be written, for as long as this process runs.
+    func keepInMemory(_ credential: Credential) async {
+        let stored = try? await read().stored
+        let epoch = beginEpoch()
+        let replaced = stored.map { Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
+        remember(credential, replacing: replaced, isSignIn: true, epoch)
+        if account.map(credential.account.isNamed) ?? true { adopt(credential) }
+        publish(.signedIn(credential.identity))
+    }
+
+    /// Keeps in memory what could not be written.
+    private func remember(_ credential: Credential, replacing old: Replaced, isSignIn: Bool, _ epoch: Int) {
+        let account = credential.account
+        state.withLock { state in
+            let earlier = state.unsaved.first { $0.account == account }
+            // A sign-in that came meanwhile is newer.
+            if let earlier, earlier.epoch > epoch { return }
+            state.unsaved.removeAll { $0.account == account }
+            state.unsaved.append(
+                Unsaved(
+                    credential: credential,
+                    // The store still has what the earlier one would have replaced.
+                    replaces: earlier.map(\.replaces) ?? old,
+                    isSignIn: isSignIn || earlier?.isSignIn == true,
+                    epoch: epoch
+                )
+            )
+        }
+    }
+
+    /// Writes a refreshed credential. When that fails it is good all the same, and only this process knows of it.
+    /// - Parameter epoch: The epoch in which the work began that it is the result of.
+    func save(_ credential: Credential, in accounts: inout StoredAccounts, _ lease: Lease, _ epoch: Int) async {
+        let old = accounts.entry(of: credential.account)
+        accounts.set(.signedIn(credential), isCurrent: false)
+        do {
+            try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
+        } catch {
+            remember(credential, replacing: .entry(old), isSignIn: false, epoch)
+        }
+    }
+
+    /// Replaces the tokens, while no other holder can.
+    func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
+        try await store.withLease(on: key) { lease in
+            let epoch = state.withLock { $0.epoch }
+            var accounts = try await latestAccounts(lease)
+            var credential = try signedIn(in: accounts)
+            try await client.requireBinding(of: credential)
+            credential.tokens = try await body(credential.tokens)
+            credential.obtainedAt = client.host.wholeSecond
+            await save(credential, in: &accounts, lease, epoch)
+            return adopt(credential, epoch)
+        }
+    }
+
+    /// Removes an account, while no other holder can write: what is removed is what was good last, whichever process has refreshed
+    /// it.
+    /// - Returns: What the account had; the credential is nil when its session had ended.
+    func remove() async throws -> StoredAccounts.Entry? {
+        beginEpoch()
+        let removed = try await store.withLease(on: key) { lease -> StoredAccounts.Entry? in
+            var (stored, accounts, epoch) = try await read()
+            guard let entry = accounts.entry(account) else { return nil }
+            accounts.remove(entry.account)
+            if accounts != stored { try await write(accounts, lease, epoch) }
+            state.withLock { state in state.unsaved.removeAll { $0.account == entry.account } }
+            beginEpoch()
+            return entry
+        }
+        if removed != nil { publish(.signedOut) }
+        return removed
+    }
+
+    /// Removes everything, whether or not it can be read.
+    func clear() async throws -> Bool {
+        beginEpoch()
+        let existed = try await store.withLease(on: key) { lease in
+            // What cannot be read is there all the same.
+            let existed: Bool
+            do { existed = try await store.bytes(for: key) != nil } catch { existed = true }
+            try await store.write(nil, under: lease)
+            defer { beginEpoch() }
+            return state.withLock { state in
+                defer { state.unsaved = [] }
+                return existed || !state.unsaved.isEmpty
+            }
+        }
+        if existed { publish(.signedOut) }
+        return existed
+    }
+
+    /// The account's credential.
+    /// - Throws: ``AuthError`` with `login_required` and the reason.
+    func signedIn(in accounts: StoredAccounts) throws(AuthError) -> Credential {
+        switch accounts.entry(account) {
+        case .signedIn(let credential)?: return credential
+        case .ended(let session)?: throw session.error
+        case nil:
+            let named = account.map { "The account \"\(DisplayText.sanitized($0, limit: 80))\" is not signed in" }
+            throw AuthError(
+                .loginRequired,
+                "\(named ?? "No user is signed in with the profile \"\(DisplayText.sanitized(key.name, limit: 60))\""). Sign in first."
+            )
+        }
+    }
+}

@@ -1,0 +1,193 @@
+import Synchronization
+
+extension ManagedCredential {
+    /// How often a provider may refuse a refresh without saying why before the user is asked to sign in again.
+    static let toleratedRefusals: Int64 = 2
+
+    /// Reads the store again, and refreshes when that has brought nothing fresh. No other holder writes the record meanwhile.
+    func refreshUnderLease(
+        _ lease: Lease,
+        _ margin: Duration,
+        _ rejected: Secret?,
+        _ epoch: Int
+    ) async throws -> Credential {
+        guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
+        var accounts = try await latestAccounts(lease)
+        let credential = try signedIn(in: accounts)
+        if isFresh(credential, margin), credential.tokens.accessToken != rejected { return adopt(credential, epoch) }
+        return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
+    }
+
+    private func refresh(
+        _ credential: Credential,
+        in accounts: inout StoredAccounts,
+        rejected: Secret?,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async throws -> Credential {
+        // A token that has not expired is better than none.
+        func fallback(_ error: any Error, _ credential: Credential) throws -> Credential {
+            guard !credential.isExpired(at: client.host.now()), credential.tokens.accessToken != rejected,
+                !(error is CancellationError)
+            else { throw error }
+            return credential
+        }
+        guard credential.tokens.refreshToken != nil else {
+            let error = AuthError(
+                .loginRequired,
+                """
+                The access token of \(credential.userName) has expired, and the provider gave no refresh token. Sign in again; \
+                many providers give one for the scope "offline_access".
+                """
+            )
+            do {
+                return adopt(try fallback(error, credential), epoch)
+            } catch {
+                publish(.expired)
+                throw error
+            }
+        }
+        if let wait = state.withLock({ $0.backoff })?.error(at: client.host.now()) {
+            return try fallback(wait, credential)
+        }
+        do {
+            let resources = key.resource.map { [$0] } ?? []
+            let outcome = try await reporter().step(.refresh) {
+                try await client.refresh(credential, resources: resources)
+            }
+            switch outcome {
+            case .refreshed(let refreshed):
+                state.withLock { $0.backoff = nil }
+                await save(refreshed, in: &accounts, lease, epoch)
+                publish(.refreshed)
+                return adopt(refreshed, epoch)
+            case .unchecked(let kept, let error):
+                await save(kept, in: &accounts, lease, epoch)
+                backOff(error)
+                guard let old = try? fallback(error, kept) else { throw RefusedTokens(error: error) }
+                return adopt(old, epoch)
+            case .refused(let kept, let error):
+                state.withLock { if $0.epoch == epoch { $0.cached = nil } }
+                await save(kept, in: &accounts, lease, epoch)
+                backOff(error)
+                throw RefusedTokens(
+                    error: AuthError(
+                        error.code,
+                        "The refreshed tokens were not used, and the session is kept. \(error.message)",
+                        providerError: error.providerError,
+                        status: error.status,
+                        retryAfter: error.retryAfter,
+                        underlyingError: error
+                    )
+                )
+            }
+        } catch let refused as RefusedTokens {
+            throw refused.error
+        } catch let error as AuthError where error.code == .loginRequired {
+            throw error
+        } catch let error as AuthError
+            where error.code == .providerRejected
+            && client.adapter.standardName(of: error.providerError) == "invalid_grant"
+        {
+            // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". The store was read a moment ago under the
+            // lease, so this is the token that is stored, and no newer one is lost.
+            throw await endSession(of: credential, error, in: &accounts, lease, epoch)
+        } catch let error as AuthError {
+            backOff(error)
+            if let refusal = await repeatedRefusal(of: credential, error, in: &accounts, lease, epoch) { throw refusal }
+            return try fallback(error, credential)
+        }
+    }
+
+    /// Tokens that the provider sent and that a check has refused: nothing is handed out in their place.
+    private struct RefusedTokens: Error {
+        let error: AuthError
+    }
+
+    private func backOff(_ error: AuthError) {
+        state.withLock { state in
+            state.backoff = Backoff(
+                after: state.backoff,
+                error: error,
+                now: client.host.now(),
+                random: client.host.randomBytes(1).first ?? 0
+            )
+        }
+    }
+
+    /// Counts refusals that do not say `invalid_grant`: some providers end a session with an empty 400. When the access token has
+    /// expired and it happens again, only signing in helps; the credential is kept, because it is not known to be bad.
+    private func repeatedRefusal(
+        of credential: Credential,
+        _ error: AuthError,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async -> AuthError? {
+        // RFC 6749 section 5.2: these are faults of the client or the request, which signing in again does not mend.
+        let faults = [
+            "invalid_client", "invalid_request", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
+            "invalid_dpop_proof", "use_dpop_nonce",
+        ]
+        let name = client.adapter.standardName(of: error.providerError) ?? ""
+        let isFault = error.code == .providerRejected && faults.contains(name)
+        guard error.status == 400 || error.status == 401, !isFault, credential.isExpired(at: client.host.now()) else {
+            return nil
+        }
+        var counted = credential
+        counted.refusedRefreshes = min(credential.refusedRefreshes + 1, Self.toleratedRefusals)
+        if counted != credential { await save(counted, in: &accounts, lease, epoch) }
+        guard counted.refusedRefreshes >= Self.toleratedRefusals else { return nil }
+        publish(.expired)
+        return AuthError(
+            .loginRequired,
+            "The access token of \(credential.userName) has expired, and the provider refuses to refresh it (status \(error.status ?? 0)) without saying why. Sign in again.",
+            providerError: error.providerError,
+            status: error.status,
+            underlyingError: error
+        )
+    }
+
+    /// Replaces the credential by a note that the provider has ended the session, and why.
+    private func endSession(
+        of credential: Credential,
+        _ error: AuthError,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async -> AuthError {
+        let words = error.providerError.map { "\($0)" } ?? "invalid_grant"
+        let reason = await (client.adapter as? any SharedSignIn)?
+            .reasonForEnd(of: credential, in: client.providerContext)
+        let session = EndedSession(
+            identity: credential.identity,
+            reason: reason.map { "\($0); \(words)" } ?? words,
+            endedAt: client.host.wholeSecond,
+            account: credential.account
+        )
+        accounts.set(.ended(session), isCurrent: false)
+        state.withLock { state in
+            if state.epoch == epoch { (state.cached, state.backoff) = (nil, nil) }
+            state.unsaved.removeAll { $0.account == credential.account && $0.epoch <= epoch }
+        }
+        publish(.ended(session))
+        let reporter = reporter()
+        reporter.report(.sessionEnd, details: ["reason": session.reason])
+        // If this cannot be written, the next process will ask the provider once more and be told the same.
+        try? await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
+        return session.error(providerError: error.providerError)
+    }
+}
+
+extension EndedSession {
+    /// The error for a caller that asks for the tokens of the session.
+    var error: AuthError { error(providerError: nil) }
+
+    fileprivate func error(providerError: ProviderError?) -> AuthError {
+        AuthError(
+            .loginRequired,
+            "The session of \(identity?.displayName ?? "an unknown user") was ended by the provider (\(DisplayText.sanitized(reason))). Sign in again.",
+            providerError: providerError
+        )
+    }
+}

@@ -1,0 +1,243 @@
+import AuthFlowJSON
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// One credential that is kept fresh: across tasks, processes, crashes and rotations.
+///
+/// One refresh runs at a time: the tasks of this process wait for the same one, and processes wait for the lease. The holder of
+/// the lease reads the store again, takes over what another has refreshed meanwhile, and otherwise refreshes and writes the new
+/// tokens before anything is handed out.
+///
+/// Every change of the user who is signed in (a sign-in, a sign-out, another account) begins a new epoch. Work that was begun in
+/// an earlier one is finished and written, and nothing of it is handed out: its callers read the store again.
+final class ManagedCredential: Sendable {
+    /// How long cached tokens are handed out before the store is read again: another process may have signed out, in seconds.
+    static let checkInterval: TimeInterval = 10
+
+    let client: OAuthClient
+    let store: any TokenStore
+    let key: RecordKey
+    let account: String?
+    let unfinished: UnfinishedWork
+    let reporter: @Sendable () -> FlowReporter
+    let state = Mutex(State())
+    private let freshnessMargin: Duration
+
+    struct State {
+        var cached: Cached?
+        /// When the store was last seen to have what is cached.
+        var checkedAt = -Double.infinity
+        var epoch = 0
+        var running: SharedTask<Credential>?
+        var backoff: Backoff?
+        /// At most one for each account.
+        var unsaved: [Unsaved] = []
+        var observers: [UInt64: AsyncStream<CredentialState>.Continuation] = [:]
+        var lastObserver: UInt64 = 0
+    }
+
+    /// Tokens in memory, and the time in which they are fresh.
+    final class Cached: Sendable {
+        let credential: Credential
+        let notBefore: Double
+        let freshUntil: Double
+
+        init(_ credential: Credential, margin: Duration) {
+            self.credential = credential
+            self.notBefore = credential.notBefore.timeIntervalSinceReferenceDate
+            self.freshUntil = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
+        }
+
+        fileprivate func isFresh(at now: Double) -> Bool { now < freshUntil && now >= notBefore }
+    }
+
+    /// A credential that could not be written: the stored one is older than it.
+    struct Unsaved {
+        let credential: Credential
+        /// What the store has in its place. When the store has something else, that is newer.
+        var replaces: Replaced
+        /// Whether it is the result of a sign-in, and the current account.
+        let isSignIn: Bool
+        /// The epoch it was made in: work of an earlier one neither replaces nor removes it.
+        let epoch: Int
+
+        var account: AccountID { credential.account }
+    }
+
+    /// The entry that a store has for an account.
+    enum Replaced: Equatable {
+        /// The one that is read next.
+        case unknown
+        case entry(StoredAccounts.Entry?)
+    }
+
+    /// Thrown when another user was signed in, or none, before work had come to its end.
+    struct Outdated: Error {}
+
+    /// - Parameter account: The subject of the account to keep; nil for the current one.
+    init(
+        client: OAuthClient,
+        store: any TokenStore,
+        key: RecordKey,
+        account: String?,
+        freshnessMargin: Duration,
+        unfinished: UnfinishedWork,
+        reporter: @escaping @Sendable () -> FlowReporter
+    ) {
+        self.client = client
+        self.store = store
+        self.key = key
+        self.account = account
+        self.freshnessMargin = freshnessMargin
+        self.unfinished = unfinished
+        self.reporter = reporter
+    }
+
+    /// Whether it has something that is nowhere else: work under way, tokens that could not be written, a back-off, readers.
+    var isNeeded: Bool {
+        state.withLock {
+            $0.running != nil || !$0.unsaved.isEmpty || $0.backoff != nil || !$0.observers.isEmpty
+        }
+    }
+
+    // MARK: Fresh tokens
+
+    /// The cached tokens, when they are fresh and the store was read a moment ago. No waiting, no input or output, no
+    /// allocation.
+    func fresh() -> Cached? {
+        let now = client.host.now().timeIntervalSinceReferenceDate
+        return state.withLock { state in
+            guard let cached = state.cached, cached.isFresh(at: now), Self.isChecked(state, now) else { return nil }
+            return cached
+        }
+    }
+
+    private static func isChecked(_ state: State, _ now: Double) -> Bool {
+        now < state.checkedAt + checkInterval && now >= state.checkedAt
+    }
+
+    /// A credential whose access token is fresh, refreshed when necessary.
+    /// - Parameters:
+    ///   - margin: How long before its expiry the access token counts as expired; default: the manager's. More than a
+    ///     quarter of a token's life is not asked for.
+    ///   - rejected: An access token that an API has refused, fresh as it may look.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; what refreshing
+    ///   throws, when the old token has expired too; `CancellationError`, which cancels no other caller's refresh.
+    func credential(margin: Duration? = nil, rejected: Secret? = nil) async throws -> Credential {
+        let margin = max(margin ?? .zero, freshnessMargin)
+        if rejected == nil, let known = await known(margin) { return known }
+        // A refresh that was under way already may end with the very token that was refused, last less long than is wanted here,
+        // or belong to a user who has signed out meanwhile. Then another one is begun, once.
+        for attempt in 0..<4 {
+            let (task, isOwn) = sharedRefresh(margin, rejected)
+            do {
+                let credential = try await task.value()
+                let isWanted = credential.tokens.accessToken != rejected && isFresh(credential, margin)
+                if isWanted || isOwn || attempt > 0 { return credential }
+            } catch is Outdated {
+                continue
+            }
+        }
+        return try signedIn(in: try await accounts())
+    }
+
+    /// The cached tokens, when they are fresh and the store still has them.
+    private func known(_ margin: Duration) async -> Credential? {
+        let now = client.host.now().timeIntervalSinceReferenceDate
+        let (cached, isDue) = state.withLock { state -> (Cached?, Bool) in
+            guard let cached = state.cached, cached.isFresh(at: now), isFresh(cached.credential, margin) else {
+                return (nil, false)
+            }
+            let isDue = !Self.isChecked(state, now)
+            // The others are served meanwhile: one read is enough.
+            if isDue { state.checkedAt = now }
+            return (cached, isDue)
+        }
+        guard let cached, isDue else { return cached?.credential }
+        // A store that cannot be read says nothing about the tokens.
+        guard (try? await accounts()) != nil else { return cached.credential }
+        return state.withLock { $0.cached === cached ? cached.credential : nil }
+    }
+
+    func isFresh(_ credential: Credential, _ margin: Duration) -> Bool {
+        let now = client.host.now()
+        return now < credential.freshUntil(margin: margin) && now >= credential.notBefore
+    }
+
+    /// - Returns: The refresh to wait for, and whether it was begun by this call.
+    private func sharedRefresh(_ margin: Duration, _ rejected: Secret?) -> (SharedTask<Credential>, isOwn: Bool) {
+        state.withLock { state in
+            if let running = state.running { return (running, false) }
+            let epoch = state.epoch
+            let task = unfinished.begin { [self] in
+                defer { self.state.withLock { $0.running = nil } }
+                let credential = try await store.withLease(on: key) { lease in
+                    try await refreshUnderLease(lease, margin, rejected, epoch)
+                }
+                await writeAfterLostLease()
+                // The user who was signed in when this began may not be any more.
+                guard self.state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
+                return credential
+            }
+            state.running = task
+            return (task, true)
+        }
+    }
+
+    /// Hands tokens out from memory from now on, unless something newer has begun.
+    /// - Parameter epoch: The epoch in which the work began that they are the result of; nil for this one.
+    @discardableResult
+    func adopt(_ credential: Credential, _ epoch: Int? = nil) -> Credential {
+        let now = client.host.now().timeIntervalSinceReferenceDate
+        state.withLock { state in
+            guard epoch == nil || epoch == state.epoch else { return }
+            state.cached = Cached(credential, margin: freshnessMargin)
+            state.checkedAt = now
+        }
+        return credential
+    }
+
+    /// Forgets what is cached and what is under way, so that the next call reads the store. What could not be written is kept:
+    /// it is the only copy.
+    /// - Returns: The new epoch.
+    @discardableResult
+    func beginEpoch() -> Int {
+        state.withLock {
+            $0.epoch += 1
+            $0.cached = nil
+            $0.backoff = nil
+            return $0.epoch
+        }
+    }
+
+    // MARK: States
+
+    /// The states from now on, beginning with the present one.
+    func states() async throws -> AsyncStream<CredentialState> {
+        let (stream, continuation) = AsyncStream<CredentialState>.makeStream(bufferingPolicy: .bufferingNewest(100))
+        let number = state.withLock { state in
+            state.lastObserver += 1
+            state.observers[state.lastObserver] = continuation
+            return state.lastObserver
+        }
+        continuation.onTermination = { [self] _ in state.withLock { $0.observers[number] = nil } }
+        switch try await accounts().entry(account) {
+        case .signedIn(let credential)?:
+            let isOver = credential.isExpired(at: client.host.now()) && credential.tokens.refreshToken == nil
+            continuation.yield(isOver ? .expired : .signedIn(credential.identity))
+        case .ended(let session)?: continuation.yield(.ended(session))
+        case nil: continuation.yield(.signedOut)
+        }
+        return stream
+    }
+
+    func publish(_ new: CredentialState) {
+        let observers = state.withLock { $0.observers }
+        for observer in observers.values { observer.yield(new) }
+    }
+}

@@ -1,0 +1,112 @@
+import AuthFlowJSON
+import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension OAuthClient {
+    /// A key for the tokens of a new sign-in; nil when they are not to be bound to one.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider announces algorithms and ES256 is not among them.
+    func newDPoPKey(at metadata: ProviderMetadata) throws(AuthError) -> DPoPKey? {
+        guard registration.usesDPoP else { return nil }
+        if let algorithms = metadata.json["dpop_signing_alg_values_supported"]?.strings, !algorithms.contains("ES256") {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) takes no proofs that are signed with ES256, the only ones that are made here (RFC 9449)."
+            )
+        }
+        return try DPoPKey(host: host)
+    }
+
+    /// Sends a request, with a proof when tokens are bound to a key.
+    ///
+    /// A server that wants a nonce gets one more try with the nonce it names, and no third (RFC 9449 sections 8 and 9).
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - key: The key that the tokens are bound to; nil for none.
+    ///   - accessToken: The token that is sent along; nil at a token endpoint.
+    func send(
+        _ request: TransportRequest,
+        provenBy key: DPoPKey?,
+        accessToken: Secret? = nil
+    ) async throws -> TransportResponse {
+        guard let key else { return try await server.send(request) }
+        let endpoint = try Endpoint(request.url)
+        func attempt(_ nonce: String?) async throws -> (response: TransportResponse, nonce: String?) {
+            var proven = request
+            proven.head.headerFields[.dpop] = try key.proof(
+                method: request.head.method.rawValue,
+                endpoint: endpoint,
+                nonce: nonce,
+                accessToken: accessToken,
+                time: accessToken == nil ? server.time : host.now(),
+                host: host
+            )
+            let response = try await server.send(proven)
+            return (response, server.dpopNonces.learn(from: response, origin: endpoint.origin))
+        }
+        let used = server.dpopNonces.nonce(for: endpoint.origin)
+        let first = try await attempt(used)
+        guard first.response.wantsDPoPNonce, let nonce = first.nonce, nonce != used else { return first.response }
+        return try await attempt(nonce).response
+    }
+
+    /// Sends a request with an access token in the header: `Bearer`, or `DPoP` with a proof.
+    func send(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
+        var request = request
+        // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
+        let scheme = tokens.dpopKey == nil ? "Bearer" : "DPoP"
+        request.head.headerFields[.authorization] = "\(scheme) \(tokens.accessToken.exposed)"
+        return try await send(request, provenBy: tokens.dpopKey, accessToken: tokens.accessToken)
+    }
+
+    /// Sends a request to one of the provider's own resources with the access token.
+    /// - Returns: A response with status 200.
+    /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
+    ///   provider is asked too often, `invalid_reply` for any other status.
+    func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
+        let response = try await send(request, with: tokens)
+        if response.status == 401 {
+            throw AuthError(
+                .accessTokenRejected,
+                "\(Redaction.url(request.url)) does not accept the access token any more. Sign in again.",
+                providerError: response.providerError,
+                status: 401
+            )
+        }
+        try response.requireAvailable(from: request.head.authority ?? "The provider", now: host.now())
+        guard response.status == 200 else {
+            throw AuthError(
+                .invalidResponse,
+                "\(Redaction.url(request.url)) answered with status \(response.status).",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
+        return response
+    }
+}
+
+extension TransportResponse {
+    /// Whether a server refuses a proof for want of its nonce: a token endpoint says so in its body, a resource in
+    /// `WWW-Authenticate`, whose scheme has no case (RFC 9110 section 11.1).
+    fileprivate var wantsDPoPNonce: Bool {
+        switch status {
+        case 400, 401:
+            let isAsked = AuthenticationChallenge.challenges(in: self).contains {
+                $0.scheme == "dpop" && $0.parameters["error"] == "use_dpop_nonce"
+            }
+            if isAsked { return true }
+            return (try? JSON(parsing: body))?["error"]?.string == "use_dpop_nonce"
+        default: return false
+        }
+    }
+}
+
+extension HTTPField.Name {
+    static let dpop = Self("DPoP") ?? .authorization
+    static let dpopNonce = Self("DPoP-Nonce") ?? .authorization
+}

@@ -1,0 +1,144 @@
+import AuthFlowJSON
+import HTTPTypes
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The outcome of a refresh whose response has come. Whatever it is, keep ``credential``: the provider may have replaced the
+/// refresh token, and the old one is then of no use.
+public enum RefreshOutcome: Sendable {
+    /// New tokens, every check passed.
+    case refreshed(Credential)
+    /// The response was refused, and nothing may be handed out: the credential to keep, with the replaced refresh token and
+    /// nothing else of the response, and the reason.
+    case refused(Credential, AuthError)
+    /// The response could not be checked, because the provider's keys could not be fetched: the credential to keep, whose access
+    /// token is still the old one, and the reason.
+    case unchecked(Credential, AuthError)
+
+    /// The credential to keep.
+    public var credential: Credential {
+        switch self {
+        case .refreshed(let credential), .refused(let credential, _), .unchecked(let credential, _): credential
+        }
+    }
+
+    /// The refreshed credential.
+    /// - Throws: ``AuthError``, the reason when the response was not used.
+    public func get() throws(AuthError) -> Credential {
+        switch self {
+        case .refreshed(let credential): return credential
+        case .refused(_, let error), .unchecked(_, let error): throw error
+        }
+    }
+}
+
+extension OAuthClient {
+    /// The server's metadata, when the endpoints in it are those that a credential came from: a token never goes to others,
+    /// whatever became of the configuration.
+    /// - Parameter path: An endpoint that is needed.
+    /// - Throws: ``AuthError`` with `login_required` when they are not.
+    @discardableResult
+    func requireBinding(
+        of credential: Credential,
+        with path: EndpointPath? = nil
+    ) async throws -> ProviderMetadata {
+        var metadata = try await server.metadata()
+        if let path { metadata = try await server.metadata(with: path) }
+        let obstacle =
+            credential.binding.map { $0.obstacle(to: ProviderBinding(metadata)) }
+            ?? "it is not known which endpoints the credential belongs to"
+        if let obstacle {
+            throw AuthError(.loginRequired, "No token was sent: \(obstacle). Sign in again.")
+        }
+        return metadata
+    }
+
+    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones. A refresh
+    /// token or an ID Token that did not come anew is kept.
+    ///
+    /// Nothing is stored: the caller keeps the credential of the outcome, as ``CredentialManager`` does.
+    /// - Parameters:
+    ///   - credential: The credential of a sign-in.
+    ///   - scopes: Fewer scopes than were granted; default: the same.
+    ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: those of the grant.
+    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it is not the provider's,
+    ///   `provider_rejected` with `invalid_grant` when the session has ended.
+    public func refresh(
+        _ credential: Credential,
+        scopes: [String]? = nil,
+        resources: [String] = []
+    ) async throws -> RefreshOutcome {
+        guard let refreshToken = credential.tokens.refreshToken else {
+            throw AuthError(
+                .loginRequired,
+                "The provider gave no refresh token to \(credential.userName). Sign in again."
+            )
+        }
+        let metadata = try await requireBinding(of: credential)
+        var request = ProviderRequest(
+            purpose: .refresh,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: parameters(of: .refresh),
+            protectedParameters: ["grant_type": "refresh_token", "refresh_token": refreshToken.exposed]
+        )
+        if let scopes { request.parameters["scope"] = scopes.joined(separator: " ") }
+        request.addResources(resources)
+        // RFC 9449 section 5: a refresh token of a public client is bound to the key, and the new tokens stay with it.
+        let key = credential.tokens.dpopKey
+        let response = try await sendFormRequest(request, scopes: credential.tokens.scopes, key: key)
+        do {
+            let tokens = try parseTokenResponse(response, key: key)
+            return .refreshed(try await checkRefreshedTokens(tokens, replacing: credential, metadata))
+        } catch let error as AuthError {
+            guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
+            var kept = credential
+            kept.tokens.refreshToken = replacement
+            if error.isPassing { return .unchecked(kept, error) }
+            // The old access token is not to be handed out either, once the provider has said something that cannot be true.
+            kept.tokens.expiresAt = min(kept.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
+            return .refused(kept, error)
+        }
+    }
+
+    /// Checks refreshed tokens, and puts them in the place of the old ones.
+    private func checkRefreshedTokens(
+        _ response: TokenResponse,
+        replacing credential: Credential,
+        _ metadata: ProviderMetadata
+    ) async throws -> Credential {
+        var tokens = try requireUsable(response)
+        // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
+        // discard the old refresh token". Otherwise the old one goes on.
+        tokens.refreshToken = tokens.refreshToken ?? credential.tokens.refreshToken
+        tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
+
+        if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
+            let expectation = expectation(of: metadata, occasion: .refresh(of: original), response)
+            tokens.verifiedIDToken = try await verifyIDToken(idToken, expectation, metadata: metadata)
+        } else {
+            // OIDC Core section 12.2: the response "might not contain an id_token". The one of the sign-in stays a hint.
+            tokens.idToken = credential.tokens.idToken
+            tokens.verifiedIDToken = credential.tokens.verifiedIDToken
+        }
+        var refreshed = credential
+        refreshed.tokens = tokens
+        refreshed.obtainedAt = host.wholeSecond
+        refreshed.refusedRefreshes = 0
+        try refreshed.requireStorableSize()
+        return refreshed
+    }
+
+    /// The refresh token in a response of the token endpoint that is refused for another reason: the provider has replaced the old
+    /// one by it, so without it the session would be lost.
+    private func replacement(in response: ProviderResponse) -> Secret? {
+        guard response.status == 200, let parameters = try? adapter.responseParameters(response),
+            let token = parameters["refresh_token"]?.string, !token.isEmpty,
+            token.utf8.count <= TokenSet.maximumTokenSize, token.utf8.allSatisfy({ (0x20...0x7E).contains($0) })
+        else { return nil }
+        return Secret(token)
+    }
+}

@@ -1,0 +1,104 @@
+import AuthFlowJSON
+
+extension OAuthClient {
+    /// What every ID Token of this server must say to this client.
+    /// - Parameter response: The response that it came in.
+    func expectation(
+        of metadata: ProviderMetadata,
+        occasion: IDTokenValidation.Occasion,
+        _ response: TokenResponse? = nil
+    ) -> IDTokenValidation.Expectation {
+        var expectation = IDTokenValidation.Expectation(
+            issuer: metadata.issuer,
+            clientID: registration.clientID,
+            algorithms: registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms,
+            occasion: occasion,
+            leeway: registration.clockLeeway.seconds
+        )
+        expectation.accessToken = response?.tokens.accessToken
+        expectation.clockOffset = response?.clockOffset ?? server.clockOffset
+        return expectation
+    }
+
+    /// Verifies an ID Token of this client's, also with the client's secret where the registration names such an algorithm.
+    func verifyIDToken(
+        _ idToken: Secret,
+        _ expectation: IDTokenValidation.Expectation,
+        metadata: ProviderMetadata,
+        reporter: FlowReporter? = nil
+    ) async throws -> IDToken {
+        try await server.verifyIDToken(
+            idToken,
+            expectation,
+            metadata: metadata,
+            secret: registration.authentication.secret,
+            reporter: reporter
+        )
+    }
+
+    /// The end of every grant that signs a user in: validates the tokens and finds out who the user is. No token is released
+    /// before (RFC 9700 section 4.5.3.2).
+    /// - Parameters:
+    ///   - response: The response of the token endpoint.
+    ///   - expectation: What its ID Token must say.
+    ///   - metadata: The server's.
+    ///   - reporter: Where the steps are reported.
+    func credential(
+        of response: TokenResponse,
+        _ expectation: IDTokenValidation.Expectation,
+        metadata: ProviderMetadata,
+        reporter: FlowReporter
+    ) async throws -> Credential {
+        var tokens = try requireUsable(response)
+        // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
+        if tokens.idToken != nil || response.requestedScopes.contains("openid") {
+            tokens.verifiedIDToken = try await reporter.step(.idTokenValidation) {
+                guard let idToken = tokens.idToken else {
+                    throw AuthError(
+                        .invalidIDToken,
+                        "The provider sent no ID Token although \"openid\" was asked for (OpenID Connect Core section 3.1.3.3)."
+                    )
+                }
+                return try await verifyIDToken(idToken, expectation, metadata: metadata, reporter: reporter)
+            }
+        }
+        let identity = try await reporter.step(.identity) { () -> Identity? in try await self.identity(of: tokens) }
+        if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
+        // A user of another issuer cannot be vouched for by this one.
+        guard identity?.issuer.isIdentical(to: metadata.issuer) != false else {
+            throw AuthError(
+                .issuerMismatch,
+                "The adapter names a user of another issuer than \(metadata.issuer)."
+            )
+        }
+        var credential = Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond)
+        credential.binding = ProviderBinding(metadata)
+        try credential.requireStorableSize()
+        try await adapter.check(credential, in: providerContext)
+        return credential
+    }
+
+    private func identity(of tokens: TokenSet) async throws -> Identity? {
+        guard let provider = adapter as? any UserInfoProviding else { return try await identityByIDToken(tokens) }
+        return try await provider.identity(for: tokens, in: providerContext)
+    }
+
+    /// The user whom the verified ID Token names, with the claims of the userinfo endpoint when the server has one and a scope was
+    /// granted that asks for them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
+    func identityByIDToken(_ tokens: TokenSet) async throws -> Identity? {
+        guard let idToken = tokens.verifiedIDToken else { return nil }
+        var claims = (idToken.claims.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
+        let metadata = try await server.metadata()
+        let askingScopes: Set<String> = ["profile", "email", "address", "phone"]
+        if metadata.userInfoEndpoint != nil, !askingScopes.isDisjoint(with: tokens.scopes) {
+            let userInfo = try await requestUserInfo(tokens, withoutIDToken: false)
+            claims.merge(userInfo.object ?? [:]) { fromIDToken, _ in fromIDToken }
+        }
+        return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
+    }
+
+    /// Claims of an ID Token about the token and the sign-in, not about the user.
+    private static let protocolClaims: Set<String> = [
+        "iss", "aud", "exp", "iat", "nbf", "jti", "nonce", "azp", "at_hash", "c_hash", "auth_time", "acr", "amr", "sid",
+    ]
+}

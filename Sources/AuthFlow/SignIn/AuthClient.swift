@@ -1,0 +1,474 @@
+public import AuthFlowJSON
+import Synchronization
+
+/// Signs users in with one provider and keeps their credentials: the part of AuthFlow that an app or a tool uses.
+///
+/// Created from a configuration file:
+///
+/// ```swift
+/// let file = try ConfigurationFile(path: "authflow.json")
+/// let client = try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [.loopback])
+/// let user = try await client.signIn().identity
+/// ```
+///
+/// or from values, with ``init(client:methods:store:options:observer:)``. Cancelling the task that signs in cancels the
+/// sign-in and frees what it had opened.
+public final class AuthClient: Sendable {
+    /// The client of the authorization server.
+    public let client: OAuthClient
+
+    /// The options that it was created with.
+    public let options: Options
+
+    let methods: SignInMethods
+    let credentials: CredentialManager
+    let visits = WaitingVisits()
+    private let current: ManagedCredential
+    private let observer: @Sendable (FlowEvent) -> Void
+
+    /// The options of an ``AuthClient``.
+    public struct Options: Sendable {
+        /// The name that tells apart what several clients keep in one store; default: `default`.
+        public var name = "default"
+
+        /// The subject of the account that is meant when several are signed in; default: the one that signed in or was selected
+        /// last.
+        public var account: String?
+
+        /// How long a sign-in may take, the user's part included; default: five minutes. A sign-in on another screen may take as
+        /// long as its code lasts.
+        public var timeout = Duration.seconds(300)
+
+        /// How long before its expiry an access token counts as expired; default: one minute.
+        public var freshnessMargin = Duration.seconds(60)
+
+        /// The origins of the APIs that ``AuthClient/send(_:)`` may send the access token to; default: none.
+        public var apiOrigins: [Endpoint] = []
+
+        /// Creates options with the defaults for everything.
+        public init() {}
+    }
+
+    /// Creates a client.
+    /// - Parameters:
+    ///   - client: The client of the authorization server.
+    ///   - methods: The methods of signing in, best first: the next one is used when one cannot begin here, or the provider
+    ///     does not offer it. Once the user has been shown something there is no other.
+    ///   - store: Keeps the credentials; default: memory.
+    ///   - options: Default: the defaults of ``Options``.
+    ///   - observer: Receives every event of every flow, in order. It must not block.
+    public convenience init(
+        client: OAuthClient,
+        methods: [SignInMethod],
+        store: any TokenStore = MemoryTokenStore(),
+        options: Options = Options(),
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) {
+        self.init(
+            client: client,
+            methods: SignInMethods(methods: methods),
+            store: store,
+            options: options,
+            observer: observer
+        )
+    }
+
+    init(
+        client: OAuthClient,
+        methods: SignInMethods,
+        store: any TokenStore,
+        options: Options,
+        observer: @escaping @Sendable (FlowEvent) -> Void
+    ) {
+        self.client = client
+        self.methods = methods
+        self.options = options
+        self.observer = observer
+        self.credentials = CredentialManager(
+            client: client,
+            store: store,
+            freshnessMargin: options.freshnessMargin,
+            observer: observer
+        )
+        self.current = credentials.managed(CredentialKey(options.name), account: options.account)
+    }
+
+    /// The registration of the client.
+    public var registration: ClientRegistration { client.registration }
+
+    /// The authorization server.
+    public var server: AuthorizationServer { client.server }
+
+    // MARK: Signing in
+
+    /// Signs a user in: shows the provider's page, or a code for another screen, waits, checks everything, and keeps the
+    /// credential.
+    /// - Parameters:
+    ///   - policy: The rule for a sign-in by another user than the one who is signed in already; default: refuse it.
+    ///   - options: The options of the authorization request; default: those of the registration.
+    /// - Returns: The credential, and what went wrong if it could not be stored.
+    /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
+    ///   `CancellationError` when the task is cancelled.
+    public func signIn(
+        _ policy: AccountPolicy = .sameAccount,
+        options: AuthorizationOptions = AuthorizationOptions()
+    ) async throws -> SignIn {
+        // A user who signs in for nothing does not come back.
+        try await current.probe()
+        let reporter = reporter()
+        // A user who wants another account wants to be asked which.
+        if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
+        for (flow, reason) in methods.passedOver { passOver(flow.rawValue, reason, reporter) }
+        guard let last = methods.methods.last else {
+            throw methods.passedOver.last?.reason
+                ?? AuthError(.noUserAgent, "This client has no method to sign in with.")
+        }
+        for method in methods.methods.dropLast() {
+            let hasBegun = Flag()
+            do {
+                return try await signIn(by: method, policy, options, reporter) { hasBegun.set() }
+            } catch let error as AuthError where Self.mayTryAnother(error) && !hasBegun.isSet {
+                passOver(method.flow.rawValue, error, reporter)
+            }
+        }
+        return try await signIn(by: last, policy, options, reporter) {}
+    }
+
+    private func passOver(_ name: String, _ reason: AuthError, _ reporter: FlowReporter) {
+        reporter.report(.flowChoice, details: ["passed_over": name, "reason": reason.description])
+    }
+
+    /// Signs in with what another app has shared, when there is something and it works.
+    private func signInByExchange(_ reporter: FlowReporter) async throws -> SignIn? {
+        guard let provider = client.adapter as? any SharedSignIn else { return nil }
+        let exchange: TokenExchange
+        do {
+            guard let found = try await provider.exchangeForSignIn(in: client.providerContext) else { return nil }
+            exchange = found
+        } catch let error as AuthError {
+            passOver(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
+            return nil
+        }
+        return try await credentials.unfinished.finish { [self] in
+            let credential: Credential
+            do {
+                credential = try await client.signIn(by: exchange, reporter: reporter)
+            } catch let error as AuthError {
+                passOver(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
+                return nil
+            }
+            return try await keep(credential, [:], .sameAccount, reporter)
+        }
+    }
+
+    /// Something that happens once, seen by several tasks.
+    private final class Flag: Sendable {
+        private let value = Atomic(false)
+        var isSet: Bool { value.load(ordering: .relaxed) }
+        func set() { value.store(true, ordering: .relaxed) }
+    }
+
+    /// Whether another method may work where one could not begin.
+    private static func mayTryAnother(_ error: AuthError) -> Bool {
+        [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
+    }
+
+    /// - Parameter willShow: Called before the user is shown anything.
+    private func signIn(
+        by method: SignInMethod,
+        _ policy: AccountPolicy,
+        _ authorization: AuthorizationOptions,
+        _ reporter: FlowReporter,
+        willShow: @escaping @Sendable () -> Void
+    ) async throws -> SignIn {
+        switch method {
+        case .userAgent(let userAgent):
+            let timeout = options.timeout
+            let hasResponse = Flag()
+            return try await withDeadline(timeout, clock: client.host.clock) {
+                // The tokens that come for a code are kept, so the sign-in is not said to have failed meanwhile.
+                hasResponse.isSet
+            } orThrow: {
+                AuthError(
+                    .timedOut,
+                    "The sign-in was not finished within \(Int(timeout.seconds)) seconds. Start again when ready."
+                )
+            } _: { [self] in
+                let flow = AuthorizationCodeSignIn(
+                    client: client,
+                    reporter: reporter,
+                    options: authorization,
+                    visits: visits,
+                    unfinished: credentials.unfinished,
+                    willShow: willShow,
+                    didRespond: hasResponse.set
+                )
+                return try await flow.run(with: userAgent) { credential, response in
+                    try await self.keep(credential, response.parameters, policy, reporter)
+                }
+            }
+        case .device(let presenter):
+            let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
+            let code = try await flow.begin(longestWait: presenter.longestWait)
+            willShow()
+            return try await presenter.present(code) {
+                try await flow.finish(code) { credential in
+                    try await self.keep(credential, [:], policy, reporter)
+                }
+            }
+        }
+    }
+
+    /// Finds out whether the store can be read, written to and locked, as every sign-in does before the user is asked.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func checkStore() async throws { try await current.probe() }
+
+    /// Hands over a redirect that arrived by another way than the user agent: the URL that an app was opened with, or one
+    /// that a user has pasted. It is checked like any other.
+    /// - Parameter url: The URL, whole.
+    /// - Returns: Whether a sign-in or sign-out of this client waits for it. A URL that belongs to none ends none.
+    @discardableResult
+    public func resume(with url: String) -> Bool { visits.resume(with: url) }
+
+    /// Begins a sign-in whose page the app shows itself: open the URL of the request, and hand the redirect to
+    /// ``finishSignIn(_:with:policy:)``, in this process or another. No user agent is used.
+    /// - Parameter options: The options of the request; default: those of the registration.
+    /// - Throws: As ``OAuthClient/authorizationRequest(_:)``.
+    public func beginSignIn(_ options: AuthorizationOptions = AuthorizationOptions()) async throws
+        -> AuthorizationRequest
+    {
+        let reporter = reporter()
+        _ = try await reporter.step(.discovery) { try await server.metadata() }
+        return try await reporter.step(.authorizationRequest) { try await client.authorizationRequest(options) }
+    }
+
+    /// Finishes a sign-in whose page the app has shown itself, and keeps the credential.
+    /// - Parameters:
+    ///   - request: The request. It can be used once.
+    ///   - callback: The URL that the user was sent back to, whole.
+    ///   - policy: The rule for a sign-in by another user than the one who is signed in already; default: refuse it.
+    /// - Throws: ``AuthError``. When the URL does not belong to the request, the request is still good.
+    public func finishSignIn(
+        _ request: AuthorizationRequest,
+        with callback: String,
+        policy: AccountPolicy = .sameAccount
+    ) async throws -> SignIn {
+        let reporter = reporter()
+        return try await credentials.unfinished.finish { [self] in
+            let (credential, response) = try await client.exchange(callback, for: request, reporter: reporter)
+            return try await keep(credential, response.parameters, policy, reporter)
+        }
+    }
+
+    private func keep(
+        _ credential: Credential,
+        _ parameters: FormParameters,
+        _ policy: AccountPolicy,
+        _ reporter: FlowReporter
+    ) async throws -> SignIn {
+        var signIn = SignIn(credential: credential, authorizationParameters: parameters)
+        do {
+            try await current.keep(credential, policy, reporter)
+        } catch let error as AuthError where error.code == .accountMismatch {
+            throw error
+        } catch {
+            if error is CancellationError { throw error }
+            await current.keepInMemory(credential)
+            signIn.storageError =
+                error as? AuthError
+                ?? AuthError(.storageFailed, "The credential could not be stored.", underlyingError: error)
+        }
+        guard let provider = client.adapter as? any SharedSignIn else { return signIn }
+        do {
+            try await provider.share(credential, in: client.providerContext)
+        } catch {
+            if error is CancellationError { throw error }
+            let failure =
+                error as? AuthError
+                ?? AuthError(
+                    .storageFailed,
+                    "The sign-in could not be shared with the other apps of its group.",
+                    underlyingError: error
+                )
+            reporter.report(.sharing, .failed(failure.code))
+            signIn.sharingError = failure
+        }
+        return signIn
+    }
+
+    /// Whether something is under way that must not be lost: what ``drain(within:)`` waits for.
+    public var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
+
+    /// Waits until nothing is under way that must not be lost: exchanges of codes and refresh tokens, whose results are then
+    /// stored, and revocations. They come to their end whichever tasks are cancelled, but not when the process exits: call it
+    /// before that.
+    /// - Parameter patience: How long to wait; default: three seconds.
+    /// - Returns: Whether everything is finished.
+    public func drain(within patience: Duration = .seconds(3)) async -> Bool {
+        await credentials.drain(within: patience)
+    }
+
+    // MARK: Being signed in
+
+    /// - Parameter account: The subject of an account; nil for the one of the options.
+    func managed(_ account: String?) -> ManagedCredential {
+        guard let account else { return current }
+        return credentials.managed(CredentialKey(options.name), account: account)
+    }
+
+    /// The stored credential, or the newer one that could not be stored, whether or not its access token is still good; nil when
+    /// no user is signed in.
+    /// - Parameter account: The subject of an account; default: the one of the options.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func credential(account: String? = nil) async throws -> Credential? {
+        try await managed(account).accounts().entry(account ?? options.account)?.credential
+    }
+
+    /// What ``credential(account:)`` returns. No page is shown.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in, or, with the reason, when the provider has ended
+    ///   the session; `storage_failed`.
+    public func requiredCredential() async throws -> Credential { try await current.lastCredential() }
+
+    /// The users who are signed in, the current account first. An unknown user is not among them.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func accounts() async throws -> [Identity] {
+        let accounts = try await current.accounts()
+        let first = accounts.entry(nil)
+        return ([first].compactMap { $0 } + accounts.entries.filter { $0 != first }).compactMap(\.credential?.identity)
+    }
+
+    /// Makes an account the current one, for this and every other process.
+    /// - Parameter subject: The subject of an account that is signed in.
+    /// - Throws: ``AuthError`` with `login_required` when it is not.
+    public func selectAccount(_ subject: String) async throws {
+        try await current.change { accounts in
+            guard let entry = accounts.entry(subject) else {
+                throw AuthError(
+                    .loginRequired,
+                    "The account \"\(DisplayText.sanitized(subject, limit: 80))\" is not signed in."
+                )
+            }
+            accounts.select(entry.account)
+        }
+        current.beginEpoch()
+    }
+
+    /// The states of the credential, beginning with the present one: signed in, refreshed, expired, ended with its reason.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func states() async throws -> AsyncStream<CredentialState> { try await current.states() }
+
+    /// Returns tokens whose access token is fresh: cached ones, or refreshed ones.
+    ///
+    /// Call it before each use and keep nothing. While the tokens are fresh this costs next to nothing; when they are not,
+    /// all tasks and processes wait for one refresh. At most every ten seconds the store is read to see whether another process
+    /// has signed out, or in as another user, meanwhile; in between, what is in memory is trusted.
+    /// - Parameter account: The subject of an account; default: the one of the options.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or what refreshing
+    ///   throws; `CancellationError` when the task is cancelled, which ends no other task's refresh.
+    public func freshTokens(account: String? = nil) async throws -> TokenSet {
+        let managed = managed(account)
+        if let fresh = managed.fresh() { return fresh.credential.tokens }
+        return try await managed.credential().tokens
+    }
+
+    /// A credential whose access token lasts for a while.
+    /// - Parameter duration: How long it should last. Of tokens that live shortly no more is asked than three quarters of their
+    ///   life, or they would be refreshed at every call.
+    /// - Throws: As ``freshTokens(account:)``.
+    public func freshCredential(lasting duration: Duration) async throws -> Credential {
+        try await current.credential(margin: duration)
+    }
+
+    /// Runs `body` with fresh tokens, and once more with newer ones when it throws an ``AuthError`` with
+    /// `access_token_rejected`: what to throw when an API responds with 401.
+    /// - Throws: As ``freshTokens(account:)``, and whatever `body` throws.
+    public func perform<Return: Sendable>(
+        _ body: nonisolated(nonsending) (TokenSet) async throws -> Return
+    ) async throws -> Return {
+        let tokens = try await freshTokens()
+        do {
+            return try await body(tokens)
+        } catch let error as AuthError where error.code == .accessTokenRejected {
+            // Without a refresh token the only newer ones are those of another sign-in, here or in another process.
+            if tokens.refreshToken == nil {
+                guard try await credential()?.tokens.accessToken != tokens.accessToken else { throw error }
+            }
+            return try await body(try await current.credential(rejected: tokens.accessToken).tokens)
+        }
+    }
+
+    /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
+    /// - Throws: As ``freshTokens(account:)``.
+    @discardableResult
+    public func refresh() async throws -> Credential {
+        try await current.credential(rejected: try await current.lastCredential().tokens.accessToken)
+    }
+
+    /// Replaces the tokens by others, in a way that only the provider's adapter knows, and keeps those: no other task or process
+    /// refreshes or uses the store meanwhile. It comes to its end when the task is cancelled.
+    /// - Parameter body: Given the stored tokens, returns the ones to keep.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in; what `body` throws.
+    @discardableResult
+    public func replaceTokens(
+        _ body: @escaping @Sendable (TokenSet, ProviderContext) async throws -> TokenSet
+    ) async throws -> Credential {
+        try await credentials.unfinished.finish { [current, client] in
+            try await current.replace { try await body($0, client.providerContext) }
+        }
+    }
+
+    /// The provider's claims about the user who is signed in: its userinfo endpoint, or what its adapter asks instead.
+    /// - Throws: ``AuthError`` with `login_required` when no user is, and what fetching it throws.
+    public func userInfo() async throws -> JSON {
+        try await client.requireBinding(of: try await current.credential(), with: \ProviderMetadata.userInfoEndpoint)
+        return try await perform { try await client.userInfo($0) }
+    }
+
+    /// Asks the provider whether a token is active, and what it is for (RFC 7662).
+    /// - Parameters:
+    ///   - token: The token; default: the access token of the user who is signed in.
+    ///   - typeHint: `token_type_hint`: what kind of token it is; default: `access_token`.
+    /// - Throws: As ``OAuthClient/introspect(_:typeHint:)``.
+    public func introspect(_ token: Secret? = nil, typeHint: String? = "access_token") async throws -> JSON {
+        if let token {
+            try await requireBinding(ofStored: [token], with: \ProviderMetadata.introspectionEndpoint)
+            return try await client.introspect(token, typeHint: typeHint)
+        }
+        let credential = try await current.credential()
+        try await client.requireBinding(of: credential, with: \ProviderMetadata.introspectionEndpoint)
+        return try await client.introspect(credential.tokens.accessToken)
+    }
+
+    /// Exchanges a token for others (RFC 8693). Nothing is stored.
+    /// - Throws: As ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when the token is a stored one that
+    ///   belongs to other endpoints.
+    public func exchange(_ exchange: TokenExchange) async throws -> TokenSet {
+        try await requireBinding(ofStored: [exchange.subjectToken, exchange.actorToken])
+        return try await client.tokenExchange(exchange)
+    }
+
+    /// Passes when tokens that an app gives are not stored, or may go to the provider's endpoints as they are known now.
+    /// - Throws: ``AuthError`` with `login_required` when they may not.
+    private func requireBinding(
+        ofStored tokens: [Secret?],
+        with path: EndpointPath? = nil
+    ) async throws {
+        for credential in try await current.accounts().entries.compactMap(\.credential) {
+            let stored = credential.tokens
+            let known = [stored.accessToken, stored.refreshToken, stored.idToken, stored.deviceSecret].compactMap { $0 }
+            guard tokens.contains(where: { $0.map(known.contains) == true }) else { continue }
+            try await client.requireBinding(of: credential, with: path)
+        }
+    }
+
+    /// The provider's metadata.
+    /// - Throws: ``AuthError``.
+    public func metadata() async throws -> ProviderMetadata {
+        try await reporter().step(.discovery) { try await server.metadata() }
+    }
+
+    /// The means for the functions of an adapter that one provider alone has.
+    public var providerContext: ProviderContext { client.providerContext }
+
+    func reporter() -> FlowReporter { FlowReporter(host: client.host, observer: observer) }
+}

@@ -1,0 +1,33 @@
+/// A method of signing a user in: a grant, with what it shows the user.
+public enum SignInMethod: Sendable {
+    /// The authorization code grant, in a user agent on this machine (RFC 6749 section 4.1).
+    case userAgent(any UserAgent)
+
+    /// The device authorization grant, on another screen (RFC 8628).
+    case device(any DevicePresenter)
+
+    /// The flow, by the name that configurations use.
+    public var flow: SignInFlow {
+        switch self {
+        case .userAgent: .authorizationCode
+        case .device: .device
+        }
+    }
+}
+
+/// A flow that signs a user in, by the name that configurations use.
+public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
+    /// In a user agent on this machine: the authorization code grant (RFC 6749 section 4.1).
+    case authorizationCode = "authorization_code"
+
+    /// On another screen: the device authorization grant (RFC 8628).
+    case device
+}
+
+/// The methods of a client in the order in which they are tried, resolved before anything is shown.
+struct SignInMethods: Sendable {
+    var methods: [SignInMethod]
+
+    /// The flows that were asked for and cannot work here, with the reason.
+    var passedOver: [(flow: SignInFlow, reason: AuthError)] = []
+}
