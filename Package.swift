@@ -189,6 +189,12 @@ let package = Package(
             dependencies: ["ConformanceRows", "AuthFlowTesting"],
             path: "Tests/Conformance/Report"
         ),
+        // The steps of one sign-in in processes of their own.
+        .executableTarget(
+            name: "sign-in-steps",
+            dependencies: ["AuthFlow", "AuthFlowOIDC"],
+            path: "Tests/SignInSteps"
+        ),
         .executableTarget(
             name: "fuzz",
             dependencies: [
@@ -262,7 +268,7 @@ let package = Package(
         .testTarget(
             name: "CommandTests",
             dependencies: [
-                argumentParser, "CommandHarness",
+                argumentParser, "CommandHarness", "sign-in-steps",
                 "AuthFlowCommand", "oidc-login", "github-login", "okta-native-sso", "forgerock-login",
                 "AuthFlowTesting", "AuthFlow",
                 "AuthFlowJSON",

@@ -59,7 +59,11 @@ extension ManagedCredential {
 
     /// Writes tokens that were refreshed under a lease that was lost meanwhile, unless another holder has refreshed them too.
     func writeAfterLostLease() async {
-        guard state.withLock({ !$0.unsaved.isEmpty }) else { return }
+        let hasLostLease = state.withLock { state in
+            defer { state.hasLostLease = false }
+            return state.hasLostLease
+        }
+        guard hasLostLease else { return }
         _ = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
     }
 
@@ -161,6 +165,7 @@ extension ManagedCredential {
         do {
             try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch {
+            if (error as? AuthError)?.code == .leaseLost { state.withLock { $0.hasLostLease = true } }
             remember(credential, replacing: .entry(old), isSignIn: false, epoch)
         }
     }

@@ -37,6 +37,8 @@ final class ManagedCredential: Sendable {
         var backoff: Backoff?
         /// At most one for each account.
         var unsaved: [Unsaved] = []
+        /// Whether a write failed because the lease was lost: it can be tried again at once, under another.
+        var hasLostLease = false
         var observers: [UInt64: AsyncStream<CredentialState>.Continuation] = [:]
         var lastObserver: UInt64 = 0
     }

@@ -118,11 +118,11 @@ public final class AuthClient: Sendable {
         let reporter = reporter()
         // A user who wants another account wants to be asked which.
         if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
-        for (flow, reason) in methods.passedOver { passOver(flow.rawValue, reason, reporter) }
         guard let last = methods.methods.last else {
             throw methods.passedOver.last?.reason
                 ?? AuthError(.noUserAgent, "This client has no method to sign in with.")
         }
+        for (flow, reason) in methods.passedOver { passOver(flow.rawValue, reason, reporter) }
         for method in methods.methods.dropLast() {
             let hasBegun = Flag()
             do {

@@ -74,8 +74,11 @@ public struct ProviderConformance: Sendable {
                 body: Array(#"{"error": "invalid_grant"}"#.utf8)
             )
         )
-        let parameters = try (adapter as? any ResponseParsing)?.parameters(of: response) ?? response.parameters()
-        let name = ProviderError(parameters, status: 400).map { adapter.standardErrorNames[$0.error] ?? $0.error }
+        let own = adapter as? any ResponseParsing
+        let parameters = try? own?.parameters(of: response) ?? response.parameters()
+        let name = parameters.flatMap { ProviderError($0, status: 400) }.map {
+            adapter.standardErrorNames[$0.error] ?? $0.error
+        }
         try require(name == "invalid_grant", "The provider's errors are passed on.")
     }
 

@@ -52,6 +52,21 @@ extension OIDCEmulator {
         return pending.session == nil ? .signInPage(id) : consentPage(id, pending)
     }
 
+    /// Decides an authorization request as a user would who signs in and allows it, without any page.
+    /// - Parameters:
+    ///   - url: The URL of the request.
+    ///   - userName: The name of one of the emulator's users.
+    /// - Returns: The redirect with the authorization response.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when there is no such client or user.
+    public func redirect(for url: String, as userName: String) throws -> String {
+        let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
+        guard let client = clients.first(where: { $0.id == query["client_id"] }),
+            let user = userIndexes[userName]
+        else { throw AuthError(.invalidConfiguration, "The emulator has no such client or user.") }
+        let response = grantedCode(query, client, userIndex: user, began: now(), acr: nil)
+        return response.head.headerFields[.location] ?? ""
+    }
+
     func signIn(_ form: FormParameters) -> TransportResponse {
         guard let id = form["request"], var authorization = state.withLock({ $0.pending[id] }) else {
             return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest)

@@ -173,6 +173,7 @@ public final class OIDCEmulator: ProviderEmulator {
     public var requests: [String] { receivedRequests.map { "\($0.request.method) \($0.path)" } }
 
     let users: [User]
+    let userIndexes: [String: Int]
     let now: @Sendable () -> Date
     let state: Mutex<State>
 
@@ -256,6 +257,7 @@ public final class OIDCEmulator: ProviderEmulator {
     ) throws {
         self.issuer = issuer
         self.users = users
+        self.userIndexes = Dictionary(users.enumerated().map { ($0.element.userName, $0.offset) }) { first, _ in first }
         self.now = now
         self.state = Mutex(State(keys: try EmulatorKeys(), clients: clients))
     }

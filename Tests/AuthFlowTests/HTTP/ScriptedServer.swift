@@ -27,7 +27,7 @@ final class ScriptedServer: Sendable {
     let port: Int
     private let listener: Int32
     private let seen = Mutex<[[String]]>([])
-    private let connections = Mutex<Set<Int32>>([])
+    private let connections = Mutex<(open: Set<Int32>, isStopped: Bool)>(([], false))
 
     var origin: String { "http://127.0.0.1:\(port)" }
 
@@ -58,11 +58,19 @@ final class ScriptedServer: Sendable {
             var number = 0
             while true {
                 let connection = accept(listener, nil, nil)
-                guard connection >= 0 else { return }
+                // Closed by the one that uses it: its number may be another server's at once.
+                guard connection >= 0 else {
+                    _ = close(listener)
+                    return
+                }
                 let (script, index) = (scripts[min(number, scripts.count - 1)], number)
                 number += 1
                 seen.withLock { $0.append([]) }
-                connections.withLock { _ = $0.insert(connection) }
+                connections.withLock {
+                    $0.open.insert(connection)
+                    // Accepted while the server was being stopped.
+                    if $0.isStopped { shutdown(connection, Int32(SHUT_RDWR)) }
+                }
                 Thread.detachNewThread { [self] in serve(connection, script, index) }
             }
         }
@@ -81,8 +89,10 @@ final class ScriptedServer: Sendable {
     /// Closes the port and the connections: a client keeps them, and the next server may be given this port.
     func stop() {
         shutdown(listener, Int32(SHUT_RDWR))
-        close(listener)
-        connections.withLock { for connection in $0 { shutdown(connection, Int32(SHUT_RDWR)) } }
+        connections.withLock {
+            $0.isStopped = true
+            for connection in $0.open { shutdown(connection, Int32(SHUT_RDWR)) }
+        }
     }
 
     private func serve(_ connection: Int32, _ script: [Step], _ index: Int) {
@@ -93,7 +103,7 @@ final class ScriptedServer: Sendable {
                 unsafe setsockopt(connection, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<linger>.size))
             }
             connections.withLock {
-                $0.remove(connection)
+                $0.open.remove(connection)
                 close(connection)
             }
         }

@@ -1,7 +1,8 @@
-import AuthFlow
 import AuthFlowTesting
 import Foundation
 import Testing
+
+@testable import AuthFlow
 
 @Suite struct TokenStoreTests {
     private let key = RecordKey(name: "work", issuer: "https://id.example.com", clientID: "client")
@@ -93,6 +94,61 @@ import Testing
             #expect(try await store.bytes(for: key) == [1])
             try await store.set([2], for: key)
             #expect(try await store.bytes(for: key) == [2])
+        }
+    }
+
+    /// A clock whose waits never end: a process that is stopped renews nothing.
+    private struct StoppedClock: Clock {
+        typealias Instant = ContinuousClock.Instant
+        var now: Instant { .now }
+        var minimumResolution: Duration { .zero }
+        func sleep(until deadline: Instant, tolerance: Duration?) async throws {
+            try await Task.sleep(for: .seconds(86_400))
+        }
+    }
+
+    @Test func aFileLeaseThatIsNotRenewedIsLostAndWritesNothing() async throws {
+        try await withDirectory { directory in
+            let paused = FileTokenStore(
+                directory: directory,
+                clock: ImmediateClock(),
+                patience: .seconds(90),
+                renewal: StoppedClock()
+            )
+            let other = FileTokenStore(directory: directory, clock: ImmediateClock())
+            let error = try await paused.withLease(on: key) { lease in
+                try await paused.write([1], under: lease)
+                try await other.set([2], for: key)
+                return await #expect(throws: AuthError.self) { try await paused.write([3], under: lease) }
+            }
+            #expect(error?.code == .leaseLost)
+            #expect(try await other.bytes(for: key) == [2])
+            // Nothing is left but the credential.
+            #expect(try FileManager.default.contentsOfDirectory(atPath: directory).count == 1)
+            try await paused.set([4], for: key)
+            #expect(try await other.bytes(for: key) == [4])
+        }
+    }
+
+    @Test func anEncryptedLeaseThatIsLostWritesNothing() async throws {
+        try await withDirectory { directory in
+            let files = FileTokenStore(
+                directory: directory,
+                clock: ImmediateClock(),
+                patience: .seconds(90),
+                renewal: StoppedClock()
+            )
+            let paused = EncryptedTokenStore(files, key: .passphrase(Secret("p")))
+            let other = EncryptedTokenStore(
+                FileTokenStore(directory: directory, clock: ImmediateClock()),
+                key: .passphrase(Secret("p"))
+            )
+            let error = try await paused.withLease(on: key) { lease in
+                try await other.set([2], for: key)
+                return await #expect(throws: AuthError.self) { try await paused.write([3], under: lease) }
+            }
+            #expect(error?.code == .leaseLost)
+            #expect(try await other.bytes(for: key) == [2])
         }
     }
 

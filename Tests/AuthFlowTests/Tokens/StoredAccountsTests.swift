@@ -64,8 +64,8 @@ import Testing
     }
 
     @Test(arguments: [
-        "", "{}", #"{"version":4}"#, #"{"version":2}"#, #"{"version":3,"accounts":[{}]}"#, "not json",
-        #"{"version":3,"accounts":[{"ended":{}}],"current":"1"}"#,
+        "", "{}", #"{"version":5}"#, #"{"version":3}"#, #"{"version":4,"accounts":[{}]}"#, "not json",
+        #"{"version":4,"accounts":[{"ended":{}}],"current":"1"}"#,
     ]) func saysThatItIsDamaged(_ text: String) {
         let error = #expect(throws: AuthError.self) { try StoredAccounts(serialized: Array(text.utf8)) }
         #expect(error?.code == .credentialUnusable)

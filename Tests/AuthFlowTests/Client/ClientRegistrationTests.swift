@@ -2,7 +2,7 @@ import Testing
 
 @testable import AuthFlow
 
-@Suite struct ClientSettingsTests {
+@Suite struct ClientRegistrationTests {
     @Test(arguments: [[SignatureAlgorithm](), [.init(rawValue: "none")], [.init(rawValue: "RS1")], [.hs256]])
     func refusesAlgorithmsThatAPublicClientCannotVerify(_ algorithms: [SignatureAlgorithm]) {
         #expect(throws: AuthError.self) {
@@ -37,10 +37,6 @@ import Testing
 
     @Test func refusesAnEmptyListOfRedirectURIs() {
         #expect(throws: AuthError.self) { try ClientRegistration(clientID: "c") { $0.redirectURIs = [] } }
-    }
-
-    @Test func refusesAnEmptyListOfFlows() {
-        #expect(throws: AuthError.self) { try ClientRegistration(clientID: "c") }
     }
 
     @Test func refusesAnEmptyClientID() {

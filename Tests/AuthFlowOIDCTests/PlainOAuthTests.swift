@@ -1,0 +1,164 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+/// OAuth 2.0 without OpenID Connect: no scope `openid`, no ID Token, and a user who may be unknown.
+@Suite struct PlainOAuthTests {
+    private static func registration() throws -> ClientRegistration.Values {
+        var values = try EmulatorScene.registration()
+        values.scopes = ["repo", "offline_access"]
+        return values
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInAUserWhoIsUnknown(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
+        try await EmulatorScene.with(setting) { scene in
+            let store = MemoryTokenStore()
+            let client = try scene.client(registration: Self.registration(), store: store)
+            let signIn = try await client.signIn()
+            #expect(signIn.identity == nil && signIn.storageError == nil)
+            #expect("\(signIn)" == "Signed in as an unknown user with the scopes repo offline_access")
+            let again = try scene.client(registration: Self.registration(), store: store)
+            #expect(try await again.credential()?.tokens == signIn.credential.tokens)
+            #expect(try await again.refresh().tokens.accessToken != signIn.credential.tokens.accessToken)
+            #expect(try await again.accounts().isEmpty)
+            // The same unknown user, as far as the client can know.
+            _ = try await again.signIn()
+            guard case .done = try await again.signOut().revocation else {
+                Issue.record("The tokens were not revoked.")
+                return
+            }
+            #expect(try await again.credential() == nil)
+        }
+    }
+
+    @Test func signsInByTheDeviceGrant() async throws {
+        let time = VirtualTime()
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            let client = try scene.client(
+                registration: Self.registration(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
+                host: time.host
+            )
+            #expect(try await client.signIn().identity == nil)
+            #expect(try await client.freshTokens().scopes == ["repo", "offline_access"])
+        }
+    }
+
+    @Test func takesTheIdentityFromUserinfo() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)
+            let client = try scene.client(registration: Self.registration(), adapter: adapter)
+            #expect(try await client.signIn().identity?.subject == "248289761001")
+            #expect(try await client.userInfo()["sub"] == "248289761001")
+            // Another user is told apart.
+            let bob = try scene.client(registration: Self.registration(), adapter: adapter, user: .bob)
+            #expect(try await bob.signIn().identity?.subject != "248289761001")
+        }
+    }
+
+    @Test func takesTheIdentityFromAnotherClaimOfUserinfo() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            scene.emulator.fault = .userInfo(.members { $0 = ["id": 42, "username": "alice"] })
+            let issuer = scene.emulator.issuer
+            let adapter = OIDCProvider(issuer: issuer, identitySource: .userInfo, subjectClaim: "id")
+            let signIn = try await scene.client(registration: Self.registration(), adapter: adapter).signIn()
+            #expect(signIn.identity?.subject == "42")
+            let other = OIDCProvider(issuer: issuer, identitySource: .userInfo)
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.client(registration: Self.registration(), adapter: other).signIn()
+            }
+            #expect(error?.code == .invalidUserInfo)
+        }
+    }
+
+    @Test func takesTheIdentityFromIntrospection() async throws {
+        let client = OIDCEmulator.Client(id: "c", secret: "s", authenticationMethod: "client_secret_basic")
+        try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
+            var values = try Self.registration()
+            values.clientID = "c"
+            values.authentication = .clientSecretBasic(Secret("s"))
+            let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .introspection)
+            let signIn = try await scene.client(registration: values, adapter: adapter).signIn()
+            #expect(signIn.identity?.subject == "248289761001")
+        }
+    }
+
+    /// Responses of a provider with JWT access tokens.
+    private struct JWTProvider {
+        let keys: EmulatorKeys
+        let issuer = "https://id.example.com"
+
+        func transport(_ claims: [String: JSON], type: String = "at+jwt", signedBy signer: EmulatorKeys? = nil) throws
+            -> InProcessTransport
+        {
+            let header: JSON = [
+                "alg": "ES256", "typ": .string(type), "kid": .string(keys.keyID(for: .es256)),
+            ]
+            let token = try (signer ?? keys).sign(.object(claims), header: header, with: .es256)
+            let (jwks, issuer) = (try keys.jwks(), issuer)
+            return InProcessTransport(origin: issuer) { request, _ in
+                let body: JSON =
+                    switch request.path {
+                    case "/jwks": jwks
+                    case "/token": ["access_token": .string(token), "token_type": "Bearer", "expires_in": 60]
+                    default:
+                        [
+                            "issuer": .string(issuer), "jwks_uri": .string("\(issuer)/jwks"),
+                            "authorization_endpoint": .string("\(issuer)/authorize"),
+                            "token_endpoint": .string("\(issuer)/token"),
+                        ]
+                    }
+                return TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                    body: try body.serialized()
+                )
+            }
+        }
+
+        func subject(_ transport: InProcessTransport) async throws -> String? {
+            let server = AuthorizationServer(
+                OIDCProvider(issuer: issuer, identitySource: .accessToken),
+                transport: transport
+            )
+            var values = try PlainOAuthTests.registration()
+            values.scopes = ["repo"]
+            let client = OAuthClient(server: server, registration: try ClientRegistration(values))
+            let request = try await client.authorizationRequest()
+            let state = FormURLEncoding.decode(request.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
+            let callback = "\(request.redirectURI)?code=c&state=\(state)"
+            return try await client.exchange(callback, for: request).identity?.subject
+        }
+    }
+
+    @Test func takesTheIdentityFromAJWTAccessTokenThatTheProviderHasSigned() async throws {
+        let provider = JWTProvider(keys: try EmulatorKeys())
+        let now = Int64(Date().timeIntervalSince1970)
+        let good: [String: JSON] = [
+            "iss": .string(provider.issuer), "sub": "alice", "aud": "https://api.example.com",
+            "exp": .integer(now + 60),
+        ]
+        #expect(try await provider.subject(try provider.transport(good)) == "alice")
+        let wrong: [[String: JSON]] = [
+            good.merging(["iss": "https://evil.example.com"]) { $1 }, good.merging(["exp": .integer(now - 600)]) { $1 },
+            good.merging(["nbf": .integer(now + 600)]) { $1 }, good.filter { $0.key != "sub" },
+        ]
+        for claims in wrong {
+            let error = await #expect(throws: AuthError.self) {
+                try await provider.subject(try provider.transport(claims))
+            }
+            #expect(error?.code == .invalidUserInfo, "\(claims)")
+        }
+        let forged = try provider.transport(good, signedBy: EmulatorKeys())
+        await #expect(throws: AuthError.self) { try await provider.subject(forged) }
+        let logout = try provider.transport(good, type: "logout+jwt")
+        await #expect(throws: AuthError.self) { try await provider.subject(logout) }
+    }
+}

@@ -1,0 +1,207 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// Sign-ins by the steps of ``OAuthClient``, whose state is a value that another process can finish with.
+@Suite struct SignInStepsTests {
+    private let scene: EmulatorScene
+
+    init() throws { scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")) }
+
+    /// A client with a server of its own, as another process has one.
+    private func client(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws -> OAuthClient {
+        var values = try EmulatorScene.registration()
+        change(&values)
+        return OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+    }
+
+    private func query(_ url: String) -> FormParameters {
+        FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
+    }
+
+    @Test func anotherProcessFinishesWithTheEncodedRequest() async throws {
+        let request = try await client { $0.usesDPoP = true }.authorizationRequest(.init(maxAge: .seconds(60)))
+        let stored = try JSONEncoder().encode(request)
+        let callback = try await scene.visit(request.url)
+        let decoded = try JSONDecoder().decode(AuthorizationRequest.self, from: stored)
+        #expect(decoded == request)
+        let finisher = try client { $0.usesDPoP = true }
+        let credential = try await finisher.exchange(callback, for: decoded)
+        #expect(credential.identity?.subject == "248289761001")
+        #expect(credential.tokens.tokenType == "DPoP")
+        let replay = await #expect(throws: AuthError.self) { try await finisher.exchange(callback, for: decoded) }
+        #expect(replay?.code == .invalidCallback)
+        // A third process cannot know, and the server refuses the code.
+        let third = await #expect(throws: AuthError.self) { try await client().exchange(callback, for: decoded) }
+        #expect(third?.code == .providerRejected)
+    }
+
+    @Test func aKeptRequestIsTakenOnce() async throws {
+        let client = try client()
+        let pending = PendingAuthorizations(store: MemoryTokenStore())
+        let request = try await client.authorizationRequest()
+        try await pending.keep(request)
+        let callback = try await scene.visit(request.url)
+        #expect(try await pending.take(for: callback, of: client) == request)
+        let replay = await #expect(throws: AuthError.self) { try await pending.take(for: callback, of: client) }
+        #expect(replay?.code == .invalidCallback)
+    }
+
+    @Test func twoProcessesThatTakeAtOnceGetOneRequest() async throws {
+        let client = try client()
+        let pending = PendingAuthorizations(store: MemoryTokenStore())
+        let request = try await client.authorizationRequest()
+        try await pending.keep(request)
+        let callback = try await scene.visit(request.url)
+        let taken = await withTaskGroup(of: Bool.self) { group in
+            for _ in 0..<20 { group.addTask { (try? await pending.take(for: callback, of: client)) != nil } }
+            return await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+        }
+        #expect(taken == 1)
+    }
+
+    @Test(arguments: ["", "https://app.example.com/callback", "?code=1", "?state=&code=1", "?state=a&state=b"])
+    func aResponseWithoutItsStateTakesNothing(_ callback: String) async throws {
+        let pending = PendingAuthorizations(store: MemoryTokenStore())
+        let client = try client()
+        let error = await #expect(throws: AuthError.self) { try await pending.take(for: callback, of: client) }
+        #expect(error?.code == .invalidCallback)
+    }
+
+    @Test func aSealedRequestIsOpenedByItsKeyAlone() async throws {
+        let request = try await client().authorizationRequest()
+        let key = Secret(String(repeating: "k", count: 32))
+        let sealed = try request.sealed(by: key)
+        #expect(try AuthorizationRequest(sealed: sealed, by: key) == request)
+        for (text, key) in [
+            (sealed, Secret(String(repeating: "x", count: 32))), (String(sealed.dropLast()), key), ("", key),
+            (sealed.replacing(sealed.prefix(3), with: "AAA", maxReplacements: 1), key),
+        ] {
+            #expect(throws: AuthError.self) { try AuthorizationRequest(sealed: text, by: key) }
+        }
+        #expect(throws: AuthError.self) { try request.sealed(by: Secret("short")) }
+        #expect(!sealed.contains("alice"))
+    }
+
+    @Test func anExpiredRequestIsNotFinished() async throws {
+        let time = VirtualTime()
+        let server = scene.server(host: time.host)
+        let client = OAuthClient(server: server, registration: try ClientRegistration(EmulatorScene.registration()))
+        let request = try await client.authorizationRequest()
+        let callback = try await scene.visit(request.url)
+        time.advance(by: .seconds(3600))
+        let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+        #expect(error?.code == .timedOut)
+        #expect(!scene.emulator.requests.contains("POST /token"))
+    }
+
+    @Test func aRequestOfAnotherClientOrServerIsNotFinished() async throws {
+        let request = try await client().authorizationRequest()
+        let callback = try await scene.visit(request.url)
+        let other = EmulatorScene(try OIDCEmulator(issuer: "https://other.example.com"))
+        let elsewhere = OAuthClient(
+            server: other.server(),
+            registration: try ClientRegistration(EmulatorScene.registration())
+        )
+        for client in [elsewhere, try client { $0.clientID = "another" }] {
+            let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+            #expect(error?.code == .invalidCallback)
+        }
+        #expect(!other.emulator.requests.contains("POST /token"))
+    }
+
+    @Test func sendsTheOptionsOfOneRequestAndNotOfTheNext() async throws {
+        let client = try client { $0.parameters = [.authorization: ["prompt": "consent", "audience": "a"]] }
+        var options = AuthorizationOptions(
+            prompt: .login,
+            loginHint: "alice@example.com",
+            maxAge: .seconds(90),
+            scopes: ["openid", "email"],
+            resources: ["https://api.example.com", "https://other.example.com"]
+        )
+        options.acrValues = ["gold", "silver"]
+        options.uiLocales = ["de-CH", "de"]
+        options.claims = ["userinfo": ["name": ["essential": true]]]
+        options.parameters = ["audience": "b"]
+        let sent = query(try await client.authorizationRequest(options).url)
+        #expect(sent["prompt"] == "login")
+        #expect(sent["login_hint"] == "alice@example.com")
+        #expect(sent["max_age"] == "90")
+        #expect(sent["acr_values"] == "gold silver")
+        #expect(sent["ui_locales"] == "de-CH de")
+        #expect(sent["scope"] == "openid email")
+        #expect(sent.values(for: "resource") == ["https://api.example.com", "https://other.example.com"])
+        #expect(sent["claims"] == #"{"userinfo":{"name":{"essential":true}}}"#)
+        #expect(sent["audience"] == "b")
+        let next = query(try await client.authorizationRequest().url)
+        #expect(next["prompt"] == "consent" && next["audience"] == "a" && next["login_hint"] == nil)
+    }
+
+    @Test(arguments: ["state", "nonce", "redirect_uri", "code_challenge", "request", "response_mode"])
+    func noOptionReplacesWhatProtectsTheRequest(_ name: String) async throws {
+        var options = AuthorizationOptions()
+        options.parameters[name] = "x"
+        let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest(options) }
+        #expect(error?.code == .invalidConfiguration)
+    }
+
+    @Test func theDemandOfOneRequestIsCheckedInTheIDToken() async throws {
+        scene.emulator.fault = .idToken(.claim("auth_time", .integer(1)))
+        let client = try client()
+        let request = try await client.authorizationRequest(.init(maxAge: .seconds(60)))
+        let callback = try await scene.visit(request.url)
+        let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+        #expect(error?.code == .invalidIDToken)
+    }
+
+    @Test func asksForTheSameResourceAtTheTokenEndpointAndAtEachRefresh() async throws {
+        let client = try client { $0.scopes = ["openid", "offline_access"] }
+        let request = try await client.authorizationRequest(.init(resources: ["https://api.example.com"]))
+        let credential = try await client.exchange(try await scene.visit(request.url), for: request)
+        let key = CredentialKey("s", resource: "https://api.example.com")
+        let credentials = CredentialManager(client: client, store: MemoryTokenStore())
+        try await credentials.save(credential, for: key)
+        try await credentials.refresh(key)
+        let sent = scene.emulator.receivedRequests.filter { $0.path == "/token" }.map { $0.form["resource"] }
+        #expect(sent == ["https://api.example.com", "https://api.example.com"])
+        #expect(try await credentials.credential(for: CredentialKey("s")) == nil)
+    }
+
+    @Test func signsOutWithoutAUserAgent() async throws {
+        let client = try client { $0.postLogoutRedirectURI = .loopback }
+        let request = try await client.authorizationRequest()
+        let credential = try await client.exchange(try await scene.visit(request.url), for: request)
+        try await client.revoke(credential)
+        let logout = try await client.endSessionRequest(for: credential)
+        #expect(query(logout.url)["id_token_hint"] == credential.tokens.idToken?.exposed)
+        let stored = try JSONDecoder().decode(EndSessionRequest.self, from: try JSONEncoder().encode(logout))
+        try stored.check("\(logout.redirectURI)?state=\(logout.state)")
+        for callback in [
+            "\(logout.redirectURI)?state=x", logout.redirectURI, "https://evil.example.com/?state=\(logout.state)",
+        ] {
+            #expect(throws: AuthError.self) { try stored.check(callback) }
+        }
+        #expect(!"\(logout)".contains(logout.state))
+    }
+
+    @Test func verifiesAnIDTokenWithoutAClient() async throws {
+        let client = try client()
+        let request = try await client.authorizationRequest()
+        let credential = try await client.exchange(try await scene.visit(request.url), for: request)
+        let idToken = try #require(credential.tokens.idToken)
+        let server = scene.server()
+        #expect(try await server.verify(idToken, audience: "authflow-demo").subject == "248289761001")
+        for verify in [
+            { try await server.verify(idToken, audience: "another") },
+            { try await server.verify(idToken, audience: "authflow-demo", nonce: Secret("x")) },
+            { try await server.verify(idToken, audience: "authflow-demo", accessToken: Secret("x")) },
+            { try await server.verify(idToken, audience: "authflow-demo", algorithms: [.hs256]) },
+            { try await server.verify(Secret(idToken.exposed + "x"), audience: "authflow-demo") },
+        ] as [@Sendable () async throws -> IDToken] {
+            let error = await #expect(throws: AuthError.self) { try await verify() }
+            #expect(error?.code == .invalidIDToken)
+        }
+    }
+}

@@ -1,0 +1,121 @@
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+@testable import AuthFlow
+
+/// What several processes do with one sign-in and one store.
+@Suite struct ProcessesTests {
+    private func step(_ arguments: String...) async throws -> String {
+        try await CommandHarness.run(arguments, program: "sign-in-steps").output
+            .trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+
+    @Test func aSignInThatOneProcessBeginsIsFinishedByAnother() async throws {
+        try await EmulatorScene.with(.sockets) { scene in
+            try await CommandHarness.withConfiguration("{}") { _, folder in
+                let (issuer, store) = (scene.emulator.issuer, "\(folder)/store")
+                let url = try await step("begin", issuer, store)
+                let callback = try await scene.visit(url)
+                #expect(try await step("finish", issuer, store, callback) == "Alice Example")
+                #expect(try await step("token", issuer, store) == "openid profile offline_access")
+                let replay = try await step("finish", issuer, store, callback)
+                #expect(replay.contains("it was used already"), "\(replay)")
+                #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+            }
+        }
+    }
+
+    @Test func aSealedRequestIsFinishedByAnotherProcessOnce() async throws {
+        try await EmulatorScene.with(.sockets) { scene in
+            let (issuer, key) = (scene.emulator.issuer, String(repeating: "k", count: 43))
+            let lines = try await step("seal", issuer, key).split(separator: "\n").map(String.init)
+            try #require(lines.count == 2)
+            let callback = try await scene.visit(lines[0])
+            #expect(try await step("open", issuer, key, lines[1], callback) == "Alice Example")
+            let replay = try await step("open", issuer, key, lines[1], callback)
+            #expect(replay.contains("error"), "The server refuses the code: \(replay)")
+            let stranger = try await step("open", issuer, String(repeating: "x", count: 43), lines[1], callback)
+            #expect(stranger.contains("cannot be opened"))
+        }
+    }
+
+    /// An emulator whose token endpoint waits.
+    private struct HoldingEmulator: ProviderEmulator {
+        let base: OIDCEmulator
+        let held: @Sendable (HTTPRequest) async -> Void
+        var origins: [String] { base.origins }
+        func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+            await held(request)
+            return await base.handle(request, body: body)
+        }
+    }
+
+    /// A process that is stopped in the middle of a refresh, for longer than its lease: another takes over, and what that
+    /// writes stays.
+    @Test func aProcessThatWasStoppedBeyondItsLeaseOverwritesNothing() async throws {
+        let isHeld = Mutex(false)
+        let (arrived, arrival) = AsyncStream<Void>.makeStream()
+        let (released, release) = AsyncStream<Void>.makeStream()
+        try await EmulatorServer.run { issuer in
+            let base = try OIDCEmulator(issuer: issuer)
+            base.accessTokenLifetime = 0
+            return HoldingEmulator(base: base) { request in
+                guard request.path == "/token", isHeld.withLock({ $0 }) else { return }
+                arrival.finish()
+                for await _ in released {}
+            }
+        } _: { emulator in
+            let profile = CommandHarness.profile(
+                emulator.base.issuer,
+                ["scopes": #"["openid", "profile", "offline_access"]"#]
+            )
+            try await CommandHarness.withConfiguration(profile) { path, folder in
+                let login = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                try #require(login.status == 0, "\(login.talk)")
+                let directory = "\(folder)/store"
+                let key = RecordKey(name: "work", issuer: emulator.base.issuer, clientID: "authflow-demo")
+                isHeld.withLock { $0 = true }
+                let process = Mutex<Int32>(0)
+                async let token = {
+                    defer { arrival.finish() }
+                    return try await CommandHarness.run(
+                        ["token", "--config", path],
+                        environment: ["PASSWORD": "wonderland"],
+                        started: { number in process.withLock { $0 = number } }
+                    )
+                }()
+                for await _ in arrived {}
+                let stopped = process.withLock { $0 }
+                kill(stopped, SIGSTOP)
+                release.finish()
+                // The waits of this store take no time, and the stopped process renews nothing in them.
+                let store = FileTokenStore(directory: directory, clock: ImmediateClock())
+                let stored = try #require(try await store.bytes(for: key))
+                // Another has refreshed meanwhile.
+                let written = Array(
+                    String(decoding: stored, as: UTF8.self).replacing("\"Bearer\"", with: "\"bearer\"").utf8
+                )
+                try #require(written != stored)
+                try await store.set(written, for: key)
+                kill(stopped, SIGCONT)
+                let outcome = try await token
+                #expect(try await store.bytes(for: key) == written, "\(outcome.talk)")
+            }
+        }
+    }
+}
+
+/// A clock whose waits end at once.
+private struct ImmediateClock: Clock {
+    typealias Instant = ContinuousClock.Instant
+    var now: Instant { .now }
+    var minimumResolution: Duration { .zero }
+    func sleep(until deadline: Instant, tolerance: Duration?) async throws { await Task.yield() }
+}

@@ -1,0 +1,48 @@
+// One step of a sign-in, each in a process of its own, as the processes of a web server share one:
+//
+//     sign-in-steps begin ISSUER FOLDER              keeps the request in FOLDER, and prints its URL
+//     sign-in-steps finish ISSUER FOLDER CALLBACK    takes it out, exchanges the code, keeps the credential, prints the user
+//     sign-in-steps token ISSUER FOLDER              prints the scopes of fresh tokens
+//     sign-in-steps seal ISSUER KEY                  prints the URL, and the request as a cookie would carry it
+//     sign-in-steps open ISSUER KEY SEALED CALLBACK  finishes with what the cookie brings back
+
+import AuthFlow
+import AuthFlowOIDC
+
+let arguments = Array(CommandLine.arguments.dropFirst())
+
+do {
+    guard arguments.count >= 3 else { throw AuthError(.invalidConfiguration, "begin, finish, token, seal or open.") }
+    let (issuer, place) = (arguments[1], arguments[2])
+    let client = OAuthClient(
+        server: AuthorizationServer(issuer: issuer),
+        registration: try ClientRegistration(clientID: "authflow-demo") {
+            $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+            $0.scopes = ["openid", "profile", "offline_access"]
+        }
+    )
+    switch arguments[0] {
+    case "begin":
+        let request = try await client.authorizationRequest(.init(loginHint: "alice"))
+        try await PendingAuthorizations(store: FileTokenStore(directory: place)).keep(request)
+        print(request.url)
+    case "finish":
+        let store = FileTokenStore(directory: place)
+        let request = try await PendingAuthorizations(store: store).take(for: arguments[3], of: client)
+        let credential = try await client.exchange(arguments[3], for: request)
+        try await CredentialManager(client: client, store: store).save(credential, for: "session-1")
+        print(credential.userName)
+    case "token":
+        let credentials = CredentialManager(client: client, store: FileTokenStore(directory: place))
+        print(try await credentials.freshTokens(for: "session-1").scopes.joined(separator: " "))
+    case "seal":
+        let request = try await client.authorizationRequest()
+        print(request.url)
+        print(try request.sealed(by: Secret(place)))
+    default:
+        let request = try AuthorizationRequest(sealed: arguments[3], by: Secret(place))
+        print(try await client.exchange(arguments[4], for: request).userName)
+    }
+} catch {
+    print("error: \(error)")
+}
