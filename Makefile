@@ -1,4 +1,4 @@
-# AuthFlow. Everything a person needs to type; CI calls the same.
+# AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
 .PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple
@@ -29,7 +29,7 @@ endif
 test-dependencies: dependencies ## Install what the interop tests need: a browser and a provider
 	$(call install_missing,$(APT_TEST))
 
-demo: dependencies ## From nothing: build, start the bundled provider, sign in, print who it is
+demo: dependencies ## Build, start the bundled provider, sign in, print the user
 	swift build --product authflow
 	@$$(swift build --product authflow --show-bin-path)/authflow try
 
@@ -48,8 +48,8 @@ demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock 
 	swift build --product forgerock-login
 	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)
 
-# Processes and ports are tested by themselves, and a few tests at a time: all at once they would be more than two
-# processors serve within the time that a request may take.
+# Tests of processes and ports run separately, and only a few tests run at a time: on two processors, all at once would
+# make requests time out.
 AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4
 define run_tests
 	$(AT_A_TIME) swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|InteropTests'
@@ -84,11 +84,11 @@ lint: dependencies ## Check the formatting and what the documentation claims
 format: ## Format the sources
 	swift format --in-place --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 
-# The linker folds what is the same and writes relocations compactly, which makes the start of the program shorter.
-# Those of C++ and of the compiler, which the runtime needs, are linked in, too: looking up their names takes longer than anything else.
+# The linker folds identical code and packs relocations, so that the program starts faster.
+# libstdc++ and libgcc, which the runtime needs, are linked statically, too: resolving their symbols takes longest.
 STATIC := .build-release/static
 LINKING := -Xlinker -L$(abspath $(STATIC)) -Xswiftc -Xclang-linker -Xswiftc -static-libgcc -Xswiftc -use-ld=lld -Xlinker --icf=safe -Xlinker -z -Xlinker pack-relative-relocs
-# Swift's libraries are linked into what is to run where Swift is not. They are not on Apple's systems, which have them.
+# Swift's libraries are linked statically, to run where Swift is not installed; not on Apple's systems, which have them.
 RELEASE := --configuration release --scratch-path .build-release $(if $(filter Linux,$(shell uname -s)),--static-swift-stdlib $(LINKING))
 TOOL := .build-release/release/authflow
 
@@ -98,7 +98,7 @@ ifeq ($(shell uname -s),Linux)
 endif
 	swift build $(RELEASE) --product authflow
 
-# `make release` first, then `sudo make install`: root needs no Swift, and owns nothing in the folders of the build.
+# `make release` first, then `sudo make install`: root needs no Swift, and owns no file in the build folders.
 $(TOOL):
 	$(MAKE) release
 
@@ -132,7 +132,7 @@ no-traits: dependencies ## Build and test without libjansson
 	$(call run_tests,--disable-default-traits --scratch-path .build-no-traits)
 
 SOAK ?= 1000
-soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and look at what is left
+soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and check what is left
 	swift build --product authflow
 	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 	Tests/Soak/killed_login.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
@@ -142,14 +142,14 @@ apple: dependencies ## Type-check the files for Apple's systems against hand-wri
 	.ci/check-apple $$(swift build --show-bin-path)
 
 FUZZ ?= 1000000
-fuzz: dependencies ## Feed every parser with FUZZ bad inputs (a million), the same ones every time
+fuzz: dependencies ## Feed every parser FUZZ bad inputs (a million), the same ones every time
 	swift build $(RELEASE) --product fuzz
 	$$(swift build $(RELEASE) --product fuzz --show-bin-path)/fuzz $(FUZZ)
 
-mutants: dependencies ## Switch off every check in turn and see a test fail for each (half an hour)
+mutants: dependencies ## Disable every check in turn and see a test fail for each (half an hour)
 	Tests/Mutation/mutate.py
 
-bench: dependencies ## Measure what validation costs beside the signature check, and how often keys are fetched
+bench: dependencies ## Measure the cost of validation besides the signature check, and how often keys are fetched
 	swift run --package-path Benchmarks --configuration release Benchmarks
 	swift build $(RELEASE) --product authflow
 	Benchmarks/cold_start.py $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow

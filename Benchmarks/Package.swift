@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// A package of its own, so that nothing of it is built by those who depend on AuthFlow.
+// A package of its own, so that packages that depend on AuthFlow build nothing of it.
 let package = Package(
     name: "Benchmarks",
     platforms: [.macOS(.v15)],

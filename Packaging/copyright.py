@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the terms that the tool and what is linked into it come under, from the files that say so:
+"""Prints the licences of the tool and of the libraries linked into it, from their licence files:
 
     Packaging/copyright.py
 """
@@ -18,7 +18,7 @@ def text(path):
 
 
 def terms(path):
-    """The text of a licence. That of Apache is on every Debian system; what is added to it is not."""
+    """The text of a licence. The Apache License is on every Debian system; exceptions added to it are not."""
     whole = text(path)
     if "Apache License" not in whole or "END OF TERMS AND CONDITIONS" not in whole:
         return whole
@@ -39,7 +39,7 @@ section(
     "AuthFlow",
     [terms(path) for path in own]
     or [
-        "The repository has no file that says under which licence AuthFlow may be used, copied,\n"
+        "The repository has no file with a licence under which AuthFlow may be used, copied,\n"
         "changed or passed on. Until it has one, that takes the permission of its authors, who are\n"
         "named in its history."
     ],

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds a package for Debian and its kin, the same bytes from the same tool and commit, and prints its path:
+# Builds a package for Debian and its derivatives, reproducibly from the tool and the commit, and prints its path:
 #   Packaging/deb.sh PATH/TO/authflow FOLDER
-# The tool must carry Swift's libraries in itself (make release), because no package of Debian has them.
+# The tool must be linked statically with Swift's libraries (make release), because no Debian package has them.
 set -euo pipefail
 umask 022
 tool=$(realpath "$1")
@@ -24,18 +24,18 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 root=$work/root
 Packaging/install.sh "$tool" "$root" /usr vendor-completions
-# The list of what is installed is kept by dpkg.
+# dpkg keeps the list of installed files.
 rm "$root/usr/share/authflow/installed-files"
 documents=$root/usr/share/doc/authflow
 mkdir -p "$documents" "$root/DEBIAN" "$work/debian"
 
-# What the tool is linked with, each at the oldest version that has what the tool uses.
+# The libraries that the tool is linked with, each at the oldest version that has what the tool uses.
 printf 'Source: authflow\n\nPackage: authflow\nArchitecture: any\nDepends: ${shlibs:Depends}\n' >"$work/debian/control"
 depends=$(cd "$work" && dpkg-shlibdeps -O root/usr/bin/authflow | sed -n 's/^shlibs:Depends=//p')
 [ -n "$depends" ] || fail "dpkg-shlibdeps found nothing that $tool depends on"
-# Pages are read by a library that is loaded when the first one is.
+# libxml2, which parses pages, is loaded with the first page.
 grep -q libxml2 <<<"$depends" || depends="$depends, libxml2"
-# What is loaded or started when it is there: the network, the keyring, the QR code, the browser.
+# Loaded or started if installed: the network, the keyring, the QR code, the browser.
 recommends=
 for package in libcurl4 libsecret-1-0 libqrencode4 xdg-utils ca-certificates; do
   grep -qE "(^|, )$package( |,|$)" <<<"$depends" || recommends="$recommends${recommends:+, }$package"
@@ -65,17 +65,17 @@ Description: sign in with any OAuth 2.0 or OpenID Connect provider
  .
   * Authorization code with PKCE, in the browser of the desktop or by pasting
     the redirect; on another screen, with a code, where there is no browser.
-  * Access tokens for programs, refreshed when need be: one refresh at a time,
+  * Access tokens for programs, refreshed when needed: one refresh at a time,
     however many processes ask.
   * Tokens kept in a file, an encrypted file or the keyring of the desktop.
   * Several accounts, sign-out at the provider, DPoP, client registration.
   * Providers that follow OpenID Connect, and GitHub, Okta and ForgeRock.
  .
- A test provider is in it: "authflow try" signs in without any configuration.
+ A test provider is included: "authflow try" signs in without any configuration.
 CONTROL
 (cd "$root" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 
-# Times and the way of compressing are part of the bytes.
+# Times and compression settings change the bytes.
 find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 package=$output/authflow_${version}_$architecture.deb
 dpkg-deb --root-owner-group -Zxz --build "$root" "$package" >&2

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the tool and what belongs to it, as `make install` does:
+# Installs the tool and its files, as `make install` does:
 #   Packaging/install.sh PATH/TO/authflow DESTDIR PREFIX [FOLDER-OF-ZSH]
-# DESTDIR may be empty; it goes before every path, for packages. What was installed is written down for uninstall.sh.
+# DESTDIR may be empty; it goes before every path, for packages. A list of the installed files is kept for uninstall.sh.
 set -euo pipefail
 umask 022
 tool=$(realpath "$1") destination=$2 prefix=$3 zsh=${4:-site-functions}
@@ -9,7 +9,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 case $prefix in /*) ;; *) echo "install.sh: PREFIX must begin with a slash: $prefix" >&2; exit 2 ;; esac
 root=$destination$prefix
 
-# Everything is made before anything is installed: a tool that cannot run here changes nothing.
+# All files are generated before any is installed: a tool that cannot run here changes nothing.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 files=$work/files
@@ -22,7 +22,7 @@ case $(uname -s) in
 esac
 "$here/manual.py" "$tool" "$files/share/man/man1" "$prefix"
 gzip -9n "$files/share/man/man1/"*.1
-# A completion is read by the shell that runs, and not started as a program: it needs no interpreter's name.
+# The running shell reads a completion, and does not start it as a program: it needs no interpreter line.
 "$tool" --generate-completion-script bash | sed '1{/^#!/d;}' >"$files/share/bash-completion/completions/authflow"
 "$tool" --generate-completion-script zsh >"$files/share/zsh/$zsh/_authflow"
 "$tool" --generate-completion-script fish >"$files/share/fish/vendor_completions.d/authflow.fish"
@@ -31,7 +31,7 @@ list=share/authflow/installed-files
 (cd "$files" && find . -type f | sed 's|^\./||' && echo "$list") | LC_ALL=C sort >"$work/list"
 mv "$work/list" "$files/$list"
 
-# What an older version brought and this one does not is removed.
+# Files of an older version that this one does not have are removed.
 if [ -f "$root/$list" ]; then "$here/uninstall.sh" "$destination" "$prefix"; fi
 while IFS= read -r file; do
   mode=644

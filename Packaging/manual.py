@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes the manual pages from what the tool says about itself:
+"""Writes the manual pages from the help of the tool:
 
     Packaging/manual.py PATH/TO/authflow FOLDER [PREFIX]
 
-authflow.1 and a page for each command. What is added here is what the tool does not say: files, environment, examples.
+authflow.1 and a page for each command. Files, environment and examples, which the tool does not print, are added here.
 """
 import datetime
 import json
@@ -19,14 +19,14 @@ FILES = [
     (
         "~/.config/authflow/config.json",
         "The configuration of a user, where neither --config nor AUTHFLOW_CONFIG names another and the working directory "
-        "has none. $XDG_CONFIG_HOME takes the place of ~/.config.",
+        "has none. $XDG_CONFIG_HOME replaces ~/.config.",
     ),
     (
         "~/.local/share/authflow/",
-        "Credentials (mode 0600), the locks that processes take turns at, and which configuration files are trusted. "
-        "$XDG_DATA_HOME takes the place of ~/.local/share. Removing the program leaves it as it is.",
+        "Credentials (mode 0600), locks between processes, and the list of trusted configuration files. "
+        "$XDG_DATA_HOME replaces ~/.local/share. Removing the program does not remove this folder.",
     ),
-    ("$XDG_RUNTIME_DIR/authflow/", "Sockets through which the desktop hands redirects over."),
+    ("$XDG_RUNTIME_DIR/authflow/", "Sockets through which the desktop delivers redirects."),
     (
         "{prefix}/share/authflow/authflow.schema.json",
         "The JSON Schema of configuration files, for editors; 'authflow config schema' prints the same.",
@@ -35,29 +35,29 @@ FILES = [
 
 ENVIRONMENT = [
     ("AUTHFLOW_CONFIG", "The configuration file, unless --config names one."),
-    ("XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_RUNTIME_DIR", "Where files are kept, as said under FILES."),
-    ("BROWSER", "The browser to open, where such a program is installed."),
+    ("XDG_CONFIG_HOME, XDG_DATA_HOME, XDG_RUNTIME_DIR", "Where files are kept, as described under FILES."),
+    ("BROWSER", "The browser to open, if it is installed."),
     ("DISPLAY, WAYLAND_DISPLAY", "Whether there is a screen that a browser can be opened on."),
     (
         "SSH_CONNECTION, VSCODE_IPC_HOOK_CLI, CODESPACES, WSL_DISTRO_NAME",
-        "Whether the browser is on another machine; the user agent 'auto' goes by it.",
+        "Whether the browser is on another machine; the user agent 'auto' takes it into account.",
     ),
     ("https_proxy, all_proxy, no_proxy", "The proxy that requests go through, where the profile names none."),
 ]
 
 EXAMPLES = [
-    ("See a sign-in from start to end, with nothing configured and nothing kept:", "authflow try"),
+    ("Try a sign-in from start to end, without configuring or storing anything:", "authflow try"),
     (
         "Register a client, look at the configuration that was written, trust it, and sign in:",
         "authflow register https://id.example.com\nauthflow config trust\nauthflow login",
     ),
     (
-        "Call an API with a token that is fresh:",
+        "Call an API with a fresh token:",
         'curl --header "Authorization: Bearer $(authflow token)" https://api.example.com/',
     ),
     ("Sign in over SSH, with a code that is entered on another screen:", "authflow login --device"),
     (
-        "Sign in only where it is needed, in a script:",
+        "Sign in only when needed, in a script:",
         "authflow status >/dev/null || [ $? -ne 4 ] || authflow login",
     ),
     ("Sign out here and at the provider:", "authflow logout --browser"),
@@ -67,13 +67,13 @@ SPECIAL = {"\\": r"\(rs", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", 
 
 
 def escaped(text):
-    """Text that roff prints as it is. Every hyphen is one that can be copied into a command line: commands and options
-    stand in the middle of sentences."""
+    """Text that roff prints unchanged. Every hyphen is one that can be copied into a command line: commands and options
+    occur within sentences."""
     return "".join(SPECIAL.get(c) or (c if ord(c) < 128 else rf"\[u{ord(c):04X}]") for c in text)
 
 
 def line(text):
-    """A line of text that is not taken for a request."""
+    """A line of text that roff does not take for a request."""
     text = escaped(" ".join(text.split()))
     return r"\&" + text if text[:1] in (".", "'") else text
 
@@ -100,7 +100,7 @@ def visible(items):
 
 
 def subcommands(command):
-    """Those that do something: the parser's own help is said by --help too."""
+    """All but the parser's own help command, which --help replaces."""
     return [child for child in visible(command.get("subcommands")) if child["commandName"] != "help"]
 
 
@@ -116,7 +116,7 @@ def usage(words, command):
         else:
             part = bold(name_of(argument["preferredName"]))
             if argument["kind"] == "option":
-                # Together on a line, unless they would fill one.
+                # Kept together on a line, unless they are too long.
                 part += (r"\ " if len(part + value) < 50 else " ") + value
         if argument.get("isOptional"):
             part = f"[{part}]"
@@ -151,7 +151,7 @@ def options(command):
 def text_of(command):
     """What a command does: its abstract and its discussion."""
     parts = [command["abstract"], *paragraphs(command.get("discussion", ""))]
-    # The statuses are a table of their own.
+    # The exit statuses have their own table.
     parts = [part for part in parts if not part.startswith("Exit status: ")]
     return [".PP\n" + line(part) for part in parts]
 
@@ -165,17 +165,17 @@ def statuses(root):
     found = re.search(r"Exit status: (.*)\.", root.get("discussion", ""))
     table = [item.split(" ", 1) for item in found.group(1).split(", ")] if found else []
     if not table or not all(len(item) == 2 and item[0].isdigit() for item in table):
-        sys.exit("manual.py: the help of the tool does not list the exit statuses any more")
+        sys.exit("manual.py: the help of the tool no longer lists the exit statuses")
     return listed((number, text[0].upper() + text[1:] + ".") for number, text in table)
 
 
 def heading(title, version, date):
-    """The first lines. Words are not cut, and lines not filled up: what is in them is meant to be copied."""
+    """The first lines. No hyphenation and no justification: the text is meant to be copied."""
     return f'.TH {escaped(title.upper())} 1 {escaped(date)} "AuthFlow {escaped(version)}" "AuthFlow"\n.nh\n.ad l'
 
 
 def name_line(title, abstract):
-    """The line that whatis and apropos read: one line, without a full stop and from a small letter on."""
+    """The line that whatis and apropos read: one line, without a full stop, starting with a lower-case letter."""
     first = re.split(r"(?<=[\w)])[.;:](?:\s|$)", " ".join(abstract.split()))[0]
     if not first[1:2].isupper():
         first = first[:1].lower() + first[1:]
@@ -223,7 +223,7 @@ def page(root, command, version, date):
 
 
 def commit_date():
-    """The day of the sources, never today: the same sources are the same pages."""
+    """The date of the sources, never today: the same sources give the same pages."""
     seconds = os.environ.get("SOURCE_DATE_EPOCH") or subprocess.run(
         ["git", "-C", HERE, "log", "-1", "--format=%ct"], check=True, capture_output=True, text=True
     ).stdout

@@ -5,10 +5,10 @@ set -euo pipefail
 root=$1$2
 list=$root/share/authflow/installed-files
 [ -f "$list" ] || { echo "uninstall.sh: nothing is installed in $root: there is no $list" >&2; exit 1; }
-# The list goes last, so that an uninstall that was interrupted can be repeated.
+# The list is removed last, so that an interrupted uninstall can be repeated.
 while IFS= read -r file; do
   [ "$root/$file" = "$list" ] || rm -f "$root/$file"
 done <"$list"
 rm "$list"
-# A folder that holds something else by now stays.
+# The folder stays if it holds other files.
 rmdir "$root/share/authflow" 2>/dev/null || true

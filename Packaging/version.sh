@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Prints the version of what is packaged:
+# Prints the version of the package:
 #   Packaging/version.sh PATH/TO/authflow
-# what the tool itself says, or else the day and the hash of the last commit, which sort before every version to come.
+# the tool's own version, or else the date and the hash of the last commit, which sort before every future version.
 set -euo pipefail
 tool=$(realpath "$1")
 cd "$(dirname "$0")/.."
 if version=$("$tool" --version 2>/dev/null) && [ -n "$version" ]; then
   version=${version##* }
-  # A hyphen would begin the revision of a distribution; a tilde sorts 1.0~beta before 1.0, as is meant.
+  # A hyphen would begin the distribution's revision; a tilde sorts 1.0~beta before 1.0, as intended.
   echo "${version//-/\~}"
 else
   TZ=UTC git log -1 --abbrev=10 --date=format-local:%Y%m%d --format='0~git%cd.%h'

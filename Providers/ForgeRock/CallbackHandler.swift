@@ -6,8 +6,8 @@ import AuthFlowJSON
 /// Handlers are asked in order until one answers. Write one for questions that only your app can answer, such as those of a
 /// device's own hardware, or to show the questions in your own interface.
 public protocol CallbackHandler: Sendable {
-    /// Whether it would answer otherwise the next time: a user may, a configuration does not. A step that comes again to
-    /// handlers that would not ends the sign-in.
+    /// Whether it may answer differently the next time: a user may, a configuration does not. A repeated step whose
+    /// handler does not ends the sign-in.
     var mayAnswerOtherwise: Bool { get }
 
     /// Answers a question.
@@ -17,7 +17,7 @@ public protocol CallbackHandler: Sendable {
 }
 
 extension [any CallbackHandler] {
-    /// Has the first handler that can answer a question.
+    /// Has the first handler that can answer a question answer it, and returns that handler.
     /// - Throws: ``AuthError`` with `unknown_callback` when none can.
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> any CallbackHandler {
         for handler in self where try await handler.answer(&callback, in: step) { return handler }
@@ -28,19 +28,19 @@ extension [any CallbackHandler] {
                 callback.output("redirectUrl")?.string.flatMap { try? Endpoint($0) }.map { " (\($0.host))" } ?? ""
             throw AuthError(
                 .unknownCallback,
-                "The tree goes on at another identity provider\(host), by a \(type). That needs a browser: use a user agent with one."
+                "The tree continues at another identity provider\(host), by a \(type). That needs a browser: use a user agent with one."
             )
         default:
             throw AuthError(
                 .unknownCallback,
-                "The tree asks a \(type) (\"\(DisplayText.sanitized(callback.prompt))\"), which nothing here answers. Configure an answer under \"\(DisplayText.sanitized(callback.key))\", or write a CallbackHandler for it."
+                "The tree asks a \(type) (\"\(DisplayText.sanitized(callback.prompt))\"), which no handler answers. Configure an answer under \"\(DisplayText.sanitized(callback.key))\", or write a CallbackHandler for it."
             )
         }
     }
 }
 
-/// Leaves the way out of a wait alone: a step that waits for a push comes with a confirmation, whose value 100 means that nothing
-/// was pressed.
+/// Leaves the way out of a wait unused: a step that waits for a push has a confirmation, whose value 100 means that
+/// nothing was pressed.
 struct WaitingCallbacks: CallbackHandler {
     let mayAnswerOtherwise = true
 
@@ -53,7 +53,7 @@ struct WaitingCallbacks: CallbackHandler {
     }
 }
 
-/// Answers what needs no answer: texts, values that pass through, and data for pages.
+/// Handles what needs no answer: texts, values that pass through, and data for pages.
 struct PassiveCallbacks: CallbackHandler {
     let mayAnswerOtherwise = true
 
@@ -65,17 +65,17 @@ struct PassiveCallbacks: CallbackHandler {
         case "SuspendedTextOutputCallback":
             throw AuthError(
                 .treeSuspended,
-                "The sign-in goes on by a link that was sent to you: \(DisplayText.sanitized(callback.prompt)). Open it in a browser, and start again."
+                "The sign-in continues with a link that was sent to you: \(DisplayText.sanitized(callback.prompt)). Open it in a browser, and start again."
             )
         default: return false
         }
     }
 }
 
-/// Answers from what a program was given: a user name, a password, and answers by question.
+/// Answers from a configuration: a user name, a password, and answers by question.
 ///
-/// The name and the password answer the questions for them and no others: a one-time code is asked with the same callback as a
-/// password, and the password is not to be sent in its place.
+/// The name and the password answer the questions for them and no others: a one-time code comes with the same callback
+/// as a password, and the password must not be sent in its place.
 public struct ConfiguredAnswers: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = false
@@ -86,11 +86,11 @@ public struct ConfiguredAnswers: CallbackHandler {
 
     /// Creates a handler.
     /// - Parameters:
-    ///   - userName: For the question of the name: the first of a tree, or one whose prompt says so.
-    ///   - password: For the question of the password: one beside the first name, or whose prompt is "Password".
-    ///   - answers: For other questions, by their prompt, by what they are about, or, when they have neither, by their type
-    ///     (``TreeCallback/key``), without case. A choice is named by its label; yes and no are `true` and `false`; terms are
-    ///     `terms`.
+    ///   - userName: The answer to a question for the name: in the first step of a tree, or one whose prompt says so.
+    ///   - password: The answer to a question for the password: beside the first name, or whose prompt is "Password".
+    ///   - answers: Answers to other questions, by their prompt, by their name, or, when they have neither, by their
+    ///     type (``TreeCallback/key``), case-insensitive. A choice is named by its label; yes and no are `true` and
+    ///     `false`; terms are `terms`.
     public init(userName: String? = nil, password: Secret? = nil, answers: [String: Secret] = [:]) {
         self.userName = userName
         self.password = password
@@ -129,12 +129,12 @@ public struct ConfiguredAnswers: CallbackHandler {
     private static func asksForPassword(_ callback: TreeCallback) -> Bool { callback.prompt.lowercased() == "password" }
 }
 
-/// Asks the user, one question after the other, and shows what the tree has to say.
+/// Asks the user, one question after the other, and shows the texts of the tree.
 public struct AskingHandler: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = true
 
-    /// How often a question is asked again whose answer could not be understood.
+    /// How often a question is asked whose answer is not understood.
     private static let maximumTries = 5
 
     private let ask: @Sendable (_ question: String, _ isSecret: Bool) async throws -> String
@@ -142,7 +142,7 @@ public struct AskingHandler: CallbackHandler {
 
     /// Creates a handler.
     /// - Parameters:
-    ///   - ask: Asks a question and returns the answer; a secret one is not to be seen while it is typed.
+    ///   - ask: Asks a question and returns the answer; a secret one must not be shown while it is typed.
     ///   - show: Shows a text that belongs to the questions, such as a number to compare; nil to leave it out.
     public init(
         _ ask: @escaping @Sendable (_ question: String, _ isSecret: Bool) async throws -> String,
@@ -155,7 +155,7 @@ public struct AskingHandler: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
         if let text = QuestionForms.text(of: callback) {
-            // A step that waits comes again and again, and says the same.
+            // A step that waits is repeated with the same text.
             if !step.isRepeated { await show?(text) }
             return show != nil
         }
@@ -167,7 +167,7 @@ public struct AskingHandler: CallbackHandler {
                 try QuestionForms.answer(&callback, with: try await ask(question, isSecret), isNumbered: true)
                 return true
             } catch let error as AuthError where error.code == .userAgentFailed && attempt < Self.maximumTries {
-                // A slip of the keyboard is no reason to begin the whole sign-in anew. A terminal that is gone is asked no more.
+                // A typing error is no reason to restart the sign-in. A terminal that is gone is not asked again.
                 guard error.message.hasPrefix(QuestionForms.misunderstanding) else { throw error }
                 await show?(error.message)
             }
@@ -190,12 +190,12 @@ public struct AskingHandler: CallbackHandler {
     }
 }
 
-/// How questions of each kind are put into words, and their answers into values.
+/// Turns questions of each kind into text, and their answers into values.
 enum QuestionForms {
-    /// What the error of an answer that cannot be understood begins with.
+    /// The first words of the error for an answer that is not understood.
     static let misunderstanding = "The answer to "
 
-    /// What is only to be read; nil when the callback is a question, or nothing for a reader.
+    /// The text that is only shown; nil when the callback is a question, or has nothing to show.
     static func text(of callback: TreeCallback) -> String? {
         switch callback.type {
         case "TextOutputCallback":
@@ -218,7 +218,7 @@ enum QuestionForms {
         return shown.isEmpty ? nil : shown
     }
 
-    /// The question in words; nil when it is of a kind that words cannot answer.
+    /// The question as text; nil when it is of a kind that text cannot answer.
     static func question(of callback: TreeCallback) -> String? {
         let prompt = DisplayText.sanitized(callback.prompt)
         switch callback.type {
@@ -269,7 +269,7 @@ enum QuestionForms {
         }
     }
 
-    /// What can be chosen, and the value of each. Without options of its own, a confirmation has those of its type.
+    /// The choices, and the value of each. Without options of its own, a confirmation has those of its type.
     private static func choices(of callback: TreeCallback) -> [(label: String, value: Int)] {
         let own = (callback.output("choices") ?? callback.output("options"))?.strings ?? []
         guard own.isEmpty, callback.type == "ConfirmationCallback" else {
@@ -287,7 +287,7 @@ enum QuestionForms {
 extension AuthError.Code {
     /// A tree asks something that no handler answers.
     public static let unknownCallback = Self(rawValue: "unknown_callback")
-    /// A tree goes on by a link that was sent to the user.
+    /// A tree continues with a link that was sent to the user.
     public static let treeSuspended = Self(rawValue: "tree_suspended")
     /// The account is locked.
     public static let accountLocked = Self(rawValue: "account_locked")

@@ -3,11 +3,11 @@ public import AuthFlow
 import AuthFlowJSON
 public import WebKit
 
-/// Lets a page in an embedded web view ask the app, and the app answer.
+/// Lets a page in an embedded web view ask the app its questions, and the app answer them.
 ///
 /// RFC 8252 section 8.12: "native apps MUST NOT use embedded user-agents to perform authorization requests": the app can read what
-/// is typed, and the person cannot see where they are. This is for first-party apps whose page and app are one, and for nothing
-/// else; nothing in AuthFlow uses it by itself.
+/// is typed, and the user cannot see where they are. This is for first-party apps whose page and app are one, and for
+/// nothing else; nothing in AuthFlow uses it by itself.
 ///
 /// Type-checked on Linux against hand-written interfaces, and not run there.
 @MainActor public final class EmbeddedPageBridgeAtRisk: NSObject, WKScriptMessageHandler {
@@ -20,9 +20,9 @@ public import WebKit
 
     /// Creates a bridge.
     /// - Parameters:
-    ///   - questions: Answers what the page asks.
-    ///   - origin: The only site that may ask.
-    ///   - webView: Where the page is shown. Add the bridge to its `userContentController` under ``name``.
+    ///   - questions: Answers the questions of the page.
+    ///   - origin: The only origin that may ask.
+    ///   - webView: The web view that shows the page. Add the bridge to its `userContentController` under ``name``.
     public init(questions: PageQuestions, origin: Endpoint, webView: WKWebView) {
         self.questions = questions
         self.origin = origin
@@ -33,7 +33,7 @@ public import WebKit
     public func userContentController(_ controller: WKUserContentController, didReceive message: WKScriptMessage) {
         let site = message.frameInfo.securityOrigin
         let port = site.port == 0 ? nil : site.port
-        // A frame of another site, or another page, is told nothing.
+        // A frame of another site, or another page, gets no answer.
         guard message.frameInfo.isMainFrame, site.`protocol` == origin.scheme, site.host == origin.host,
             port == origin.port,
             let text = message.body as? String

@@ -5,21 +5,21 @@ extension ProviderFactory {
     /// `forgerock`: ForgeRock (PingAM), whose sign-in is a tree.
     ///
     /// ## Configuration keys
-    /// - `base_url` (URL, required), `realm` (string, optional): Where it is.
-    /// - `issuer` (URL, optional): The issuer, when the server names another than the realm's address.
+    /// - `base_url` (URL, required), `realm` (string, optional): The server and the realm.
+    /// - `issuer` (URL, optional): The issuer, when it is not the realm's address.
     /// - `acr_values` (array, optional): Names that the server maps to trees.
-    /// - `minimum_auth_level` (number, optional): The least `auth_level` of a sign-in.
-    /// - `requires_acr` (boolean, optional): Whether it must be one of these.
+    /// - `minimum_auth_level` (number, optional): The minimum `auth_level` of a sign-in.
+    /// - `requires_acr` (boolean, optional): Whether one of the `acr_values` is required.
     public static var forgeRock: ProviderFactory {
         let keys =
             realmKeys + [
-                ConfigurationKey("issuer", .url, "The issuer, when the server names another than the realm's address."),
+                ConfigurationKey("issuer", .url, "The issuer, when it is not the realm's address."),
                 ConfigurationKey("acr_values", .list(.text), "Names that the server maps to trees, best first."),
-                ConfigurationKey("minimum_auth_level", .number(0...1000), "The least auth_level of a sign-in."),
+                ConfigurationKey("minimum_auth_level", .number(0...1000), "The minimum auth_level of a sign-in."),
                 ConfigurationKey(
                     "requires_acr",
                     .flag,
-                    "Whether it must be one of these, and the ID Token has to say so."
+                    "Whether one of the acr_values is required, and must be in the ID Token."
                 ),
             ]
         return ProviderFactory("forgerock", keys: keys) { profile in
@@ -38,16 +38,16 @@ extension UserAgentFactory {
     /// `tree`: walks an authentication tree without a page.
     ///
     /// ## Configuration keys
-    /// - `base_url` (URL, required), `realm` (string, optional): Where the trees are.
-    /// - `tree` (string, optional): The tree; the one that the provider names unless given.
-    /// - `username` (string), `password` (secret), `answers` (object of strings or secrets): What to answer; what is not given is
-    ///   asked, when the program can ask.
-    /// - `consent` (`allow` or `deny`, optional): What to answer when asked for consent.
-    /// - `shared_cookies` (object, optional): What several apps share: `group`, `store`, `names`, and
-    ///   `session_cookies_at_risk` to share cookies that were not meant to outlive the browser.
+    /// - `base_url` (URL, required), `realm` (string, optional): The server and the realm of the trees.
+    /// - `tree` (string, optional): The tree; default: the one that the provider names.
+    /// - `username` (string), `password` (secret), `answers` (object of strings or secrets): The answers; the user is
+    ///   asked for others, when the program can ask.
+    /// - `consent` (`allow` or `deny`, optional): The decision when asked for consent; default: `allow`.
+    /// - `shared_cookies` (object, optional): Cookies that several apps share: `group`, `store`, `names`, and
+    ///   `session_cookies_at_risk` to share cookies that are not meant to outlive the browser.
     /// - Parameters:
-    ///   - transport: The way to the network; default: that of the profile.
-    ///   - host: The clock, and the environment that stores are found by.
+    ///   - transport: The transport; default: that of the profile.
+    ///   - host: The clock, and the environment that locates the stores.
     ///   - ask: Asks the user; nil when no user can be asked.
     ///   - show: Shows the user a text that belongs to the questions; nil to leave it out.
     public static func tree(
@@ -58,23 +58,23 @@ extension UserAgentFactory {
     ) -> UserAgentFactory {
         let stores = TokenStoreFactory.standard
         let sharedKeys = [
-            ConfigurationKey("group", .text, required: true, "The name that all apps of the group give."),
+            ConfigurationKey("group", .text, required: true, "The name of the group, the same in all its apps."),
             ConfigurationKey(
                 "store",
                 .named(stores.map { ConfigurationVariant($0.name, keys: $0.keys) }),
                 required: true,
-                "Where they are kept: the same for all apps."
+                "The store of the cookies, the same in all apps."
             ),
             ConfigurationKey("names", .list(.text), required: true, "The cookies that are shared, and no others."),
             ConfigurationKey(
                 "session_cookies_at_risk",
                 .flag,
-                "Whether cookies that were not meant to outlive the browser are shared too."
+                "Whether cookies that are not meant to outlive the browser are shared too."
             ),
         ]
         let keys =
             realmKeys + [
-                ConfigurationKey("tree", .text, "The tree; the one that the provider names unless given."),
+                ConfigurationKey("tree", .text, "The tree; default: the one that the provider names."),
                 ConfigurationKey("username", .text, "The user name."),
                 ConfigurationKey("password", .secret, "The password, by reference."),
                 ConfigurationKey(
@@ -82,7 +82,11 @@ extension UserAgentFactory {
                     .map(.either(.text, .secret)),
                     "Other answers, by the prompt of their question, or its type when it has none."
                 ),
-                ConfigurationKey("consent", .choice(["allow", "deny"]), "What to answer when asked for consent."),
+                ConfigurationKey(
+                    "consent",
+                    .choice(["allow", "deny"]),
+                    "The decision when asked for consent; default: allow."
+                ),
                 ConfigurationKey("shared_cookies", .object(sharedKeys), "Cookies that several apps share."),
             ]
         return UserAgentFactory("tree", keys: keys) { options, context in
@@ -137,7 +141,7 @@ private let realmKeys = [
         required: true,
         "The server's address with its context: https://id.example.com/am."
     ),
-    ConfigurationKey("realm", .text, "The realm; / unless given."),
+    ConfigurationKey("realm", .text, "The realm; default: /."),
 ]
 
 private func realm(_ configuration: ConfigurationObject) throws -> ForgeRockRealm {

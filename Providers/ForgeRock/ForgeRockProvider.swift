@@ -13,12 +13,12 @@ public struct ForgeRockProvider: Sendable {
     /// Creates a provider.
     /// - Parameters:
     ///   - realm: The realm.
-    ///   - issuer: The issuer, when the server names another than the realm's address: older ones leave out `/realms/root`.
+    ///   - issuer: The issuer, when it is not the realm's address: older servers leave out `/realms/root`.
     ///   - acrValues: `acr_values`: names that the server maps to trees, best first.
-    ///   - requiresACR: Whether it must be one of these trees (an essential claim): the server then signs the person in anew when
-    ///     need be, and an ID Token that does not say so is refused.
-    ///   - minimumAuthLevel: The least `auth_level` that a sign-in must have come to; nil for any. It stands in the access token,
-    ///     when that is a JWT; one that cannot be read is refused.
+    ///   - requiresACR: Whether one of these is required (an essential claim): the server then signs the user in again
+    ///     when necessary, and an ID Token without one of them is refused.
+    ///   - minimumAuthLevel: The minimum `auth_level` of a sign-in; nil for any. It is in the access token, when that
+    ///     is a JWT; one that cannot be read is refused.
     public init(
         realm: ForgeRockRealm,
         issuer: String? = nil,
@@ -39,7 +39,7 @@ extension ForgeRockProvider: ProviderAdapter {
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         let address = try Endpoint("\(realm.oauthURL)/.well-known/openid-configuration")
         var metadata = try await context.discover(at: address)
-        // Some versions announce an address for revocation that they do not have.
+        // Some versions announce a revocation endpoint that they do not have.
         if let announced = metadata.revocationEndpoint?.url, announced.hasSuffix("/revoke"),
             !announced.hasSuffix("/token/revoke")
         {
@@ -48,16 +48,16 @@ extension ForgeRockProvider: ProviderAdapter {
         return metadata
     }
 
-    /// Checks `acr` and `auth_level`. The access token came from the token endpoint itself and is believed for that, as no other
-    /// would be.
+    /// Checks `acr` and `auth_level`. The access token is trusted because it came directly from the token endpoint; no
+    /// other would be.
     public func check(_ credential: Credential, in context: ProviderContext) async throws {
         let idToken = credential.tokens.verifiedIDToken
         if requiresACR, !acrValues.isEmpty {
-            // Where the claim could not be asked for as essential, the server may have ignored what was asked.
+            // Where the claim could not be requested as essential, the server may have ignored the request.
             guard let acr = idToken?.claims["acr"]?.string, acrValues.containsIdentical(acr) else {
                 throw AuthError(
                     .invalidIDToken,
-                    "The user did not sign in as was asked for (acr), which must be one of \(acrValues.joined(separator: ", "))."
+                    "The user did not sign in as requested (acr), which must be one of \(acrValues.joined(separator: ", "))."
                 )
             }
         }
@@ -68,7 +68,7 @@ extension ForgeRockProvider: ProviderAdapter {
         guard let level, level >= Int64(minimumAuthLevel) else {
             throw AuthError(
                 .invalidIDToken,
-                "The user did not sign in as strongly as was asked for: auth_level is \(level.map { "\($0)" } ?? "not known"), not \(minimumAuthLevel) or more."
+                "The user did not sign in as strongly as requested: auth_level is \(level.map { "\($0)" } ?? "not known"), not \(minimumAuthLevel) or more."
             )
         }
     }
@@ -82,7 +82,7 @@ extension ForgeRockProvider: ProviderAdapter {
             request.parameters["acr_values"] = request.parameters["acr_values"] ?? acrValues.joined(separator: " ")
             return
         }
-        // OpenID Connect Core section 5.5.1.1. The engine reads the demand from the request and checks the ID Token by it.
+        // OpenID Connect Core section 5.5.1.1. The engine reads it from the request and checks the ID Token by it.
         var claims = try request.parameters["claims"].map { try JSON(parsing: Array($0.utf8)).object ?? [:] } ?? [:]
         var idToken = claims["id_token"]?.object ?? [:]
         idToken["acr"] = ["essential": true, "values": .array(acrValues.map(JSON.string))]

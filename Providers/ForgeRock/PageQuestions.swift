@@ -1,24 +1,24 @@
 import AuthFlow
 import AuthFlowJSON
 
-/// Answers the questions that a page hands to the app it is shown in: `{"authId": ..., "callbacks": [...]}`, as a string.
+/// Answers the questions that a page passes to its app: `{"authId": ..., "callbacks": [...]}`, as a string.
 ///
-/// The same handlers serve that answer a tree without a page.
+/// It uses the handlers that answer a tree without a page.
 public struct PageQuestions: Sendable {
     /// The largest message that is read, in bytes.
     private static let maximumSize = 64 * 1024
 
     private let handlers: [any CallbackHandler]
 
-    /// Creates answers.
-    /// - Parameter handlers: Answer the questions, first come, first asked.
+    /// Creates an instance.
+    /// - Parameter handlers: The handlers that answer the questions, asked in order.
     public init(handlers: [any CallbackHandler]) {
         self.handlers = handlers + [PassiveCallbacks()]
     }
 
     /// Answers a message.
     /// - Returns: The message with its answers, as JSON.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` when it is no such message, or what the handlers throw.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` when it is not such a message, or what the handlers throw.
     public func answer(_ message: String) async throws -> String {
         guard message.utf8.count <= Self.maximumSize, let json = try? JSON(parsing: Array(message.utf8)),
             var step = TreeStep(json)

@@ -1,12 +1,12 @@
 import AuthFlow
 public import AuthFlowJSON
 
-/// One question of a tree's step, and the answer to it, as `/json/authenticate` writes both.
+/// A question of a tree's step and the answer to it, in the format of `/json/authenticate`.
 public struct TreeCallback: Sendable {
-    /// What kind of question it is, such as `NameCallback`.
+    /// The kind of question, such as `NameCallback`.
     public let type: String
 
-    /// The callback as it is sent back: with its answers, and with everything it came with.
+    /// The callback as it is sent back: with its answers, and with everything it was received with.
     public private(set) var json: JSON
 
     init?(_ json: JSON) {
@@ -20,22 +20,22 @@ public struct TreeCallback: Sendable {
         json["output"]?.array?.first { $0["name"]?.string == name }?["value"]
     }
 
-    /// What the question is, in words; empty when it has none.
+    /// The text of the question; empty when it has none.
     public var prompt: String { output("prompt")?.string ?? output("message")?.string ?? "" }
 
-    /// What the question is about, for those that have a name of their own.
+    /// The name of what the question asks for; empty when it has none.
     public var name: String { output("name")?.string ?? "" }
 
-    /// What an answer to it can be configured under: its prompt, or what it is about, or its type when it has neither.
+    /// The key that an answer to it is configured under: its prompt, or its name, or its type when it has neither.
     public var key: String { [prompt, name, type].first { !$0.isEmpty } ?? type }
 
     /// How many answers it takes.
     public var inputCount: Int { json["input"]?.array?.count ?? 0 }
 
-    /// Answers.
+    /// Sets an answer.
     /// - Parameters:
     ///   - value: The answer.
-    ///   - index: Which of the answers, when there are several.
+    ///   - index: The index of the answer, when there are several.
     public mutating func answer(_ value: JSON, at index: Int = 0) {
         guard var members = json.object, var inputs = members["input"]?.array, inputs.indices.contains(index),
             var input = inputs[index].object
@@ -49,7 +49,7 @@ public struct TreeCallback: Sendable {
 
 /// A step of a tree: a page of questions.
 public struct TreeStep: Sendable {
-    /// What the step is called; empty when it has no name.
+    /// The name of the step; empty when it has none.
     public let stage: String
 
     /// Its heading.
@@ -61,16 +61,16 @@ public struct TreeStep: Sendable {
     /// Whether it is the first step of its tree; false when that is not known.
     public internal(set) var isFirst = false
 
-    /// Whether it has come before, with the same questions.
+    /// Whether the server has sent it before, with the same questions.
     public internal(set) var isRepeated = false
 
-    /// Whether it is the first step and asks for a name: what is asked beside it is then its password.
+    /// Whether it is the first step and asks for a name and one password, which then belong together.
     var asksForNameFirst: Bool {
         isFirst && callbacks.contains { ["NameCallback", "ValidatedCreateUsernameCallback"].contains($0.type) }
             && callbacks.count { ["PasswordCallback", "ValidatedCreatePasswordCallback"].contains($0.type) } == 1
     }
 
-    /// Everything that came, `authId` among it, to be sent back.
+    /// The step as it was received, with its `authId`, to be sent back.
     private let json: JSON
 
     init?(_ json: JSON) {
@@ -79,30 +79,30 @@ public struct TreeStep: Sendable {
         self.stage = json["stage"]?.string ?? ""
         self.header = json["header"]?.string ?? ""
         self.callbacks = callbacks.compactMap(TreeCallback.init)
-        // One that is left out is an error at the other side, and one that cannot be read cannot be sent back.
+        // The server refuses a step with a callback left out, and one that cannot be read cannot be sent back.
         guard self.callbacks.count == callbacks.count else { return nil }
     }
 
-    /// The step with its answers: the same callbacks in the same order, and all that came with them.
+    /// The step with its answers: the same callbacks in the same order, and everything received with them.
     var answered: JSON {
         var members = json.object ?? [:]
         members["callbacks"] = .array(callbacks.map(\.json))
         return .object(members)
     }
 
-    /// What tells steps apart: a step that comes again has not taken its answers.
+    /// Identifies the step: when it is sent again, the server has not accepted its answers.
     var questions: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
 }
 
 extension TreeCallback: CustomStringConvertible, CustomReflectable {
-    /// Its type: what was answered is secret.
+    /// Its type; the answers are secret.
     public var description: String { DisplayText.sanitized(type, limit: 60) }
     /// A mirror without children, for the same reason.
     public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension TreeStep: CustomStringConvertible, CustomReflectable {
-    /// The types of its questions: what was answered is secret.
+    /// The types of its questions; the answers are secret.
     public var description: String { callbacks.map(\.description).joined(separator: " ") }
     /// A mirror without children, for the same reason.
     public var customMirror: Mirror { Mirror(self, children: [:]) }

@@ -10,11 +10,11 @@ import Foundation
 #endif
 
 /// Signs in through an authentication tree, without a page: where the provider would show one, the tree is walked at
-/// `/json/authenticate`, and the session that comes of it goes on to the authorization endpoint.
+/// `/json/authenticate`, and the session that it creates is used at the authorization endpoint.
 public struct TreeDriver: Sendable {
-    /// The most steps of one sign-in.
+    /// The maximum number of steps of one sign-in.
     private static let maximumSteps = 40
-    /// The shortest and the longest wait that a step gets, and all of them together.
+    /// The minimum and the maximum wait of a step, and the maximum of all of them together.
     private static let shortestWait = Duration.milliseconds(250)
     private static let longestWait = Duration.seconds(30)
     private static let longestWaits = Duration.seconds(300)
@@ -27,10 +27,11 @@ public struct TreeDriver: Sendable {
 
     /// Creates a driver.
     /// - Parameters:
-    ///   - realm: Where the trees are. Answers go nowhere else.
-    ///   - tree: The tree to walk; the one that the provider names, or its default, unless given.
-    ///   - handlers: Answer the tree's questions, first come, first asked. What needs no answer is answered already.
-    ///   - allowsConsent: What to answer when the provider asks for consent.
+    ///   - realm: The realm of the trees. Answers are sent nowhere else.
+    ///   - tree: The tree to walk; default: the one that the provider names, or its default.
+    ///   - handlers: The handlers that answer the tree's questions, asked in order. What needs no answer needs
+    ///     none.
+    ///   - allowsConsent: Whether to allow access when the provider asks for consent.
     ///   - host: The clock that waits run on.
     public init(
         realm: ForgeRockRealm,
@@ -52,12 +53,12 @@ extension TreeDriver: LoginDriver {
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let query = FormURLEncoding.decode(page.endpoint.query ?? "") ?? [:]
         guard page.endpoint.origin == realm.origin else {
-            throw refusal(page, "is not of \(realm.origin), and nothing was answered there")
+            throw refusal(page, "is not of \(realm.origin), and no answers were sent there")
         }
-        // The page may be anywhere; what makes it the sign-in is that it goes on to the authorization endpoint.
+        // The page may be anywhere; it is the sign-in page because its `goto` is the authorization endpoint.
         if let goto = query["goto"].flatMap({ try? Endpoint($0, name: "goto") }), goto.path.hasSuffix("/authorize") {
-            guard goto.origin == realm.origin else { throw refusal(page, "goes on to another site") }
-            guard !page.hasTypedCredentials else { throw refusal(page, "asks again although the sign-in was done") }
+            guard goto.origin == realm.origin else { throw refusal(page, "continues to another site") }
+            guard !page.hasTypedCredentials else { throw refusal(page, "asks again although sign-in was completed") }
             try await walk(tree ?? query["service"], in: browser)
             return .visit(goto, typesCredentials: true)
         }
@@ -71,7 +72,7 @@ extension TreeDriver: LoginDriver {
             let action = String(page.endpoint.url.prefix { $0 != "?" })
             return .post(form, to: try Endpoint(action, name: "consent"), typesCredentials: false)
         }
-        // AM's own error page says what is wrong in a script.
+        // AM's own error page has the error in a script.
         let words =
             text.firstMatch(of: /"?description"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/)
             ?? text.firstMatch(of: /"?message"?\s*:\s*"((?:[^"\\]|\\.){1,500})"/)
@@ -86,13 +87,13 @@ extension TreeDriver: LoginDriver {
                 )
             )
         }
-        throw refusal(page, "is neither a sign-in nor a consent (status \(page.response.status))")
+        throw refusal(page, "is neither a sign-in nor a consent page (status \(page.response.status))")
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func beginSignOut(in browser: HeadlessBrowser) async {
-        // Ending the OpenID session leaves that of the trees. Without one there is nothing to end, and one that cannot be ended here
-        // ends by itself; the end session endpoint is asked in any case.
+        // Ending the OpenID session leaves that of the trees. Without one there is nothing to end, and one that cannot
+        // be ended here expires; the end session endpoint is called in any case.
         guard let endpoint = try? Endpoint("\(realm.restURL)/sessions?_action=logout"),
             await browser.hasCookies(for: endpoint), let name = await sessionCookieName(in: browser),
             await browser.hasCookie(named: name, for: endpoint)
@@ -107,7 +108,7 @@ extension TreeDriver: LoginDriver {
 
     private static var apiVersion: HTTPField.Name { HTTPField.Name("Accept-API-Version") ?? .accept }
 
-    /// The name of the session cookie: tenants have names of their own.
+    /// The name of the session cookie, which differs between tenants.
     private func sessionCookieName(in browser: HeadlessBrowser) async -> String? {
         guard let endpoint = try? Endpoint("\(realm.restURL)/serverinfo/*") else { return nil }
         let fields: HTTPFields = [.accept: "application/json", Self.apiVersion: "resource=1.1"]
@@ -118,7 +119,7 @@ extension TreeDriver: LoginDriver {
         return json["cookieName"]?.string
     }
 
-    /// Has the browser keep the session when the server names it in its answer alone.
+    /// Has the browser keep the session when the server returns it only in the response body.
     private func keepSession(_ json: JSON, _ response: TransportResponse, in browser: HeadlessBrowser) async throws {
         guard let token = json["tokenId"]?.string, !token.isEmpty else { return }
         let isSet = response.head.headerFields[values: .setCookie].contains { $0.contains("=\(token)") }
@@ -126,7 +127,7 @@ extension TreeDriver: LoginDriver {
         guard let name = await sessionCookieName(in: browser) else {
             throw AuthError(
                 .userAgentFailed,
-                "\(realm.origin) has signed in without setting a cookie, and does not say what its session cookie is called (serverinfo)."
+                "\(realm.origin) has signed the user in without setting a cookie, and does not name its session cookie (serverinfo)."
             )
         }
         let isSecure = realm.origin.hasPrefix("https:") ? "; Secure" : ""
@@ -151,7 +152,7 @@ extension TreeDriver: LoginDriver {
                 return try await keepSession(json, response, in: browser)
             }
             guard var step = TreeStep(json) else {
-                // The tree has waited too long for an answer: its steps live for five minutes.
+                // The tree has waited too long for an answer: its steps expire after five minutes.
                 if json["detail"]?["errorCode"]?.string == "110", !isRestarted {
                     isRestarted = true
                     body = [:]
@@ -166,11 +167,11 @@ extension TreeDriver: LoginDriver {
             step.isRepeated = !asked.insert(step.questions).inserted
             let wait = try await answer(&step, mayWait: Self.longestWaits - waited)
             waited += wait
-            // What waits is bounded by its time.
+            // Steps that wait are bounded by time.
             if wait == .zero { steps += 1 }
             body = step.answered
         }
-        throw AuthError(.userAgentFailed, "After \(Self.maximumSteps) steps the tree had not come to an end.")
+        throw AuthError(.userAgentFailed, "After \(Self.maximumSteps) steps the tree was not complete.")
     }
 
     /// Answers every question of a step.
@@ -181,7 +182,7 @@ extension TreeDriver: LoginDriver {
             var callback = step.callbacks[index]
             let handler = try await handlers.answer(&callback, in: step)
             if step.isRepeated, !handler.mayAnswerOtherwise {
-                throw AuthError(.accessDenied, "\(realm.origin) did not accept the answers and asks them again.")
+                throw AuthError(.accessDenied, "\(realm.origin) did not accept the answers and asks for them again.")
             }
             if callback.type == "PollingWaitCallback" {
                 // "waitTime" is in milliseconds, and a string.
@@ -195,7 +196,7 @@ extension TreeDriver: LoginDriver {
             step.callbacks[index] = callback
         }
         guard wait <= mayWait else {
-            throw AuthError(.timedOut, "The tree was waited for as long as is allowed. Start again.")
+            throw AuthError(.timedOut, "The tree took longer than the maximum wait. Start again.")
         }
         if wait > .zero { try await host.clock.sleep(for: wait) }
         return wait
@@ -214,7 +215,7 @@ extension TreeDriver: LoginDriver {
         return response
     }
 
-    /// What a tree that has failed says.
+    /// The error of a failed tree.
     private static func failure(_ json: JSON, status: Int) -> AuthError {
         let message = json["message"]?.string ?? ""
         let code = json["code"]?.integer.map(Int.init) ?? status
@@ -224,7 +225,7 @@ extension TreeDriver: LoginDriver {
         case _ where words.contains("suspendedauthsession"):
             return AuthError(
                 .treeSuspended,
-                "The link that was to go on with the sign-in has expired.",
+                "The link that continues the sign-in has expired.",
                 providerError: error
             )
         case 401 where words.contains("lock"):
@@ -235,8 +236,8 @@ extension TreeDriver: LoginDriver {
                 "The tree has waited too long for an answer. Start again.",
                 providerError: error
             )
-        case 401, 403: return AuthError(.accessDenied, "The tree did not let the user in.", providerError: error)
-        default: return AuthError(.providerRejected, "The tree could not be walked (\(code)).", providerError: error)
+        case 401, 403: return AuthError(.accessDenied, "The tree did not sign the user in.", providerError: error)
+        default: return AuthError(.providerRejected, "The tree failed (\(code)).", providerError: error)
         }
     }
 }

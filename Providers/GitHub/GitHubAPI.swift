@@ -2,7 +2,7 @@ public import AuthFlow
 public import AuthFlowJSON
 import HTTPTypes
 
-// What the REST API is asked: who the user is.
+// The requests to the REST API, which says who the user is.
 
 extension GitHubProvider: UserInfoProviding {
     /// `GET /user`: what GitHub says about the user.
@@ -10,7 +10,7 @@ extension GitHubProvider: UserInfoProviding {
         try await context.resource(try call(.get, "/user"), with: tokens).json(from: "\(host.apiURL)/user")
     }
 
-    /// Takes the identity from the number of the account: "login", the e-mail address and the name can change hands.
+    /// Takes the identity from the account ID: "login", the e-mail address and the name can change hands.
     public func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
         let user = try await userInfo(for: tokens, in: context)
         guard let number = user["id"]?.integer else {
@@ -23,8 +23,8 @@ extension GitHubProvider: UserInfoProviding {
 }
 
 extension GitHubProvider {
-    /// A call of the API. "All API requests must include a valid User-Agent header", and should name the version of the API
-    /// that they were written for.
+    /// An API request. "All API requests must include a valid User-Agent header", and should name the version of the
+    /// API that they were written for.
     func call(_ method: HTTPRequest.Method, _ path: String, body: JSON? = nil) throws -> TransportRequest {
         var fields: HTTPFields = [.accept: "application/vnd.github+json", .userAgent: "AuthFlow"]
         if let version = HTTPField.Name("X-GitHub-Api-Version") { fields[version] = "2022-11-28" }

@@ -1,11 +1,11 @@
 public import AuthFlow
 
-/// Where a GitHub lives: its pages at one address, its API at another.
+/// The addresses of a GitHub instance: one for its pages, one for its API.
 public struct GitHubHost: Sendable, Hashable {
-    /// Where people and the OAuth endpoints are, such as `https://github.com`.
+    /// The address of the pages and the OAuth endpoints, such as `https://github.com`.
     public let pagesURL: String
 
-    /// Where the REST API is, such as `https://api.github.com`.
+    /// The address of the REST API, such as `https://api.github.com`.
     public let apiURL: String
 
     /// `github.com`.
@@ -25,7 +25,7 @@ public struct GitHubHost: Sendable, Hashable {
         guard endpoint.path.isEmpty || endpoint.path == "/", endpoint.query == nil else {
             throw AuthError(.invalidConfiguration, "The GitHub host \"\(endpoint)\" has more than a host in it.")
         }
-        // People copy the address of whatever page or API they have at hand.
+        // Users copy the address of any page or API.
         let isPublic = ["github.com", "www.github.com", "api.github.com", "gist.github.com"].contains(endpoint.host)
         let labels = endpoint.host.split(separator: ".")
         if isPublic {

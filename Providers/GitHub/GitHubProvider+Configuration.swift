@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderFactory {
-    /// `github`: GitHub, wherever it lives. Nothing is asked for by default: `scopes` is what an app needs.
+    /// `github`: any GitHub instance. No scopes are requested by default: `scopes` is what an app needs.
     ///
     /// ## Configuration keys
     /// - `host` (string, optional): The host; default: `github.com`.
@@ -17,14 +17,14 @@ extension ProviderFactory {
                 "What signing out revokes: everything granted to the app, or the token, which is the default."
             ),
         ]
-        // The documentation asks for the secret among the parameters.
+        // The documentation asks for the secret as a parameter of the body.
         return ProviderFactory("github", keys: keys, secretMethod: .clientSecretPost, defaultScopes: []) {
             registration,
             profile in
             // "Authorizing OAuth apps": client_secret is required to exchange a code, and not in the device flow.
             if profile.signInFlows.contains(.authorizationCode), registration.authentication.method == .none {
                 throw profile.error(
-                    "GitHub wants a \"client_secret\" with the flow \"authorization_code\"; the flow \"device\" needs none",
+                    "GitHub requires a \"client_secret\" with the flow \"authorization_code\"; the flow \"device\" needs none",
                     at: "flow"
                 )
             }

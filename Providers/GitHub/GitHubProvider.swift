@@ -3,8 +3,8 @@ public import AuthFlow
 /// GitHub: github.com, GitHub Enterprise Cloud with data residency, and GitHub Enterprise Server; for OAuth Apps and GitHub
 /// Apps.
 ///
-/// There is no ID Token: who signed in is asked of the API (``identity(for:in:)``). Whether tokens expire, and whether they
-/// can be refreshed, shows in the tokens alone.
+/// There is no ID Token: the API identifies the user (``identity(for:in:)``). Whether tokens expire, and whether they
+/// can be refreshed, is known only from the token response.
 public struct GitHubProvider: Sendable {
     /// What signing out revokes at GitHub. Both need the client's secret.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {
@@ -19,7 +19,7 @@ public struct GitHubProvider: Sendable {
 
     /// Creates a provider.
     /// - Parameters:
-    ///   - host: Where it lives.
+    ///   - host: The GitHub instance.
     ///   - signOut: What signing out revokes.
     public init(host: GitHubHost = .dotCom, signOut: SignOut = .token) {
         self.host = host

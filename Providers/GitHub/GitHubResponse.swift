@@ -2,7 +2,7 @@ public import AuthFlow
 public import AuthFlowJSON
 import CMarkup
 
-// GitHub answers as `Accept` asks, which can be XML, and with a form when something on the way has lost the field.
+// GitHub responds in the format of `Accept`, which can be XML, and with a form when an intermediary drops the field.
 
 extension GitHubProvider: ResponseParsing {
     /// Reads JSON, forms and XML. Scopes come with commas between them, where RFC 6749 section 3.3 has spaces.
@@ -26,7 +26,7 @@ private enum OAuthDocument {
         }
         // Declarations define entities, which such a response has no use for.
         guard let text = String(validating: body, as: UTF8.self), !text.contains("<!"), let members = read(body) else {
-            throw AuthError(.invalidResponse, "GitHub's response is not XML that can be read.")
+            throw AuthError(.invalidResponse, "GitHub's response is not valid XML.")
         }
         return .object(members.mapValues(JSON.string))
     }
@@ -46,7 +46,7 @@ private enum OAuthDocument {
             let isPlain = unsafe authflow_markup_first_child(node).map {
                 unsafe authflow_markup_next($0) == nil && authflow_markup_is_text($0)
             }
-            // A name that stands twice, or has elements in it, is nothing that GitHub writes.
+            // GitHub writes no name twice, and no elements inside one.
             guard isPlain != false, unsafe members[name(node)] == nil else { return nil }
             unsafe members[name(node)] = content(node)
         }

@@ -1,7 +1,7 @@
-/// Scopes of OAuth Apps, where one can stand for others: GitHub leaves out of its responses what another scope implies, and
-/// people may take scopes out ("Scopes for OAuth apps").
+/// Scopes of OAuth Apps, where one can imply others: GitHub leaves implied scopes out of its responses, and users may
+/// deselect scopes ("Scopes for OAuth apps").
 public enum GitHubScopes {
-    /// What each scope implies, one step down.
+    /// The scopes that each scope implies directly.
     private static let implied: [String: [String]] = [
         "repo": ["repo:status", "repo_deployment", "public_repo", "repo:invite", "security_events"],
         "user": ["read:user", "user:email", "user:follow"],
@@ -13,7 +13,7 @@ public enum GitHubScopes {
         "project": ["read:project"],
     ]
 
-    /// Whether the scopes of a token allow what a scope is for.
+    /// Whether the scopes of a token cover a scope.
     /// - Parameters:
     ///   - scope: The scope that is needed.
     ///   - granted: The scopes of the token. GitHub Apps have none; what their tokens allow cannot be seen from them.

@@ -2,20 +2,20 @@ public import AuthFlow
 public import AuthFlowJSON
 import HTTPTypes
 
-// What the owner of an app can do with its tokens ("REST API endpoints for OAuth authorizations"): none of it is RFC 7009 or
-// RFC 7662, and all of it needs the app's secret.
+// The token requests of an app's owner ("REST API endpoints for OAuth authorizations"): none of them is RFC 7009 or
+// RFC 7662, and all of them need the app's secret.
 
 extension GitHubProvider: TokenRevoking {
     /// Revokes the token, or everything granted to the app.
     public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
-        // 404: there was no such token any more.
+        // 404: the token no longer existed.
         _ = try await ask(.delete, signOut.rawValue, about: tokens, expecting: [204, 404], in: context)
     }
 }
 
 extension GitHubProvider {
-    /// Asks whether a token is good, and what for.
-    /// - Returns: GitHub's description of the token, its `scopes` and its `user` among it; nil when it is no good.
+    /// Asks whether a token is valid, and what for.
+    /// - Returns: GitHub's description of the token, with its `scopes` and its `user`; nil when it is not valid.
     /// - Throws: ``AuthFlow/AuthError`` with `unsupported` for a client without a secret.
     public func checkToken(_ tokens: TokenSet, in context: ProviderContext) async throws -> JSON? {
         let response = try await ask(.post, "token", about: tokens, expecting: [200, 404], in: context)
@@ -23,9 +23,9 @@ extension GitHubProvider {
     }
 
     /// Exchanges a token for a new one; the old one stops working at once. Call it from
-    /// ``AuthFlow/AuthClient/replaceTokens(_:)``, which stores what comes.
+    /// ``AuthFlow/AuthClient/replaceTokens(_:)``, which stores the result.
     /// - Throws: ``AuthFlow/AuthError`` with `unsupported` for a client without a secret, `provider_rejected` when the token is
-    ///   no good.
+    ///   not valid.
     public func resetToken(_ tokens: TokenSet, in context: ProviderContext) async throws -> TokenSet {
         let response = try await ask(.patch, "token", about: tokens, expecting: [200], in: context)
         guard let token = try response.json(from: host.apiURL)["token"]?.string, !token.isEmpty else {
@@ -56,7 +56,7 @@ extension GitHubProvider {
         guard statuses.contains(response.status) else {
             throw AuthError(
                 .providerRejected,
-                "\(host.apiURL) answered the question about a token with \(response.status).",
+                "\(host.apiURL) responded to the request about a token with \(response.status).",
                 providerError: response.providerError,
                 status: response.status
             )

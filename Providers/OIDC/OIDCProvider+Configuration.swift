@@ -5,8 +5,8 @@ extension ProviderFactory {
     ///
     /// ## Configuration keys
     /// - `issuer` (URL, required): The issuer, exactly as the provider writes it.
-    /// - `endpoints` (object, optional): Endpoints by hand, in place of discovered ones or beside them. With `authorization`,
-    ///   `token` and `jwks` nothing is discovered.
+    /// - `endpoints` (object, optional): Explicit endpoints, in place of discovered ones or beside them. With
+    ///   `authorization`, `token` and `jwks` nothing is discovered.
     /// - `identity` (string, optional): Where the user's identity comes from: `id_token`, `userinfo`, `introspection` or
     ///   `access_token`; default: `id_token`.
     /// - `subject_claim` (string, optional): The claim that identifies a user where there is no ID Token; default: `sub`.
@@ -31,7 +31,7 @@ extension ProviderFactory {
             ConfigurationKey(
                 "endpoints",
                 endpoints,
-                "Endpoints by hand, in place of discovered ones or beside them. With \"authorization\", \"token\" and \"jwks\" nothing is discovered, for a provider without a metadata document."
+                "Explicit endpoints, in place of discovered ones or beside them. With \"authorization\", \"token\" and \"jwks\" nothing is discovered, for a provider without a metadata document."
             ),
             ConfigurationKey(
                 "identity",

@@ -1,9 +1,9 @@
 public import AuthFlow
 import AuthFlowJSON
 
-// "Configure Native SSO": a device secret that came with one app's sign-in signs the person in to the others.
+// "Configure Native SSO": a device secret issued for one app's sign-in signs the user in to the others.
 
-/// What the apps of a group share.
+/// The device secret and the session that the apps of a group share.
 struct SharedSecret: Sendable {
     let deviceSecret: Secret
     let idToken: Secret
@@ -41,12 +41,12 @@ extension OktaProvider {
     }
 
     /// Checks that the ID Token and the device secret belong together: `ds_hash`, which is made as `at_hash` is, and `sid`.
-    /// Neither has to be there.
+    /// Both are optional.
     public func check(_ credential: Credential, in context: ProviderContext) async throws {
         let idToken = credential.tokens.verifiedIDToken
         let claims = idToken?.claims
         let hasOwnSecret = credential.tokens.deviceSecret != nil
-        // Tokens without a secret of their own come of an exchange: of the session whose secret is shared.
+        // Tokens without a device secret come from an exchange, in the session whose secret is shared.
         let known = hasOwnSecret ? nil : try await sharedSecret(in: context)
         let shared = known.flatMap { credential.identity?.subject.isIdentical(to: $0.subject) == true ? $0 : nil }
         if let hash = claims?["ds_hash"], let secret = credential.tokens.deviceSecret ?? shared?.deviceSecret {
@@ -61,14 +61,14 @@ extension OktaProvider {
 }
 
 extension OktaProvider: SharedSignIn {
-    /// Exchanges what another app has shared.
+    /// Exchanges the ID Token and device secret that another app has shared.
     public func exchangeForSignIn(in context: ProviderContext) async throws -> TokenExchange? {
         guard isShared(context.registration), let shared = try await sharedSecret(in: context) else { return nil }
         var exchange = TokenExchange(
             shared.idToken,
             type: .idToken,
             audience: audience.map { [$0] } ?? [],
-            // The secret that there is stays the one: it was given for the sign-in, and an exchange gives none.
+            // The device secret stays the same: it was issued for the sign-in, and an exchange issues none.
             scopes: context.registration.scopes.filter { $0 != "device_sso" }
         )
         exchange.actorToken = shared.deviceSecret
@@ -92,7 +92,7 @@ extension OktaProvider: SharedSignIn {
         try await store.change(for: issuer) { _ in RedactedJSON(shared.json) }
     }
 
-    /// Says which app has signed everybody out, when one has.
+    /// Says which app has signed the user out of all apps, when one has.
     public func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? {
         let shared = try? await context.sharedCredentials?.value(for: issuer)
         return shared?.exposed["ended_by"]?.string.map {
@@ -102,7 +102,7 @@ extension OktaProvider: SharedSignIn {
 }
 
 extension OktaProvider: TokenRevoking {
-    /// The device secret first, which ends the sign-in of every app, then this app's tokens.
+    /// Revokes the device secret first, which ends the sign-in of every app, then this app's tokens.
     public func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
         let own = tokens.revocableTokens
         guard signOut != .thisApp, isShared(context.registration) else { return try await context.revoke(own) }
@@ -116,7 +116,7 @@ extension OktaProvider: TokenRevoking {
         } catch {
             outcome = .failure(error)
         }
-        // Whatever the provider says, nobody is signed in with the secret any more. What is left says who it was.
+        // Whatever the response, the secret signs no user in any more. The entry names the app that signed out.
         try await context.sharedCredentials?.change(for: issuer) { old in
             let current = old.flatMap { SharedSecret($0.exposed) }?.deviceSecret
             return current == nil || current == secret

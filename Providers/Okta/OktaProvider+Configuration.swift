@@ -7,8 +7,8 @@ extension ProviderFactory {
     /// - `issuer` (URL, required): The issuer of the org or of a custom authorization server.
     /// - `audience` (string, optional): The audience of a custom authorization server, for native SSO; `api://default` for the
     ///   one named `default`.
-    /// - `device_secret_type` (string, optional): What a device secret is called; as Okta does unless given.
-    /// - `sign_out` (string, optional): What signing out ends; the sign-in of every app unless given.
+    /// - `device_secret_type` (string, optional): The token type of a device secret; default: Okta's.
+    /// - `sign_out` (string, optional): What signing out ends; default: the sign-in of every app.
     public static var okta: ProviderFactory {
         let keys = [
             ConfigurationKey(
@@ -25,12 +25,12 @@ extension ProviderFactory {
             ConfigurationKey(
                 "device_secret_type",
                 .choice([OktaProvider.deviceSecretType, .deviceSecret].map(\.rawValue)),
-                "What a device secret is called; as Okta does unless given."
+                "The token type of a device secret; default: Okta's."
             ),
             ConfigurationKey(
                 "sign_out",
                 .choice(OktaProvider.SignOut.allCases.map(\.rawValue)),
-                "What signing out ends; the sign-in of every app unless given."
+                "What signing out ends; default: the sign-in of every app."
             ),
         ]
         return ProviderFactory("okta", keys: keys) { registration, profile in

@@ -1,21 +1,21 @@
 public import AuthFlow
 public import AuthFlowJSON
 
-/// Okta, with native single sign-on: one sign-in for all of a maker's apps on a machine.
+/// Okta, with native single sign-on: one sign-in for all of a vendor's apps on a machine.
 ///
 /// Without the scope `device_sso` it is an OpenID provider like any other, whose errors come in two shapes.
 public struct OktaProvider: Sendable {
     /// What signing out ends.
     public enum SignOut: String, Sendable, Hashable, CaseIterable {
-        /// The sign-in of every app in the group, by withdrawing the device secret.
+        /// The sign-in of every app in the group, by revoking the device secret.
         case allApps = "all_apps"
         /// This app's alone.
         case thisApp = "this_app"
-        /// As `all_apps`, on Okta's sign-out page too, in whose address the device secret then stands: in histories and logs.
+        /// As `all_apps`, and on Okta's sign-out page, whose URL then has the device secret: in histories and logs.
         case allAppsWithSecretInAddress = "all_apps_with_secret_in_address"
     }
 
-    /// How Okta and the OpenID draft call a device secret.
+    /// The token type of a device secret at Okta and in the OpenID draft.
     public static let deviceSecretType = TokenExchange.TokenType(
         rawValue: "urn:x-oath:params:oauth:token-type:device-secret"
     )
@@ -32,7 +32,7 @@ public struct OktaProvider: Sendable {
     ///   - issuer: The issuer: `https://example.okta.com` for the org authorization server,
     ///     `https://example.okta.com/oauth2/ID` for a custom one. Native SSO needs a custom one.
     ///   - audience: The audience of the authorization server, for native SSO; nil to send none.
-    ///   - secretType: What a device secret is called; ``deviceSecretType`` unless given.
+    ///   - secretType: The token type of a device secret; default: ``deviceSecretType``.
     ///   - signOut: What signing out ends.
     public init(
         issuer: String,
@@ -77,7 +77,7 @@ extension OktaProvider: ProviderAdapter {
         guard missing.isEmpty else {
             throw AuthError(
                 .invalidConfiguration,
-                "Okta gives a device secret only for \"openid\", \"device_sso\" and \"offline_access\" together. Add \(missing.joined(separator: " and ")) to the scopes."
+                "Okta issues a device secret only for \"openid\", \"device_sso\" and \"offline_access\" together. Add \(missing.joined(separator: " and ")) to the scopes."
             )
         }
     }

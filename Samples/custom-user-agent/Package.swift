@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// A user agent in a package of its own: nothing of AuthFlow is changed for it.
+// A user agent in a package of its own; AuthFlow itself is not changed.
 let package = Package(
     name: "custom-user-agent",
     platforms: [.macOS(.v15)],

@@ -15,8 +15,8 @@ sed "s#http://127.0.0.1:8400#$(cat "$work/issuer")#" authflow.json >"$work/authf
 said=$("$sample" "$work/authflow.json")
 echo "$said"
 [ "$said" = $'command was chosen\nHello, Alice Example' ]
-# Another program, and it brings no answer.
+# A program that returns no authorization response.
 sed -i 's#"./sign-in.py"#"echo", "com.example:/nothing"#' "$work/authflow.json"
 said=$("$sample" "$work/authflow.json") && exit 1
 echo "$said"
-grep -q 'Not signed in: The program did not bring the answer to this sign-in.' <<<"$said"
+grep -q 'Not signed in: The program did not return the authorization response.' <<<"$said"

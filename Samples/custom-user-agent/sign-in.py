@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Shows a page, for the sample user agent: reads an address from standard input, goes through the bundled provider's pages as
-alice would, and writes the address that they end at, which is not requested.
+alice, and writes the address of the final redirect, without requesting it.
 """
 import html, http.cookiejar, re, sys, urllib.error, urllib.parse, urllib.request
 

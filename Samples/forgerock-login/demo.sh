@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Two apps of one maker, each a process of its own, at the bundled ForgeRock emulator:
+# Two apps of one vendor, each in its own process, against the bundled ForgeRock emulator:
 #   Samples/forgerock-login/demo.sh FOLDER-OF-PROGRAMS
-# The first is asked at a terminal, the second has nobody to ask.
+# The first prompts at a terminal; the second has no terminal to prompt at.
 set -euo pipefail
 programs=$1
 folder=$(mktemp -d)
@@ -29,16 +29,16 @@ JSON
 }
 echo "{\"profiles\": {$(profile mail), $(profile calendar)}}" > "$folder/authflow.json"
 
-# A process without a terminal: what it is asked, nobody answers.
+# A process without a terminal, where prompts cannot be answered.
 alone() { setsid "$programs/forgerock-login" "$folder/authflow.json" "$1" < /dev/null; }
-# A process at a terminal, where somebody types a name and a password.
+# A process at a terminal, where type.py types a name and a password.
 asked() {
   "$(dirname "$0")/type.py" 'User Name=alice' 'Password=wonderland' -- "$programs/forgerock-login" "$folder/authflow.json" "$1"
 }
 
 asked mail
 alone calendar
-echo "(the cookie ends)"
+echo "(the cookie expires)"
 sleep 3.2
 if alone calendar; then exit 1; fi
 asked calendar

@@ -1,4 +1,4 @@
-// Signs in through an authentication tree, with questions at the terminal, or with the cookie that another app has shared.
+// Signs in through an authentication tree, with prompts at the terminal, or with the cookie that another app shared.
 //
 //     forgerock-login authflow.json [PROFILE]
 

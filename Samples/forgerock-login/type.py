@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs a program at a terminal of its own and types an answer at each prompt, as a person would:
+"""Runs a program at its own terminal and types an answer at each prompt, as a user would:
 
     type.py 'PROMPT=ANSWER' 'PROMPT=ANSWER' -- PROGRAM ARGUMENTS
 """
@@ -14,7 +14,7 @@ said = ""
 while True:
     try:
         data = os.read(terminal, 1024)
-    except OSError:  # The program has gone, and its terminal with it.
+    except OSError:  # The program has exited, which closes its terminal.
         break
     if not data:
         break

@@ -3,7 +3,7 @@ import AuthFlowJSON
 import Foundation
 import HTTPTypes
 
-/// A protected resource, and the scope that opens it.
+/// A protected resource, and the scope that it requires.
 struct Resource {
     let scope: String
     let title: String
@@ -21,7 +21,7 @@ struct Resource {
         }
     }
 
-    /// Calls the resource when its scope was granted, and says how that went.
+    /// Calls the resource when its scope was granted, and describes the response.
     func call(with tokens: TokenSet) async throws -> String {
         guard tokens.scopes.contains(scope) else { return "not available: the scope was not granted" }
         let call = TransportRequest(

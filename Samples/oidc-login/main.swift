@@ -1,4 +1,4 @@
-// Signs in from a configuration file, shows what the ID Token says, and calls an API for each granted scope.
+// Signs in from a configuration file, shows the ID Token, and calls an API for each granted scope.
 
 import AuthFlow
 import AuthFlowHeadless
@@ -12,7 +12,7 @@ let resourcesPath = CommandLine.arguments.dropFirst(2).first ?? "resources.json"
 
 do {
     let file = try ConfigurationFile(path: configurationPath)
-    // Takes the redirect from the terminal, for those whose browser is on another machine.
+    // Accepts a redirect pasted at the terminal, for users whose browser is on another machine.
     let redirects = TerminalRedirects()
     let client = try AuthClient(
         profile: try file.profile(),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Two apps of one maker, each a process of its own, at the bundled Okta emulator:
+# Two apps of one vendor, each in its own process, against the bundled Okta emulator:
 #   Samples/okta-native-sso/demo.sh FOLDER-OF-PROGRAMS [--verbose]
 set -euo pipefail
 programs=$1
@@ -35,6 +35,6 @@ app login calendar "$@"
 app logout mail "$@"
 if app status mail "$@"; then exit 1; fi
 if app status calendar "$@"; then exit 1; fi
-# Whatever was written is for this person alone.
+# Only this user can read the files.
 loose=$(find "$folder/data" "$folder/key" \( -type f -o -type d \) -perm /077)
 [ -z "$loose" ] || { echo "others can read $loose" >&2; exit 1; }

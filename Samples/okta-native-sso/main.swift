@@ -1,4 +1,4 @@
-// One of several apps of a maker, which share a sign-in: signs in, says who is signed in, signs out.
+// One of several apps of a vendor that share a sign-in: signs in, shows the signed-in user, signs out.
 //
 //     okta-native-sso login|status|logout mail.json
 
@@ -25,7 +25,7 @@ do {
         let credential = try await client.signIn().credential
         print("\(profile.name): signed in as \(credential.userName)")
     case "status":
-        // Asks the provider, because another app may have signed everybody out.
+        // Asks the provider, because another app may have signed the user out.
         let credential = try await client.refresh()
         print("\(profile.name): \(credential.userName) is signed in")
     case "logout":
@@ -40,11 +40,11 @@ do {
     exit(1)
 }
 
-/// Says how the person was signed in.
+/// Prints how the user was signed in.
 func report(_ event: FlowEvent, of app: String) {
     if isVerbose { print("\(event)") }
     switch (event.step, event.progress) {
-    case (.tokenExchange, .succeeded): print("\(app): another app's sign-in was taken over, nobody was asked")
+    case (.tokenExchange, .succeeded): print("\(app): another app's sign-in was reused, without a prompt")
     case (.userAgentVisit, .succeeded): print("\(app): a page was shown and a password typed")
     default: break
     }

@@ -5,12 +5,12 @@ import AuthFlowJSON
 struct AccountsCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "accounts",
-        abstract: "List the accounts that are signed in, the current one first; or make another the current one."
+        abstract: "List the signed-in accounts, the current one first; or make another one current."
     )
 
     @OptionGroup var options: ProfileOptions
 
-    @Option(help: "The subject of the account to make the current one.")
+    @Option(help: "The subject of the account to make current.")
     var select: String?
 
     @Flag(help: "Print them as JSON.")

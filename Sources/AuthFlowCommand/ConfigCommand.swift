@@ -11,7 +11,7 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Check every profile, or one, without asking anybody. Secrets must be there to be referred to."
+            abstract: "Check every profile, or one, without sending a request. Secrets that it refers to must exist."
         )
 
         @OptionGroup var options: ProfileOptions
@@ -59,21 +59,21 @@ struct ConfigCommand: AsyncParsableCommand {
                 return
             }
             let content = try ConfigurationFile.contents(ofFile: path)
-            // What cannot be read as a configuration cannot have been looked at as one.
+            // A file that is not a configuration cannot have been reviewed as one.
             _ = try ConfigurationFile(text: content, name: path, directory: ConfigurationFile.directory(of: path))
             Terminal.talk("\(try trust.trust(path, content: content)) is trusted, as it is now.")
         }
     }
 
     struct Untrust: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Take back the trust in a configuration file.")
+        static let configuration = CommandConfiguration(abstract: "Stop trusting a configuration file.")
 
         @Argument(help: "The file.")
         var path = ConfigurationChoice.localName
 
         func run() async throws {
             let wasTrusted = try ConfigurationTrust().untrust(path)
-            Terminal.talk(wasTrusted ? "\(path) is not trusted any more." : "\(path) was not trusted.")
+            Terminal.talk(wasTrusted ? "\(path) is no longer trusted." : "\(path) was not trusted.")
         }
     }
 

@@ -13,13 +13,13 @@ import Darwin
 import Glibc
 #endif
 
-/// The configuration files in working directories that the user has looked at: their paths, and what was in them.
+/// The configuration files in working directories that the user trusts: their paths, and hashes of their contents.
 ///
 /// A configuration says which endpoints get the stored tokens, which files are read as secrets and which programs are started.
-/// A user who can put a file into a folder must not thereby decide that for every other one who works there.
+/// A user who can put a file into a folder must not decide that for every other user who works there.
 struct ConfigurationTrust {
-    /// Where they are recorded: a folder in the user's data directory, with a file for each, so that two commands at once change
-    /// different files.
+    /// The folder with the records, in the user's data directory. Each configuration has a file of its own, so that
+    /// concurrent commands change different files.
     let folder: String
 
     init(environment: [String: String] = ToolEnvironment.host.environment) {
@@ -29,7 +29,7 @@ struct ConfigurationTrust {
     /// What is known about a file.
     enum Verdict {
         case trusted
-        /// It was trusted, and has another content now.
+        /// It was trusted, and its content has changed.
         case changed
         case unknown
     }
@@ -49,7 +49,7 @@ struct ConfigurationTrust {
         return known.hash == Self.hash(content) ? .trusted : .changed
     }
 
-    /// Records a file with what is in it now.
+    /// Records a file with its current content.
     /// - Returns: The path that was recorded.
     func trust(_ file: String, content: [UInt8]) throws -> String {
         let resolved = Self.resolved(file)
@@ -76,10 +76,10 @@ struct ConfigurationTrust {
 
     private func record(at place: String) throws -> (path: String, hash: String)? {
         guard PrivateFile(place).exists else { return nil }
-        // Others may read which files are trusted. They must not decide it.
+        // Other users may read which files are trusted, but must not decide it.
         let bytes = try ConfigurationFile.contents(ofFile: place)
         guard let json = try? JSON(parsing: bytes), let path = json["path"]?.string, let hash = json["sha256"]?.string
-        else { throw AuthError(.storageFailed, "\(place) is damaged. Remove it, and trust its configuration anew.") }
+        else { throw AuthError(.storageFailed, "\(place) is damaged. Remove it, and trust its configuration again.") }
         return (path, hash)
     }
 
@@ -87,7 +87,7 @@ struct ConfigurationTrust {
         Base64URL.encode(SHA256.hash(data: content))
     }
 
-    /// The path with all links followed, absolute.
+    /// The absolute path with all symbolic links resolved.
     fileprivate static func resolved(_ file: String) -> String {
         guard let found = unsafe realpath(file, nil) else {
             return URL(fileURLWithPath: file).standardizedFileURL.path
@@ -97,9 +97,9 @@ struct ConfigurationTrust {
     }
 }
 
-/// Which configuration file is used, and why.
+/// Chooses the configuration file, and records why.
 struct ConfigurationChoice {
-    /// What named the file.
+    /// How the file was chosen.
     enum Origin: String {
         case option = "named by --config"
         case environment = "named by AUTHFLOW_CONFIG"
@@ -107,13 +107,13 @@ struct ConfigurationChoice {
         case user = "in your configuration directory"
     }
 
-    /// The name of a file in a working directory.
+    /// The name of the configuration file in a working directory.
     static let localName = "authflow.json"
 
     let path: String
     let origin: Origin
 
-    /// - Parameter option: What `--config` names.
+    /// - Parameter option: The value of `--config`.
     init(option: String?, environment: [String: String] = ToolEnvironment.host.environment) {
         let home = HomeDirectory.path(environment: environment)
         let folder = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "\(home)/.config"
@@ -132,10 +132,10 @@ struct ConfigurationChoice {
     }
 
     /// Reads the file.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it is not there, others could have written it, or it is
-    ///   in the working directory and not trusted.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it does not exist,
+    ///   other users could have written it, or it is in the working directory and not trusted.
     func file() throws -> ConfigurationFile {
-        // Read once: what was compared is what is used.
+        // Read once, so that the content that was compared is the content that is used.
         let content: [UInt8]
         do throws(AuthError) {
             content = try ConfigurationFile.contents(ofFile: path)
@@ -160,7 +160,7 @@ struct ConfigurationChoice {
                 )
             }
         }
-        // What was trusted is a file in its folder. A link to it, in another folder, does not bring that folder's files into it.
+        // A trusted file refers to files in its own folder, even when it is reached by a link in another one.
         let place = origin == .workingDirectory ? ConfigurationTrust.resolved(path) : path
         return try ConfigurationFile(text: content, name: path, directory: ConfigurationFile.directory(of: place))
     }

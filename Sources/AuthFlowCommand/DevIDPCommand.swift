@@ -6,7 +6,7 @@ struct DevIDPCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "dev-idp",
         abstract: "Run the bundled test provider on this machine until Ctrl-C, and print its issuer.",
-        discussion: "It says who can sign in, and which client to use."
+        discussion: "It prints which user can sign in, and which client to use."
     )
 
     /// The providers that can be emulated.
@@ -17,21 +17,21 @@ struct DevIDPCommand: AsyncParsableCommand {
         case forgerock
     }
 
-    @Option(help: "Which provider.")
+    @Option(help: "The provider to emulate.")
     var provider = Provider.oidc
 
-    @Option(help: "The port; any free one unless given.")
+    @Option(help: "The port; default: any free one.")
     var port: Int?
 
-    @Option(help: "How long access tokens last, in seconds.")
+    @Option(help: "The lifetime of access tokens, in seconds.")
     var tokenLifetime: Int64 = 3600
 
     @Option(
-        help: "How long a refresh token that was used may be used again, in seconds; after that it ends the session."
+        help: "How long a used refresh token may be used again, in seconds; after that, using it ends the session."
     )
     var refreshLeeway = 0.0
 
-    @Option(help: "How long ForgeRock's persistent cookie lasts, in seconds.")
+    @Option(help: "The lifetime of ForgeRock's persistent cookie, in seconds.")
     var cookieLifetime = 3600
 
     func validate() throws {
@@ -78,7 +78,7 @@ struct DevIDPCommand: AsyncParsableCommand {
 
     private func wait(_ address: String, _ words: String) async throws {
         Terminal.result(address)
-        Terminal.talk("The test provider runs. Sign in as \(words) Ctrl-C ends it.")
+        Terminal.talk("The test provider is running. Sign in as \(words) Ctrl-C stops it.")
         while true { try await Task.sleep(for: .seconds(3600)) }
     }
 }

@@ -1,13 +1,13 @@
 /// The two commands that scripts call often, read without the parser of the whole command line.
 ///
-/// The parser finds out about options while the program runs, which takes longer than all that these commands do. Here stand only the
-/// ways in which they are usually called; whatever else is written is left to the parser, which also says what is wrong with it.
+/// The parser collects the options at run time, which takes longer than the commands themselves. Only the usual forms
+/// are read here; everything else is left to the parser, which also reports errors.
 enum DirectCommand: Hashable {
     case token(TokenRequest)
     case status(StatusRequest)
 
-    /// - Parameter arguments: Those of the program, without its name.
-    /// - Returns: nil for what the parser is to read.
+    /// - Parameter arguments: The program's arguments, without its name.
+    /// - Returns: nil when the parser has to read the arguments.
     init?(_ arguments: some Sequence<String>) {
         var rest = Array(arguments)[...]
         guard let name = rest.popFirst(), name == "token" || name == "status" else { return nil }
@@ -17,7 +17,7 @@ enum DirectCommand: Hashable {
                 request.asJSON = true
                 continue
             }
-            // What begins with a hyphen may be another option, and is for the parser to decide.
+            // A value that begins with a hyphen may be another option: left to the parser.
             guard let value = rest.popFirst(), !value.hasPrefix("-") else { return nil }
             switch option {
             case "--config", "-c": request.choice.config = value

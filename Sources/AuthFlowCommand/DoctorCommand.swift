@@ -33,7 +33,7 @@ struct DoctorCommand: AsyncParsableCommand {
         guard findings.areGood else {
             throw AuthError(
                 .userAgentFailed,
-                "Something would keep a login from working: the lines that begin with !!."
+                "Something would keep a login from working: see the lines that begin with !!."
             )
         }
     }
@@ -57,7 +57,7 @@ struct DoctorCommand: AsyncParsableCommand {
             do {
                 findings.good("port", "\(host):\(try LoopbackPort.tryOut(host: host)) could be bound")
             } catch {
-                // A machine without IPv6 is not ill.
+                // A machine without IPv6 is not broken.
                 let text = "none at \(host): \(error)"
                 if host == "[::1]" { findings.note("port", text) } else { findings.bad("port", text) }
             }
@@ -106,7 +106,7 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
-    /// What of the profile does not go with what the provider says about itself.
+    /// Reports where the profile contradicts the provider's metadata.
     private static func compare(
         _ settings: ClientRegistration,
         _ metadata: ProviderMetadata,
@@ -118,30 +118,30 @@ struct DoctorCommand: AsyncParsableCommand {
         if metadata.requiresPushedRequests {
             findings.bad(
                 "PAR",
-                "the provider takes pushed authorization requests only (RFC 9126), which are not supported"
+                "the provider accepts only pushed authorization requests (RFC 9126), which are not supported"
             )
         }
         let method = settings.authentication.method.rawValue
         if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {
             let names = announced.map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
-            // Many providers do not list "none", and take public clients all the same.
-            let text = "the provider announces \(names), and the profile says \(method)"
+            // Many providers do not list "none", but accept public clients.
+            let text = "the provider's metadata lists \(names), and the profile says \(method)"
             if method == "none" {
                 findings.note("client", text)
             } else {
                 findings.bad("client", text)
             }
         }
-        // OIDC Core section 3.1.2.1: without "openid" the request is none of OpenID Connect's.
+        // OIDC Core section 3.1.2.1: without "openid" it is not an OpenID Connect request.
         if metadata.jwksURI != nil, !settings.scopes.contains("openid") {
-            findings.bad("scopes", "without \"openid\" there is no ID Token, so it may not be known who signs in")
+            findings.bad("scopes", "without \"openid\" there is no ID Token, so the user may be unknown")
         }
         // Section 11: "The Authorization Server MUST ignore the offline_access request unless ..." consent is prompted for.
         let prompt = settings.parameters[.authorization]?["prompt"]?.split(separator: " ") ?? []
         if settings.scopes.contains("offline_access"), !prompt.contains("consent") {
             findings.note(
                 "scopes",
-                "some providers give a refresh token for \"offline_access\" only with the parameter \"prompt\": \"consent\""
+                "some providers issue a refresh token for \"offline_access\" only with the parameter \"prompt\": \"consent\""
             )
         }
     }
@@ -158,11 +158,11 @@ struct DoctorCommand: AsyncParsableCommand {
             Self.compare(client.registration, metadata, &findings)
             let device =
                 metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (authflow login --device)"
-            findings.note("other screen", device)
+            findings.note("device grant", device)
         } catch {
             findings.bad("provider", "\(error)")
         }
-        if clock.offset == nil { findings.note("clock", "the provider does not say its time") }
+        if clock.offset == nil { findings.note("clock", "no response had a Date header") }
         if let offset = clock.offset {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
             abs(offset) < 30 ? findings.good("clock", text) : findings.bad("clock", "\(text); set it right")
@@ -175,7 +175,7 @@ struct DoctorCommand: AsyncParsableCommand {
     }
 }
 
-/// What was found, printed as it is found.
+/// The findings, printed as they are made.
 private struct Findings {
     private(set) var areGood = true
 
@@ -194,12 +194,12 @@ private struct Findings {
     }
 }
 
-/// A transport that compares this machine's clock with that of who answers.
+/// A transport that compares this machine's clock with the server's.
 private final class ServerClock: HTTPTransport {
     private let base = Mutex<any HTTPTransport>(SystemTransport())
     private let found = Mutex<TimeInterval?>(nil)
 
-    /// How far this machine's clock is ahead, in seconds; nil when nobody said their time.
+    /// How far this machine's clock is ahead, in seconds; nil when no response had a `Date` header.
     var offset: TimeInterval? { found.withLock { $0 } }
 
     func over(_ transport: any HTTPTransport) -> any HTTPTransport {
@@ -209,7 +209,7 @@ private final class ServerClock: HTTPTransport {
 
     func send(_ call: TransportRequest) async throws -> TransportResponse {
         let response = try await base.withLock(\.self).send(call)
-        // `Date` counts whole seconds, so half of one is the best guess.
+        // `Date` has whole seconds, so half a second is the best estimate of the rest.
         if let date = response.date { found.withLock { $0 = Date().timeIntervalSince(date) - 0.5 } }
         return response
     }

@@ -11,7 +11,7 @@ enum ExitStatus {
     static let timeout = ExitCode(6)
     static let network = ExitCode(7)
     static let storage = ExitCode(8)
-    /// A sign-out that has forgotten the credential, and left tokens or a session at the provider.
+    /// A sign-out that removed the credential, but left tokens or a session at the provider.
     static let signedOutHereOnly = ExitCode(9)
     static let cancelled = ExitCode(130)
 
@@ -22,7 +22,7 @@ enum ExitStatus {
         case is ConfigurationError: usage
         case let code as ExitCode: code
         case let error as AuthError: of(error.code)
-        // Asking for help is not a mistake; everything else the parser says is how the program was called.
+        // Help is not an error; everything else that the parser throws is a usage error.
         case let error as CommandLineError: AuthFlowCommand.exitCode(for: error.error).isSuccess ? success : usage
         default: AuthFlowCommand.exitCode(for: error).isSuccess ? success : failure
         }
@@ -40,7 +40,7 @@ enum ExitStatus {
         }
     }
 
-    /// What to tell the user: never a type's name or a memory dump.
+    /// The message for the user: never a type's name or a memory dump.
     static func message(for error: any Error) -> String {
         switch error {
         case let error as ConfigurationError: error.description

@@ -15,21 +15,21 @@ import Glibc
 struct HandleRedirectCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "handle-redirect",
-        abstract: "Hand a redirect to the login that waits for it. The desktop calls this, for the scheme of a profile."
+        abstract: "Deliver a redirect to the login that waits for it. The desktop calls this for a profile's scheme."
     )
 
-    @Argument(help: "The address, whole. Read from standard input unless given.")
+    @Argument(help: "The complete address; default: read from standard input.")
     var url: String?
 
     func run() async throws {
         let url = try url ?? Self.line()
         let outcome = try RedirectHandOver().deliver(url)
-        guard outcome != .taken else { return Notification.show("Signed in? Go back to the program that asked.") }
+        guard outcome != .taken else { return Notification.show("Return to the program that started the sign-in.") }
         let reason =
             outcome == .nobody
-            ? "No login waits for this address, on this machine and for this user. Start authflow login again; or if it waits elsewhere, paste the address there."
-            : "A login waits, for another address than this one. Start authflow login again."
-        // Started by the desktop, nobody sees what is written.
+            ? "No login of this user on this machine waits for this address. Start authflow login again, or, if it waits elsewhere, paste the address there."
+            : "A login waits for a different address. Start authflow login again."
+        // When the desktop starts this, the user does not see the output.
         Notification.show(reason)
         throw AuthError(.invalidCallback, reason)
     }
@@ -40,7 +40,7 @@ struct HandleRedirectCommand: AsyncParsableCommand {
     }
 }
 
-/// Says something on the desktop, where there is one and it can be told.
+/// Shows a desktop notification, where possible.
 private enum Notification {
     static func show(_ text: String) {
         guard isatty(STDERR_FILENO) == 0 else { return }

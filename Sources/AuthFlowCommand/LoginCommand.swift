@@ -14,35 +14,35 @@ struct LoginCommand: AsyncParsableCommand {
 
     @OptionGroup var options: ProfileOptions
 
-    @Flag(help: "Print who signed in as JSON.")
+    @Flag(help: "Print the signed-in user as JSON.")
     var json = false
 
-    @Flag(help: "Keep the user who is signed in already, and add the one who signs in.")
+    @Flag(help: "Keep the account that is signed in already, and add the new one.")
     var addAccount = false
 
-    @Flag(help: "Forget the user who is signed in already, when another one signs in.")
+    @Flag(help: "Forget the account that is signed in already, when another one signs in.")
     var replaceAccount = false
 
-    @Flag(help: "Sign in on another screen, with a code, whatever the profile says.")
+    @Flag(help: "Sign in on another screen, with a code (device grant). Overrides the profile.")
     var device = false
 
-    @Option(help: "The user agent, whatever the profile says: auto, loopback, system-browser, headless, tree or paste.")
+    @Option(help: "The user agent, overriding the profile: auto, loopback, system-browser, headless, tree or paste.")
     var userAgent: String?
 
-    @Flag(help: "Open no browser: show the address only.")
+    @Flag(help: "Do not open a browser; only show the address.")
     var noBrowser = false
 
-    @Option(help: "Write what happened to this file, as a page without any secret in it.")
+    @Option(help: "Write a trace of the login to this file, as an HTML page without secrets.")
     var trace: String?
 
     func validate() throws {
         guard !device || userAgent == nil && !noBrowser else {
             throw ValidationError(
-                "--device needs no user agent, so --user-agent and --no-browser make no sense with it."
+                "--device needs no user agent, so it cannot be combined with --user-agent or --no-browser."
             )
         }
         guard !(addAccount && replaceAccount) else {
-            throw ValidationError("--add-account and --replace-account exclude each other.")
+            throw ValidationError("--add-account and --replace-account cannot be combined.")
         }
     }
 
@@ -63,11 +63,11 @@ struct LoginCommand: AsyncParsableCommand {
             redirects.observer(event)
             flowTrace.observer(event)
         }
-        // A login that fails is what a trace is for.
+        // The trace of a failed login is needed most.
         defer { if let trace { write(flowTrace, to: trace) } }
         let signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }
         try Report.print(signIn.credential, asJSON: json)
-        // The sign-in is good, but the next command will not know of it.
+        // The sign-in has succeeded, but the next command will not find the credential.
         if let error = signIn.storageError { throw error }
     }
 
@@ -77,7 +77,7 @@ struct LoginCommand: AsyncParsableCommand {
             let mark = "<!-- A login, written down by authflow -->\n"
             let page = mark + trace.html(title: "authflow login")
             try PrivateFile(place.path).write(Array(page.utf8), markedBy: Array(mark.utf8))
-            Terminal.talk("What happened is written down in \(path).")
+            Terminal.talk("The trace is written to \(path).")
         } catch {
             Terminal.talk("Warning: the trace could not be written: \(error)")
         }

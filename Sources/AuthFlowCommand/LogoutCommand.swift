@@ -7,21 +7,21 @@ struct LogoutCommand: AsyncParsableCommand {
         commandName: "logout",
         abstract: "Revoke the tokens at the provider and forget them on this machine.",
         discussion: """
-            The credential is forgotten whatever the provider says. What could not be done is said, and the exit status is then \
-            9: tokens or a session may go on at the provider. 0 means that everything asked for was done.
+            The credential is removed whatever the provider responds. Exit status 9 means that tokens or a session \
+            may still be valid at the provider; the output says why. 0 means that everything requested was done.
             """
     )
 
     @OptionGroup var options: ProfileOptions
 
-    @Flag(help: "Ask the provider nothing, and remove everything kept for the profile, damaged or not.")
+    @Flag(help: "Send no request, and remove everything stored for the profile, damaged or not.")
     var local = false
 
     @Flag(help: "End your session at the provider too, on its sign-out page.")
     var browser = false
 
     func validate() throws {
-        guard !(local && browser) else { throw ValidationError("--local and --browser exclude each other.") }
+        guard !(local && browser) else { throw ValidationError("--local and --browser cannot be combined.") }
     }
 
     func run() async throws {
@@ -39,7 +39,7 @@ struct LogoutCommand: AsyncParsableCommand {
             say(
                 signOut.endSession,
                 done: "The provider says that your session there has ended.",
-                otherwise: "Your session at the provider may go on"
+                otherwise: "Your session at the provider may still be active"
             ),
         ]
         guard isDone.allSatisfy({ $0 }) else { throw ExitStatus.signedOutHereOnly }

@@ -15,8 +15,8 @@ import Glibc
 /// The entry point: parses the command line, runs the command so that signals cancel it, and exits with a documented
 /// status.
 @main enum Main {
-    /// Not an asynchronous `main`, which hands its thread over to a queue that is not needed here: that takes a thread more, and has the
-    /// system load a library for ending this one.
+    /// Synchronous on purpose: an asynchronous `main` hands its thread to a queue that is not needed here, which costs
+    /// another thread and makes the system load a library to end this one.
     static func main() {
         ProcessMemory.keepToItself()
         StandardStreams.openMissing()
@@ -33,15 +33,15 @@ import Glibc
             try await work.value
             status = ExitStatus.success
         } catch {
-            // A refresh whose answer is on its way has used up the old refresh token: it is written down first.
+            // A refresh in progress has already used up the old refresh token, so its response is stored first.
             if UnfinishedClients.isBusy {
                 Terminal.talk(
-                    "Finishing what was sent to the provider, so that no token is lost. Ctrl-C again ends at once, and may end your session."
+                    "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop at once, which may end your session."
                 )
                 Terminal.talk(
                     await UnfinishedClients.drain()
-                        ? "It is finished, and what it brought is stored: authflow status"
-                        : "It could not be finished in time. The next command may have to sign in again."
+                        ? "Finished, and the result is stored. See: authflow status"
+                        : "It did not finish in time. You may have to sign in again."
                 )
             }
             status = ExitStatus.of(error)
@@ -74,33 +74,33 @@ import Glibc
         switch status {
         case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
         case ExitStatus.cancelled: Terminal.talk("Cancelled.")
-        // What was not ended has been said already.
+        // The command has already said what it could not end.
         case ExitStatus.signedOutHereOnly: break
         case ExitStatus.usage where error is CommandLineError: Terminal.talk(ExitStatus.message(for: error))
         default: Terminal.talk("authflow: \(ExitStatus.message(for: error))")
         }
     }
 
-    /// Leaves without what libraries have registered for the end: OpenSSL would free what the thread of the network still uses.
+    /// Exits without running the libraries' exit handlers: OpenSSL's would free what the network thread still uses.
     private static func leave(with code: ExitCode) -> Never {
         _ = unsafe fflush(nil)
         _exit(code.rawValue)
     }
 }
 
-/// The three streams that every program has.
+/// The three standard streams.
 enum StandardStreams {
-    /// Opens those that the program was started without: the next file that is opened would get the number of one, and what is
-    /// printed would be written into it.
+    /// Opens those that the program was started without. Otherwise the next file opened would get the descriptor of
+    /// one of them, and output would be written into that file.
     static func openMissing() {
         for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 {
-            // The lowest free number is this one. It is not open for writing, so a result that has no place to go is an error.
+            // This is the lowest free descriptor. It is read-only, so a result that cannot be printed is an error.
             _ = unsafe open("/dev/null", O_RDONLY)
         }
     }
 }
 
-/// What the parser of the command line has to say: a mistake, or the help that was asked for.
+/// The outcome of the command line parser: a usage error, or the requested help.
 struct CommandLineError: Error {
     let error: any Error
 }

@@ -13,7 +13,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The lists that a configuration can choose from: what this program knows.
+/// The providers and user agents that a configuration can name.
 enum Known {
     static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
     static let userAgents: [UserAgentFactory] = [
@@ -22,7 +22,7 @@ enum Known {
     ]
 }
 
-/// Which configuration, which profile of it, and which account.
+/// Selects the configuration file, the profile in it and the account.
 struct ProfileChoice: Hashable {
     var config: String?
     var profile: String?
@@ -34,11 +34,11 @@ struct ProfileChoice: Hashable {
     }
 
     /// - Parameters:
-    ///   - flows: The ways to sign in, whatever the profile says.
-    ///   - userAgent: The user agent, whatever the profile says.
-    ///   - launchEnvironment: Where the program runs.
-    ///   - transport: Stands in front of the way to the network.
-    ///   - observer: Receives every event, beside the progress that is shown.
+    ///   - flows: The flows to use instead of the profile's; default: the profile's.
+    ///   - userAgent: The user agent to use instead of the profile's; default: the profile's.
+    ///   - launchEnvironment: The environment that the program runs in.
+    ///   - transport: Wraps the transport to the network.
+    ///   - observer: Receives every event, in addition to the progress output.
     func client(
         flows: [SignInFlow]? = nil,
         userAgent: String? = nil,

@@ -14,12 +14,11 @@ struct RegisterCommand: AsyncParsableCommand {
         commandName: "register",
         abstract: "Register a client with a provider (RFC 7591), and write the configuration file that uses it.",
         discussion: """
-            Secrets go into files of their own beside it, which only you can read. A file that is there already is not \
-            touched.
+            Secrets are written to separate files beside it, which only you can read. Existing files are not changed.
             """
     )
 
-    /// How the client is to authenticate.
+    /// The client authentication method.
     enum Authentication: String, ExpressibleByArgument, CaseIterable {
         case none
         case clientSecretBasic = "client_secret_basic"
@@ -35,27 +34,27 @@ struct RegisterCommand: AsyncParsableCommand {
     @Option(name: [.short, .long], help: "The name of the profile in it.")
     var profile = "default"
 
-    @Option(help: "What the client is called on the page that the user signs in at.")
+    @Option(help: "The name of the client on the provider's sign-in page.")
     var name: String?
 
-    @Option(name: .customLong("redirect-uri"), help: "Where the user is sent back to; may be given more than once.")
+    @Option(name: .customLong("redirect-uri"), help: "A redirect URI; may be given more than once.")
     var redirectURIs: [String] = ["http://127.0.0.1/callback"]
 
-    @Option(name: .customLong("scope"), help: "A scope to ask for; may be given more than once.")
+    @Option(name: .customLong("scope"), help: "A scope to request; may be given more than once.")
     var scopes: [String] = ["openid"]
 
-    @Option(help: "How the client authenticates. A program on people's devices cannot keep a secret: none.")
+    @Option(help: "The client authentication method. A program on users' devices cannot keep a secret: none.")
     var authentication = Authentication.none
 
-    @Option(help: "A file with the token that the provider handed out to register with, if it wants one.")
+    @Option(help: "A file with the provider's initial access token, if registration requires one.")
     var initialAccessTokenFile: String?
 
     func run() async throws {
-        // Looked at before anything is registered: the response comes once.
+        // Checked before anything is registered: the response is sent only once.
         let secretFile = "\(output).client-secret"
         let registrationFile = "\(output).registration"
         for path in [output, secretFile, registrationFile] where FileManager.default.fileExists(atPath: path) {
-            throw AuthError(.invalidConfiguration, "\(path) is there already. Move it, or choose another --output.")
+            throw AuthError(.invalidConfiguration, "\(path) already exists. Move it, or choose another --output.")
         }
         try requireUsableFolder()
         let token = try initialAccessTokenFile.map { path in
@@ -79,22 +78,22 @@ struct RegisterCommand: AsyncParsableCommand {
         if let secret = registered.clientSecret {
             try create(secretFile, Array("\(secret.exposed)\n".utf8))
         }
-        // With it the registration can be changed or removed (RFC 7592).
+        // Needed to change or remove the registration (RFC 7592).
         try create(registrationFile, registered.metadata.exposed.serialized(indented: true))
         let configuration = configuration(registered, issuer: issuer, secretFile: secretFile)
         let text = try configuration.serialized(indented: true)
         try create(output, text)
-        // What was written here a moment ago needs no second look.
+        // A file that this command has just written needs no review.
         if URL(fileURLWithPath: output).lastPathComponent == ConfigurationChoice.localName {
             _ = try ConfigurationTrust().trust(output, content: text)
         }
-        Terminal.talk("Registered. What the provider said is in \(registrationFile).")
+        Terminal.talk("Registered. The provider's response is in \(registrationFile).")
         Terminal.talk("Sign in: authflow login --config \(output)")
         try Terminal.result(configuration)
     }
 
-    /// Passes when files can be created where the configuration is to be, and the configuration will be believed there: what the
-    /// provider says about a new client comes once.
+    /// Checks that files can be created next to the configuration, and that a configuration there will be accepted: the
+    /// registration response is sent only once.
     private func requireUsableFolder() throws {
         let probe = PrivateFile(absolute("\(output).probe-\(UUID().uuidString)"))
         guard try probe.create(with: []) else {
@@ -123,10 +122,10 @@ struct RegisterCommand: AsyncParsableCommand {
         return ["profiles": .object([self.profile: .object(profile)])]
     }
 
-    /// Creates a file, and leaves one alone that has come meanwhile.
+    /// Creates a file, and does not change one that another process has created meanwhile.
     private func create(_ path: String, _ bytes: [UInt8]) throws {
         guard try PrivateFile(absolute(path)).create(with: bytes) else {
-            throw AuthError(.storageFailed, "\(path) is there by now, and was not touched.")
+            throw AuthError(.storageFailed, "\(path) has been created meanwhile, and was not changed.")
         }
     }
 

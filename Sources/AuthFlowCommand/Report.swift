@@ -7,7 +7,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Shows a credential without its tokens.
+/// Prints a credential without its tokens.
 enum Report {
     static func print(_ credential: Credential, asJSON: Bool) throws {
         if asJSON {
@@ -21,7 +21,7 @@ enum Report {
     }
 
     private static func lines(_ credential: Credential) -> [(String, String)] {
-        let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an end that is not known"
+        let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
         return [
             ("subject", credential.identity.map { DisplayText.sanitized($0.subject) } ?? "unknown"),
             ("issuer", DisplayText.sanitized(credential.issuer ?? "unknown")),

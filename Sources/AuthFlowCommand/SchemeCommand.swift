@@ -11,18 +11,18 @@ struct SchemeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "scheme",
         abstract:
-            "Register this program for the private-use scheme of a profile's redirect URI, with this user's desktop.",
+            "Register this program with your desktop for the private-use URI scheme of a profile's redirect URI.",
         subcommands: [Install.self, Remove.self, Status.self]
     )
 
     struct Install: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Write an entry that has the desktop start this program, and check that it will."
+            abstract: "Write a desktop entry that opens the scheme with this program, and check that it works."
         )
 
         @OptionGroup var scheme: SchemeOptions
 
-        @Flag(help: "Take the scheme over from another program.")
+        @Flag(help: "Take over the scheme from another program.")
         var replace = false
 
         func run() async throws {
@@ -32,7 +32,7 @@ struct SchemeCommand: AsyncParsableCommand {
             Terminal.talk("\(handler.scheme): is opened with \(program), by \(handler.entryPath).")
         }
 
-        /// The path of this program, links followed: what the entry names must go on to work.
+        /// The path of this program with links resolved, so that the entry keeps working.
         private static func program() throws -> String {
             #if os(Linux)
             let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
@@ -40,26 +40,26 @@ struct SchemeCommand: AsyncParsableCommand {
             let path = Bundle.main.executableURL?.resolvingSymlinksInPath().path
             #endif
             guard let path else {
-                throw AuthError(.userAgentFailed, "The path of this program is not known.")
+                throw AuthError(.userAgentFailed, "The path of this program cannot be determined.")
             }
             return path
         }
     }
 
     struct Remove: AsyncParsableCommand {
-        static let configuration = CommandConfiguration(abstract: "Take the registration back.")
+        static let configuration = CommandConfiguration(abstract: "Remove the registration.")
 
         @OptionGroup var scheme: SchemeOptions
 
         func run() async throws {
             let handler = try scheme.handler()
-            Terminal.talk(try handler.remove() ? "\(handler.scheme): is no longer opened." : "Nothing was registered.")
+            Terminal.talk(try handler.remove() ? "\(handler.scheme): registration removed." : "Nothing was registered.")
         }
     }
 
     struct Status: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Say what opens the scheme; exits with 1 unless it is this program."
+            abstract: "Show which program opens the scheme; exits with 1 unless it is this one."
         )
 
         @OptionGroup var scheme: SchemeOptions
@@ -68,7 +68,7 @@ struct SchemeCommand: AsyncParsableCommand {
             let handler = try scheme.handler()
             guard handler.isInstalled, let program = handler.program else {
                 let other =
-                    handler.handler.map { "is opened by \(DisplayText.sanitized($0))" } ?? "is opened by nothing"
+                    handler.handler.map { "is opened by \(DisplayText.sanitized($0))" } ?? "is opened by no program"
                 throw AuthError(.userAgentFailed, "\(handler.scheme): \(other). Run: authflow scheme install")
             }
             guard FileManager.default.isExecutableFile(atPath: program) else {
@@ -82,9 +82,9 @@ struct SchemeCommand: AsyncParsableCommand {
     }
 }
 
-/// Which scheme.
+/// The options that select the scheme.
 struct SchemeOptions: ParsableArguments {
-    @Argument(help: "The scheme, such as com.example.app; that of the profile unless given.")
+    @Argument(help: "The scheme, such as com.example.app; default: that of the profile.")
     var scheme: String?
 
     @OptionGroup var options: ProfileOptions
@@ -100,7 +100,7 @@ struct SchemeOptions: ParsableArguments {
         guard let scheme = schemes.first else {
             throw AuthError(
                 .invalidConfiguration,
-                "No \"redirect_uri\" of the profile has a scheme of its own, such as com.example.app:/callback."
+                "No \"redirect_uri\" of the profile has a private-use scheme, such as com.example.app:/callback."
             )
         }
         return scheme

@@ -13,20 +13,20 @@ import Darwin
 import Glibc
 #endif
 
-/// Turns Ctrl-C, a request to terminate and the end of the terminal into cancellation, so that ports, sockets, locks and
-/// children are freed, and a refresh under way is written down. A second signal ends the program at once.
+/// Turns SIGINT, SIGTERM and SIGHUP into cancellation, so that ports, sockets, locks and child processes are released,
+/// and a refresh in progress is stored. A second signal ends the program at once.
 enum Signals {
-    /// How long cancelled work may take to clean up, in milliseconds: what is under way has three seconds, and the rest one.
+    /// How long cancelled work may take to clean up, in milliseconds: 3 s for requests in progress, 1 s for the rest.
     private static let grace: Int32 = 4000
 
-    /// The writing end of a pipe, which a handler writes to: that is one of the few things a handler may do (signal-safety(7)).
+    /// The write end of the pipe that a handler writes to, one of the few things a handler may do (signal-safety(7)).
     private static let wakeUp = Atomic<Int32>(-1)
 
-    /// Calls `cancel` at the first signal. The thread that calls this is the one that signals interrupt.
+    /// Calls `cancel` at the first signal. Signals interrupt the thread that calls this.
     static func watch(cancel: @escaping @Sendable () -> Void) {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { return }
-        // A handler that waits for room would wait for itself; and no child is to keep the pipe.
+        // A handler that waits for room in the pipe would wait for itself; and no child process is to inherit the pipe.
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         _ = fcntl(ends[1], F_SETFL, O_NONBLOCK)
         wakeUp.store(ends[1], ordering: .sequentiallyConsistent)
@@ -34,16 +34,16 @@ enum Signals {
         DetachedThread.run {
             wait(for: read, milliseconds: -1)
             cancel()
-            // What does not react to cancellation must not hold the user up.
+            // Work that ignores cancellation must not keep the user waiting.
             wait(for: read, milliseconds: grace)
             _exit(ExitStatus.cancelled.rawValue)
         }
-        // From one call to the next a signal ends the program, or is handled. There is no moment in which one is lost.
+        // At every moment a signal either ends the program or is handled; none is lost.
         for number in [SIGINT, SIGTERM, SIGHUP] { handle(number) }
         signal(SIGPIPE, SIG_IGN)
-        // Ctrl-\ ends the program as it ends others. Swift's runtime would take it for a crash, and show its memory.
+        // Ctrl-\ ends the program as usual. Swift's runtime would treat it as a crash, and print its memory.
         signal(SIGQUIT, SIG_DFL)
-        // A program is started with the signals blocked that were in the thread that started it.
+        // A program inherits the blocked signals of the thread that started it.
         var all = sigset_t()
         unsafe sigfillset(&all)
         unsafe pthread_sigmask(SIG_UNBLOCK, &all, nil)
@@ -51,7 +51,7 @@ enum Signals {
 
     private static func handle(_ number: Int32) {
         var before = sigaction()
-        // nohup(1) and its kin start a program with the signal ignored, and mean it.
+        // nohup(1) and similar programs start others with the signal ignored, on purpose.
         if number == SIGHUP, unsafe sigaction(number, nil, &before) == 0, isIgnored(before) { return }
         let handler: @convention(c) (Int32) -> Void = { _ in
             let errorNumber = errno
@@ -71,7 +71,7 @@ enum Signals {
         return unsafe unsafeBitCast(handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)
     }
 
-    /// Waits until a signal has been noted, and takes the note.
+    /// Waits until a handler has written to the pipe, and reads what it wrote.
     private static func wait(for descriptor: Int32, milliseconds: Int32) {
         var byte: UInt8 = 0
         var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)

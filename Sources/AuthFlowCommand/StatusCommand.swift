@@ -11,7 +11,7 @@ struct StatusCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "status",
         abstract:
-            "Show who is signed in. The provider is not asked; exits with 4 when no user is, or the session is over."
+            "Show the signed-in user. Sends no request; exits with 4 when no user is signed in or the session ended."
     )
 
     @OptionGroup var options: ProfileOptions
@@ -24,7 +24,7 @@ struct StatusCommand: AsyncParsableCommand {
     }
 }
 
-/// What `authflow status` is asked for.
+/// The options of `authflow status`.
 struct StatusRequest: Hashable {
     var choice = ProfileChoice()
     var asJSON = false
@@ -36,7 +36,7 @@ struct StatusRequest: Hashable {
         guard tokens.refreshToken != nil || tokens.expiresAt.map({ Date() < $0 }) ?? true else {
             throw AuthError(
                 .loginRequired,
-                "The access token has expired, and there is no refresh token to get another one with. Sign in again."
+                "The access token has expired, and there is no refresh token. Sign in again."
             )
         }
     }

@@ -13,11 +13,11 @@ import Darwin
 import Glibc
 #endif
 
-/// The two streams: results on standard output, talk on standard error.
+/// The two output streams: results on standard output, messages on standard error.
 ///
-/// Whatever a provider may have written into a text cannot steer the terminal: control and format characters do not get through.
+/// Text from a provider cannot control the terminal: control and format characters are replaced or escaped.
 enum Terminal {
-    /// Whether a result could not be written, as on a disk that is full.
+    /// Whether a result could not be written, for example because the disk is full.
     static var hasFailed: Bool { failure.load(ordering: .relaxed) }
 
     private static let failure = Atomic(false)
@@ -31,18 +31,18 @@ enum Terminal {
         write("\(visible(text))\n")
     }
 
-    /// Prints a result as JSON, in which such characters are escaped (RFC 8259 section 7).
+    /// Prints a result as JSON, with control and format characters escaped (RFC 8259 section 7).
     static func result(_ json: JSON) throws {
         let text = String(decoding: try json.serialized(indented: true), as: UTF8.self)
         write("\(escaped(text))\n")
     }
 
-    /// Says something to the user.
+    /// Prints a message for the user.
     static func talk(_ text: String) {
         _ = SystemCall.write("\(visible(text))\n".utf8, to: STDERR_FILENO)
     }
 
-    /// A text with spaces behind it, so that what follows stands below what follows in other lines.
+    /// Pads a text with spaces to `width`, so that columns line up.
     static func column(_ text: String, width: Int) -> String {
         text + String(repeating: " ", count: max(0, width - text.count))
     }
@@ -71,9 +71,9 @@ enum Terminal {
     }
 }
 
-/// Says what a flow is doing.
+/// Prints the progress of a flow.
 struct Progress: Sendable {
-    /// Whether every event is shown as it is, for finding out what went wrong.
+    /// Whether every event is printed as it is, for troubleshooting.
     let isVerbose: Bool
     var launchEnvironment = LaunchEnvironment.current()
 
@@ -86,7 +86,7 @@ struct Progress: Sendable {
             if let others = event.details["passed_over"] { Terminal.talk("  not \(DisplayText.sanitized(others))") }
         case (.flowChoice, .note):
             let (what, why) = (event.details["passed_over"] ?? "", event.details["reason"] ?? "")
-            Terminal.talk("Not by \(what): \(DisplayText.sanitized(why))")
+            Terminal.talk("Not using \(what): \(DisplayText.sanitized(why))")
         case (.userAgentVisit, .note):
             if let url = event.url {
                 let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"
@@ -96,7 +96,7 @@ struct Progress: Sendable {
                 if let port = event.details["port"].flatMap({ Int($0) }),
                     let command = launchEnvironment.forwardingCommand(port: port)
                 {
-                    Terminal.talk("For a browser on your own machine, run there first:  \(command)")
+                    Terminal.talk("To use a browser on your own machine, first run there:  \(command)")
                 }
                 Terminal.talk("Waiting for you to finish. Ctrl-C stops.")
             } else if let browser = event.details["browser"] {
@@ -104,7 +104,7 @@ struct Progress: Sendable {
             }
         case (.storing, .failed):
             Terminal.talk(
-                "Warning: the credential could not be stored, so it is lost when this command ends: authflow doctor says why."
+                "Warning: the credential could not be stored, so it is lost when this command ends. To find out why, run: authflow doctor"
             )
         case (.sharing, .failed):
             Terminal.talk("Warning: the sign-in could not be shared with the other apps of the group.")

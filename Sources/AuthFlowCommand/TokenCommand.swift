@@ -11,18 +11,18 @@ import Foundation
 struct TokenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "token",
-        abstract: "Print a fresh access token for a program to use. Never signs in; exits with 4 when that is needed."
+        abstract: "Print a fresh access token for programs. Never signs in; exits with 4 when a login is needed."
     )
 
     @OptionGroup var options: ProfileOptions
 
     @Option(
         help:
-            "How long the token should last, in seconds. Of tokens that live shortly no more is asked than three quarters of their life."
+            "How long the token must remain valid, in seconds. For short-lived tokens, at most three quarters of their lifetime."
     )
     var minTTL = 60
 
-    @Flag(help: "Print the token, its type and its end as JSON.")
+    @Flag(help: "Print the token, its type and its expiry as JSON.")
     var json = false
 
     func validate() throws {
@@ -36,9 +36,9 @@ struct TokenCommand: AsyncParsableCommand {
     }
 }
 
-/// What `authflow token` is asked for.
+/// The options of `authflow token`.
 struct TokenRequest: Hashable {
-    /// How long a token may be asked to last, in seconds.
+    /// Valid values of `--min-ttl`, in seconds.
     static let lifetimes = 0...86_400
 
     var choice = ProfileChoice()

@@ -1,6 +1,6 @@
 import AuthFlow
 
-/// Time, randomness and environment of this process, read once, and the way to the network where no profile describes one.
+/// The clock, random source and environment of this process, read once, and the transport used without a profile.
 enum ToolEnvironment {
     static let host = HostServices.system
 

@@ -10,7 +10,7 @@ struct TryCommand: AsyncParsableCommand {
         commandName: "try",
         abstract: "Sign in against the bundled test provider, over real sockets, and show each step.",
         discussion:
-            "Nothing is configured and nothing is kept. With --user-agent loopback, you sign in with your browser."
+            "Needs no configuration and stores nothing. With --user-agent loopback, you sign in with your browser."
     )
 
     /// The user agents that can be tried.
@@ -19,7 +19,7 @@ struct TryCommand: AsyncParsableCommand {
         case loopback
     }
 
-    @Option(help: "How to sign in.")
+    @Option(help: "The user agent to sign in with.")
     var userAgent = Agent.headless
 
     @Flag(name: [.short, .long], help: "Show every event.")
@@ -31,7 +31,7 @@ struct TryCommand: AsyncParsableCommand {
             try OIDCEmulator(issuer: issuer)
         } _: { emulator in
             Terminal.talk(
-                "The test provider runs at \(emulator.issuer). Its user is alice, with the password wonderland."
+                "The test provider is running at \(emulator.issuer). Its user is alice, with the password wonderland."
             )
             let registration = try ClientRegistration(clientID: OIDCEmulator.Client.demo.id) {
                 $0.scopes = ["openid", "profile", "email"]

@@ -1,19 +1,19 @@
 import AuthFlow
 import Synchronization
 
-/// The clients of this program, which may have something under way when it is told to stop.
+/// The clients of this program, which may have requests in progress when it is interrupted.
 enum UnfinishedClients {
-    /// How long a refresh or an exchange under way may take once the program is to end.
+    /// How long a refresh or an exchange in progress may take once the program is to end.
     static let grace = Duration.seconds(3)
 
     private static let clients = Mutex<[AuthClient]>([])
 
     static func add(_ client: AuthClient) { clients.withLock { $0.append(client) } }
 
-    /// Whether something is under way.
+    /// Whether such a request is in progress.
     static var isBusy: Bool { clients.withLock { $0 }.contains(where: \.hasUnfinishedWork) }
 
-    /// Waits until whatever must not be lost is stored.
+    /// Waits until everything that must not be lost is stored.
     /// - Returns: Whether it is.
     static func drain() async -> Bool {
         var isDone = true

@@ -4,7 +4,7 @@ import AuthFlow
 struct UserInfoCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "userinfo",
-        abstract: "Ask the provider about the person who is signed in, and print the claims as JSON."
+        abstract: "Request the claims about the signed-in user from the provider, and print them as JSON."
     )
 
     @OptionGroup var options: ProfileOptions

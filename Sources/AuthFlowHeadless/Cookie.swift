@@ -14,33 +14,34 @@ public struct Cookie: Sendable, Hashable {
     public let value: Secret
     /// The host or domain it belongs to, in lower case.
     public let domain: String
-    /// Whether it is for exactly that host, and not for those below it.
+    /// Whether it is for exactly that host, and not for its subdomains.
     public let isHostOnly: Bool
     /// The path it is for.
     public let path: String
-    /// Whether it is sent over `https` alone.
+    /// Whether it is sent over `https` only.
     public let isSecure: Bool
-    /// When it ends; nil for the end of the session.
+    /// When it expires; nil for a session cookie.
     public let expiresAt: Date?
     /// The origin that set it.
     public let origin: String
-    /// Which requests of other sites it goes with.
+    /// The cross-site requests it is sent with.
     public let sameSite: SameSite
 
     /// `SameSite` (RFC 6265bis section 5.6.7).
     public enum SameSite: String, Sendable, Hashable {
-        /// Not with requests that another site has begun.
+        /// Not sent with cross-site requests.
         case strict
-        /// With those that go to another page by GET, and no others. It is the default.
+        /// Sent with cross-site requests only when they navigate to another page by GET. The default.
         case lax
-        /// With all.
+        /// Sent with all requests.
         case none
     }
 }
 
 extension Cookie {
     /// Reads a `Set-Cookie` field (RFC 6265 section 5.2), as received from an endpoint.
-    /// - Returns: nil when the cookie is to be ignored: malformed, or for a domain that the endpoint cannot speak for.
+    /// - Returns: nil when the cookie must be ignored: malformed, or for a domain that the endpoint may not set cookies
+    ///   for.
     init?(_ field: String, from endpoint: Endpoint, now: Date) {
         let parts = field.unicodeScalars.split(separator: ";", omittingEmptySubsequences: false)
         guard let pair = parts.first, let equals = pair.firstIndex(of: "=") else { return nil }
@@ -71,15 +72,16 @@ extension Cookie {
         }
 
         if let domain {
-            // Section 5.3 step 5 wants public suffixes refused. Without their list, a domain needs a dot in it, and must
-            // cover the host at a dot; an address has no domain at all.
+            // Section 5.3 step 5 requires refusing public suffixes. Without their list, a domain must contain a dot and
+            // match the host at a dot; an IP address has no domain at all.
             let covers = endpoint.host == domain || endpoint.host.hasSuffix(".\(domain)") && domain.contains(".")
             let isAddress = endpoint.host.hasPrefix("[") || endpoint.host.allSatisfy { $0.isNumber || $0 == "." }
             guard covers, !isAddress || endpoint.host == domain else { return nil }
         }
-        // RFC 6265bis section 5.7: an insecure origin cannot set a secure cookie, and the prefixes of section 4.1.3 bind.
+        // RFC 6265bis section 5.7: an insecure origin cannot set a secure cookie; the prefixes of section 4.1.3 are
+        // enforced.
         if isSecure && endpoint.scheme != "https" { return nil }
-        // Section 5.7: without Secure, "None" is not for others.
+        // Section 5.7: without Secure, "None" is not honoured.
         if sameSite == .none, !isSecure { sameSite = .lax }
         if name.hasPrefix("__Secure-") && !isSecure { return nil }
         if name.hasPrefix("__Host-"), !isSecure || domain != nil || path != "/" { return nil }
@@ -96,7 +98,7 @@ extension Cookie {
         self.expiresAt = maximumAge.map { $0 <= 0 ? .distantPast : now.addingTimeInterval($0) } ?? expiry
     }
 
-    /// Whether the cookie goes with a request (section 5.4).
+    /// Whether the cookie is sent with a request (section 5.4).
     func matches(_ endpoint: Endpoint) -> Bool {
         let hostFits = endpoint.host == domain || !isHostOnly && endpoint.host.hasSuffix(".\(domain)")
         let requestPath = endpoint.path.isEmpty ? "/" : endpoint.path
@@ -118,14 +120,14 @@ extension Cookie {
     }
 }
 
-/// What a request is begun by, as far as cookies care (RFC 6265bis section 5.2).
+/// The initiator of a request, as far as the cookie rules need it (RFC 6265bis section 5.2).
 struct RequestContext: Sendable {
-    /// The page that began it; nil for an address that was typed.
+    /// The page that initiated it; nil for a typed address.
     let initiator: Endpoint?
-    /// Whether it asks for a page by GET.
+    /// Whether it is a navigation to a page by GET.
     let isPlainVisit: Bool
 
-    /// Whether a cookie may go with a request to an endpoint.
+    /// Whether a cookie may be sent with a request to an endpoint.
     func allows(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
         guard let initiator, !Self.isSameSite(initiator, endpoint) else { return true }
         switch cookie.sameSite {
@@ -135,8 +137,8 @@ struct RequestContext: Sendable {
         }
     }
 
-    /// Whether two addresses are of one site: the same scheme, and the same domain below a public suffix. Without the list of
-    /// those, a suffix is taken to have one label, or two when both are short, as in `co.uk`.
+    /// Whether two endpoints are same-site: the same scheme, and the same domain below a public suffix. Without the
+    /// list of public suffixes, a suffix is assumed to have one label, or two when both are short, as in `co.uk`.
     static func isSameSite(_ left: Endpoint, _ right: Endpoint) -> Bool {
         left.scheme == right.scheme && site(left.host) == site(right.host)
     }
@@ -149,7 +151,7 @@ struct RequestContext: Sendable {
     }
 }
 
-/// The dates that cookies are written with (RFC 6265 section 5.1.1), which are of every kind.
+/// Parses cookie dates (RFC 6265 section 5.1.1), which come in many formats.
 enum CookieDate {
     private static let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 

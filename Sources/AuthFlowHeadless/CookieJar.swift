@@ -9,9 +9,10 @@ public import Foundation
 /// The cookies of one visit, by the rules of RFC 6265.
 ///
 /// Foundation's storage accepts foreign domains, ignores `Max-Age` and sends cookies where they do not belong (on
-/// Linux), so there is a jar of our own on every system.
+/// Linux), so AuthFlow has its own jar on every system.
 public struct CookieJar: Sendable {
-    /// The most cookies that are kept; the oldest go first (section 6.1 asks for 3000 at least; a sign-in needs few).
+    /// The maximum number of cookies; the oldest are evicted first (section 6.1 asks for at least 3000; a sign-in needs
+    /// few).
     private static let capacity = 300
 
     /// The cookies, oldest first.
@@ -23,7 +24,7 @@ public struct CookieJar: Sendable {
     /// Creates a jar with cookies from an earlier visit.
     init(_ cookies: [Cookie]) { self.cookies = cookies }
 
-    /// Takes in a `Set-Cookie` field that an endpoint sent (section 5.3).
+    /// Stores the cookie of a `Set-Cookie` field that an endpoint sent (section 5.3).
     public mutating func store(_ field: String, from endpoint: Endpoint, now: Date) {
         guard let cookie = Cookie(field, from: endpoint, now: now) else { return }
         cookies.removeAll { $0.name == cookie.name && $0.domain == cookie.domain && $0.path == cookie.path }
@@ -35,8 +36,8 @@ public struct CookieJar: Sendable {
     /// The `Cookie` field for a request (section 5.4): longer paths first, then older cookies; nil without any.
     /// - Parameters:
     ///   - endpoint: Where the request goes.
-    ///   - now: The time.
-    ///   - isAllowed: Whether a cookie may go there, whatever the rules say.
+    ///   - now: The current time.
+    ///   - isAllowed: Whether a matching cookie may be sent there.
     public func field(
         for endpoint: Endpoint,
         now: Date,

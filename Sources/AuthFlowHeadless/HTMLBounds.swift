@@ -1,20 +1,21 @@
-/// How much a page may have before it is parsed: libxml2 compares every attribute of an element with every other one, and goes
-/// through all open elements at every tag.
+/// The limits that a page must meet before it is parsed: libxml2 compares every attribute of an element with every
+/// other one, and walks all open elements at every tag.
 enum HTMLBounds {
     /// The largest page, in bytes.
     static let maximumSize = 512 * 1024
-    /// The most attributes of one element.
+    /// The maximum number of attributes of one element.
     static let maximumAttributes = 200
-    /// The most tags of a page.
+    /// The maximum number of tags of a page.
     static let maximumTags = 20_000
-    /// The most elements that are open at a time. Those that need no end tag count, too.
+    /// The maximum number of elements that are open at a time, including those that need no end tag.
     static let maximumOpen = 3_000
 
     private static let voidElements: Set<String> = [
         "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
     ]
 
-    /// Whether a page is within bounds. It is read as libxml2 reads it: a quotation mark counts behind an equals sign only.
+    /// Whether a page is within the limits. It is scanned as libxml2 does: a quotation mark counts only after an equals
+    /// sign.
     static func allow(_ bytes: [UInt8]) -> Bool {
         guard bytes.count <= maximumSize else { return false }
         var position = 0
@@ -48,8 +49,8 @@ enum HTMLBounds {
         return true
     }
 
-    /// Where a comment ends; nil when parsers do not agree about it. Some end one at `>`, `->` or `--!>` too, and would read what is
-    /// not counted here.
+    /// The end of a comment; nil when parsers disagree about it: some also end one at `>`, `->` or `--!>`, and would
+    /// read what is not counted here.
     private static func endOfComment(in bytes: [UInt8], from start: Int) -> Int? {
         let rest = bytes[min(start, bytes.count)...]
         guard !rest.starts(with: ">".utf8), !rest.starts(with: "->".utf8) else { return nil }
@@ -76,8 +77,8 @@ enum HTMLBounds {
         }
     }
 
-    /// Goes to the end of a tag.
-    /// - Returns: Whether it closes itself; nil when it has too many attributes.
+    /// Skips to the end of a tag.
+    /// - Returns: Whether it is self-closing; nil when it has too many attributes.
     private static func skipAttributes(in bytes: [UInt8], at position: inout Int) -> Bool? {
         var attributes = 0
         var last: UInt8 = 0
@@ -122,7 +123,7 @@ enum HTMLBounds {
 
     private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0D).contains(byte) }
 
-    /// The place behind a text, without regard to case, or the end of the page.
+    /// The position after a text, ignoring case, or the end of the page.
     private static func end(of text: String, in bytes: [UInt8], from start: Int, skipping length: Int? = nil) -> Int {
         let pattern = Array(text.utf8)
         var position = min(start, bytes.count)

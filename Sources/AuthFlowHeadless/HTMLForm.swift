@@ -1,21 +1,21 @@
 import AuthFlow
 
-/// A form on a page, with what it would send if nothing was touched.
+/// A form on a page, with the values it submits when nothing is changed.
 struct HTMLForm: Sendable {
-    /// An element that sends something.
+    /// An element that submits a value.
     struct Field: Sendable {
         let name: String
         /// The type in lower case: `text`, `password`, `hidden`, `submit`, `checkbox` ...
         let type: String
         let value: String
-        /// Whether it is sent unless it is touched: false for an unchecked box, and for buttons.
+        /// Whether it is submitted by default: false for an unchecked box and for buttons.
         let isSent: Bool
-        /// What is written on a button.
+        /// The text on a button.
         let label: String
-        /// Where a button sends the form instead of its action; nil for nowhere else.
+        /// Where a button submits the form instead of the form's action (`formaction`); nil without one.
         var action: String?
 
-        /// Whether two buttons send the same: only a script could tell them apart.
+        /// Whether two buttons submit the same data: only a script could tell them apart.
         func sendsSame(as other: Field) -> Bool {
             name == other.name && (name.isEmpty || value == other.value) && action == other.action
         }
@@ -27,19 +27,19 @@ struct HTMLForm: Sendable {
     let method: String
     let fields: [Field]
 
-    /// Whether something is to be typed.
+    /// Whether it has a field to type into.
     var asksForText: Bool {
         fields.contains { ["text", "password", "email", "tel", "number", "search", "url"].contains($0.type) }
     }
     var buttons: [Field] { fields.filter { $0.type == "submit" || $0.type == "image" } }
     var passwordField: Field? { fields.first { $0.type == "password" } }
-    /// The field for the user name: what stands before the password, or alone.
+    /// The field for the user name: the last text field, before the password field if there is one.
     var userNameField: Field? {
         let end = fields.firstIndex { $0.type == "password" } ?? fields.endIndex
         return fields[..<end].last { ["text", "email", "tel"].contains($0.type) }
     }
 
-    /// What is sent when fields are filled in and a button is pressed.
+    /// The parameters that are submitted when fields are filled in and a button is pressed.
     func parameters(filling answers: [String: String] = [:], pressing button: Field?) -> FormParameters {
         var parameters = FormParameters()
         for field in fields where !field.name.isEmpty {
@@ -53,16 +53,16 @@ struct HTMLForm: Sendable {
         return parameters
     }
 
-    /// Where the form goes.
-    /// - Throws: ``AuthFlow/AuthError`` when that is no address, or a nearer one than a page of that server may name.
+    /// Where the form is submitted to.
+    /// - Throws: ``AuthFlow/AuthError`` when that is not an acceptable address.
     func target(on page: HeadlessPage, pressing button: Field? = nil) throws -> Endpoint {
         let action = button?.action ?? action
         let address = try HeadlessBrowser.resolve(action.isEmpty ? page.endpoint.url : action, against: page.endpoint)
         return try Endpoint(String(address.prefix { $0 != "#" }), name: "form action")
     }
 
-    /// The one button that says a word, by its label, or else its value, or else its name.
-    /// - Throws: ``AuthFlow/AuthError`` when another button says so too, or sends the same.
+    /// The one button with one of the words in its label, or else in its value, or else in its name.
+    /// - Throws: ``AuthFlow/AuthError`` when another button has one too, or submits the same data.
     func button(saying words: [String], on page: HeadlessPage) throws -> Field? {
         for text in [\Field.label, \Field.value, \Field.name] {
             let candidates = buttons.filter { button in
@@ -74,7 +74,7 @@ struct HTMLForm: Sendable {
             guard isClear else {
                 throw AuthError(
                     .userAgentFailed,
-                    "The page at \(page.endpoint) has buttons that send the same, or say the same, and that only a script could tell apart. None was pressed."
+                    "The page at \(page.endpoint) has several buttons with the same data or the same text, which only a script could tell apart. None was pressed."
                 )
             }
             return button

@@ -2,16 +2,17 @@ public import AuthFlow
 
 /// Fills in plain HTML forms: a user name, a password, and a consent.
 ///
-/// Forms are sent only from pages of the origins it is given, and only to one of those origins. A sign-out types nothing.
+/// Forms are submitted only from pages of the given origins, and only to one of those origins. A sign-out types
+/// nothing.
 public struct HTMLFormDriver: Sendable {
     /// What to answer when the provider asks for consent.
     public enum Consent: String, Sendable, CaseIterable {
-        /// Allow what is asked for.
+        /// Allow what is requested.
         case allow
         /// Deny it.
         case deny
 
-        /// What a button says that answers so.
+        /// The words on a button that gives this answer.
         fileprivate var words: [String] {
             switch self {
             case .allow: ["allow", "accept", "approve", "agree", "authorize", "grant", "yes", "continue", "confirm"]
@@ -29,7 +30,7 @@ public struct HTMLFormDriver: Sendable {
     /// - Parameters:
     ///   - userName: The user name.
     ///   - password: The password.
-    ///   - origins: Where both may be typed, such as `https://id.example.com`.
+    ///   - origins: The only origins where both may be typed, such as `https://id.example.com`.
     ///   - consent: What to answer when the provider asks for consent.
     public init(userName: String, password: Secret, origins: [Endpoint], consent: Consent = .allow) {
         self.userName = userName
@@ -44,11 +45,11 @@ extension HTMLFormDriver: LoginDriver {
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let html = try await HTMLPage.read(page)
         guard (200..<300).contains(page.response.status) else {
-            // A page that is forbidden after a password was typed is how some providers say that it was wrong.
+            // Some providers respond to a wrong password with status 401 or 403.
             let isRefusal = page.hasTypedCredentials && [401, 403].contains(page.response.status)
             throw AuthError(
                 isRefusal ? .accessDenied : .userAgentFailed,
-                "\(page.endpoint.origin) answered with status \(page.response.status). \(page.words(html))",
+                "\(page.endpoint.origin) responded with status \(page.response.status). \(page.words(html))",
                 status: page.response.status
             )
         }
@@ -60,7 +61,7 @@ extension HTMLFormDriver: LoginDriver {
                     "needs JavaScript, which this user agent does not have. Use a user agent with a browser, such as \"loopback\""
                 )
             }
-            throw refusal(page, "has no form that could be filled in", html)
+            throw refusal(page, "has no form that can be filled in", html)
         }
         if let passwordField = form.passwordField {
             guard !page.hasTypedCredentials else {
@@ -71,11 +72,11 @@ extension HTMLFormDriver: LoginDriver {
             return try submit(form, on: page, answers, pressing: form.buttons.first, typesCredentials: true)
         }
         if let field = form.userNameField {
-            // A page that asks for the name first, and for the password on the next.
+            // This page asks for the user name, and the next one for the password.
             return try submit(form, on: page, [field.name: userName], pressing: form.buttons.first)
         }
         guard let button = try form.button(saying: consent.words, on: page) else {
-            throw refusal(page, "asks something that is neither a sign-in nor a consent", html)
+            throw refusal(page, "is neither a sign-in page nor a consent page", html)
         }
         return try submit(form, on: page, pressing: button)
     }
@@ -84,8 +85,8 @@ extension HTMLFormDriver: LoginDriver {
         form.userNameField != nil || !form.buttons.isEmpty
     }
 
-    /// Sends a form. Whatever is in it, it is of a listed site and goes to one: a page of another site could have the session
-    /// of the user at the provider used for something else.
+    /// Submits a form. Whatever it contains, its page and its target must have listed origins: a page of another site
+    /// could otherwise misuse the user's session at the provider.
     private func submit(
         _ form: HTMLForm,
         on page: HeadlessPage,
@@ -97,14 +98,17 @@ extension HTMLFormDriver: LoginDriver {
         for origin in [page.endpoint.origin, target.origin] where !origins.contains(origin) {
             throw AuthError(
                 .userAgentFailed,
-                "The form at \(page.endpoint.origin) is to be sent to \(target.origin), and \(origin) is not listed in \"origins\". Nothing was typed or sent."
+                "The form at \(page.endpoint.origin) would be submitted to \(target.origin), and \(origin) is not listed in \"origins\". Nothing was typed or sent."
             )
         }
         let parameters = form.parameters(filling: answers, pressing: button)
         if form.method == "post" { return .post(parameters, to: target, typesCredentials: typesCredentials) }
         guard !typesCredentials else {
-            // A password in an address ends up in histories and logs.
-            throw AuthError(.userAgentFailed, "\(target) wants the password in its address, which was refused.")
+            // A password in a URL ends up in histories and logs.
+            throw AuthError(
+                .userAgentFailed,
+                "The form would put the password into the address of \(target), which was refused."
+            )
         }
         return .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
     }

@@ -1,29 +1,28 @@
 import AuthFlow
 import CMarkup
 
-/// What is on a page, as far as signing in needs it, read by libxml2's HTML parser.
+/// The parts of a page that a sign-in needs, read by libxml2's HTML parser.
 struct HTMLPage: Sendable {
-    /// The deepest nesting of elements that is looked at.
+    /// The deepest nesting of elements that is read.
     private static let maximumDepth = 200
 
     private(set) var title = ""
     private(set) var forms: [HTMLForm] = []
     private(set) var hasScripts = false
-    /// What a user would read first, as far as it goes.
+    /// The beginning of the visible text.
     private(set) var text = ""
 
-    /// The most of the text that is kept, in characters.
+    /// The length at which no more text is added, in characters.
     private static let maximumText = 300
 
-    /// Reads a page on a thread of its own, so that a deadline holds whatever is on it.
-    /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when there is more on it than on any page to sign in at;
-    ///   `CancellationError`.
+    /// Reads a page on its own thread, so that a deadline holds whatever the page contains.
+    /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when it exceeds ``HTMLBounds``; `CancellationError`.
     static func read(_ page: HeadlessPage) async throws -> HTMLPage {
         let bytes = page.response.body
         guard HTMLBounds.allow(bytes) else {
             throw AuthError(
                 .userAgentFailed,
-                "The page at \(page.endpoint) was not read: it has more elements or attributes than any page to sign in at."
+                "The page at \(page.endpoint) was not read: it has more elements or attributes than any sign-in page."
             )
         }
         return try await BlockingCall.run {
@@ -33,7 +32,7 @@ struct HTMLPage: Sendable {
     }
 
     /// Reads a page. Anything can be read; what is not HTML has no forms.
-    /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when libxml2 is not there.
+    /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when libxml2 is not installed.
     init(_ bytes: [UInt8]) throws(AuthError) {
         guard authflow_markup_open() else {
             throw AuthError(

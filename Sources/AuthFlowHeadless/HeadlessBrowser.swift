@@ -9,7 +9,7 @@ import Foundation
 
 /// The part of a browser that a sign-in without a window needs: cookies and redirects, within bounds.
 public actor HeadlessBrowser {
-    /// The most redirects in a row.
+    /// The maximum number of redirects in a row.
     private static let maximumRedirects = 20
 
     private let transport: any HTTPTransport
@@ -19,7 +19,7 @@ public actor HeadlessBrowser {
     private var jar: CookieJar
     private var hasTypedCredentials = false
     private let purpose: RedirectOptions.Purpose
-    /// The page that the visit has come to.
+    /// The current page of the visit.
     private var page: Endpoint?
 
     init(
@@ -38,7 +38,7 @@ public actor HeadlessBrowser {
         self.reporter = reporter
     }
 
-    /// Sends one request with the cookies that belong to it, and keeps those that come back. Follows no redirect.
+    /// Sends one request with the matching cookies, and stores those of the response. Follows no redirect.
     /// - Throws: What ``AuthFlow/HTTPTransport/send(_:)`` throws.
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try await send(call, RequestContext(initiator: page, isPlainVisit: false))
@@ -58,20 +58,20 @@ public actor HeadlessBrowser {
         return response
     }
 
-    /// Publishes what a driver does on its way.
-    /// - Parameter details: By name. Never secret.
+    /// Publishes an event about what a driver does.
+    /// - Parameter details: The details by name. They must not be secret.
     public func report(_ details: [String: String]) { reporter.report(.pageVisit, details: details) }
 
-    /// Keeps a cookie that an API has named and not set.
+    /// Stores a cookie that an API has named without setting it.
     /// - Parameters:
-    ///   - field: The cookie, as `Set-Cookie` would have it.
+    ///   - field: The cookie, in the syntax of `Set-Cookie`.
     ///   - endpoint: The API.
     public func keep(_ field: String, from endpoint: Endpoint) { jar.store(field, from: endpoint, now: now()) }
 
-    /// Whether any cookie would go with a request.
+    /// Whether any cookie would be sent with a request.
     public func hasCookies(for endpoint: Endpoint) -> Bool { jar.field(for: endpoint, now: now()) != nil }
 
-    /// Whether a cookie of this name would go with a request.
+    /// Whether a cookie of this name would be sent with a request.
     public func hasCookie(named name: String, for endpoint: Endpoint) -> Bool {
         jar.field(for: endpoint, now: now()) { $0.name == name } != nil
     }
@@ -87,16 +87,16 @@ public actor HeadlessBrowser {
         case redirect(String)
     }
 
-    /// Goes somewhere and follows redirects until there is a page, or the redirect URI is reached.
+    /// Navigates and follows redirects until a page or the redirect URI is reached.
     func go(_ navigation: HeadlessNavigation, until redirectURI: String) async throws -> Arrival {
         if navigation.typesCredentials { hasTypedCredentials = true }
-        // A driver that was told where the visit ends goes there itself.
+        // A driver that knows where the visit ends navigates there itself.
         if navigation.form == nil, Self.isAnswer(navigation.endpoint.url, redirectURI) {
             return .redirect(navigation.endpoint.url)
         }
         var endpoint = navigation.endpoint
         var form = navigation.form
-        // A page of a public server has no say about services of this machine or its network.
+        // A page of a public server must not lead to services of this machine or its network.
         if let page { try Self.require(page.mayName(endpoint), endpoint, from: page) }
         for _ in 0...Self.maximumRedirects {
             try Task.checkCancellation()
@@ -119,13 +119,13 @@ public actor HeadlessBrowser {
             if Self.isAnswer(next, redirectURI) { return .redirect(next) }
             let target = try Endpoint(String(next.prefix { $0 != "#" }), name: "redirect")
             try Self.require(endpoint.mayName(target), target, from: endpoint)
-            // RFC 9110 section 15.4: 307 and 308 repeat the request as it was. What was typed into one site must not be
-            // repeated to another.
+            // RFC 9110 section 15.4: 307 and 308 repeat the request unchanged. What was typed at one site must not be
+            // sent to another.
             if response.status == 307 || response.status == 308 {
                 guard form == nil || target.origin == endpoint.origin else {
                     throw AuthError(
                         .userAgentFailed,
-                        "\(endpoint) passes what was typed on to \(target.origin), which was refused."
+                        "\(endpoint) redirects the submitted form to \(target.origin), which was refused."
                     )
                 }
             } else {
@@ -143,7 +143,7 @@ public actor HeadlessBrowser {
         var fields: HTTPFields = [.accept: "text/html, application/xhtml+xml, */*;q=0.5"]
         guard let form else { return TransportRequest(.get, endpoint, headerFields: fields) }
         fields[.contentType] = "application/x-www-form-urlencoded"
-        // The Fetch Standard, "append a request Origin header": that of the page whose form it is.
+        // The Fetch Standard, "append a request Origin header": the origin of the page that contains the form.
         fields[HTTPField.Name("Origin") ?? .accept] = page?.origin ?? "null"
         return TransportRequest(
             .post,
@@ -164,16 +164,16 @@ public actor HeadlessBrowser {
 
     /// Whether an address is the redirect URI with parameters.
     private static func isAnswer(_ url: String, _ redirectURI: String) -> Bool {
-        // A URI is made of ASCII, and in it a separator is what it looks like.
+        // A URI is ASCII; in other text, a separator may not be what it looks like.
         guard url.utf8.allSatisfy({ $0 < 0x80 }) else { return false }
         return url == redirectURI || url.hasPrefix("\(redirectURI)?") || url.hasPrefix("\(redirectURI)#")
             || redirectURI.contains("?") && url.hasPrefix("\(redirectURI)&")
     }
 
-    /// An address as a page or a redirect of `base` names it (RFC 3986 section 5).
+    /// Resolves a reference from a page or a redirect of `base` (RFC 3986 section 5).
     static func resolve(_ reference: String, against base: Endpoint) throws -> String {
         guard let url = URL(string: reference, relativeTo: URL(string: base.url)) else {
-            throw AuthError(.userAgentFailed, "\(base) leads to something that is not an address.")
+            throw AuthError(.userAgentFailed, "\(base) leads to something that is not a URL.")
         }
         return url.absoluteURL.absoluteString
     }

@@ -6,11 +6,11 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Signs in on another screen without a screen: opens the page that the code belongs to, and does there what a person would.
+/// Completes a device authorization without a screen: opens the verification URI and does there what a user would.
 ///
-/// For tests and for accounts made for machines, as ``HeadlessUserAgent`` is.
+/// For tests and for service accounts, like ``HeadlessUserAgent``.
 public struct HeadlessDevicePresenter: Sendable {
-    /// The most pages that a driver is asked about.
+    /// The maximum number of pages that a driver is asked about.
     private static let maximumPages = 15
 
     private let driver: any LoginDriver
@@ -20,10 +20,10 @@ public struct HeadlessDevicePresenter: Sendable {
 
     /// Creates a presenter.
     /// - Parameters:
-    ///   - driver: Does what a person would do on the provider's pages; the code is entered for it.
-    ///   - transport: The way to the network.
-    ///   - host: The time, which cookies end by.
-    ///   - observer: Is told of the code.
+    ///   - driver: Does what a user would do on the provider's pages, except entering the code.
+    ///   - transport: The HTTP transport.
+    ///   - host: Gives the time, for the expiry of cookies.
+    ///   - observer: Called with the code.
     public init(
         driver: any LoginDriver,
         transport: any HTTPTransport = SystemTransport(),
@@ -44,7 +44,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
         while body: nonisolated(nonsending) () async throws -> Return
     ) async throws -> Return {
         observer(authorization)
-        // The pages have as long as the code lasts; then the engine waits for itself.
+        // The pages have until the code expires; after them the engine does its own waiting.
         try await withDeadline(authorization.lifetime, clock: host.clock) {
             AuthError(.timedOut, "The provider's pages took longer than the code lasts.")
         } _: {
@@ -63,7 +63,7 @@ extension HeadlessDevicePresenter: DevicePresenter {
             // There is no redirect to wait for, and no page can be at an empty address.
             guard case .page(let page) = try await browser.go(navigation, until: "") else { break }
             let forms = try await HTMLPage.read(page).forms
-            // A page with nothing left to answer is the one that says so.
+            // A page without a form, after something was submitted, is the final one.
             if page.response.status == 200, forms.isEmpty, hasAnswered { return }
             hasAnswered = true
             if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin) {
@@ -78,14 +78,14 @@ extension HeadlessDevicePresenter: DevicePresenter {
         )
     }
 
-    /// Enters the code, when that is what the page asks for.
+    /// Enters the code, when the page asks for it.
     private static func codeForm(
         in forms: [HTMLForm],
         _ page: HeadlessPage,
         _ authorization: DeviceAuthorization,
         at origin: String
     ) throws -> HeadlessNavigation? {
-        // The code is for the site that the provider named, and for no other.
+        // The code is entered only at the origin that the provider named.
         guard page.endpoint.origin == origin else { return nil }
         for form in forms where form.passwordField == nil {
             guard let field = form.userNameField, field.name.lowercased().contains("code") else { continue }

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Introduces itself to servers as configured, and writes down what goes back and forth, without any secret.
+/// Sends the configured `User-Agent`, and records requests and responses without any secret.
 struct HeadlessTransport: HTTPTransport {
     let base: any HTTPTransport
     let userAgentString: String?
@@ -29,9 +29,9 @@ struct HeadlessTransport: HTTPTransport {
     }
 }
 
-/// A file of what a visit was like, for finding out why a page was not understood.
+/// A file that records a visit, for finding out why a page was not understood.
 final class Transcript: Sendable {
-    /// What such a file begins with: one that does not is not written to.
+    /// The beginning of such a file: a file without it is not overwritten.
     private static let mark = "# Transcript of a visit, written by AuthFlow\n"
 
     private let path: String
@@ -44,7 +44,7 @@ final class Transcript: Sendable {
         write("\(mark) \(message.title)\n\(parameters)")
     }
 
-    /// Adds to the file. What cannot be written is no reason not to sign in.
+    /// Adds to the file. A failed write does not stop the sign-in.
     func write(_ entry: String) {
         let all = text.withLock { text in
             text += entry.hasSuffix("\n") ? entry : "\(entry)\n"

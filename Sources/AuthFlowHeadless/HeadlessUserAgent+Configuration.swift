@@ -10,10 +10,10 @@ extension UserAgentFactory {
     /// - `username` (string, required): The user name.
     /// - `password` (secret reference, required): The password.
     /// - `origins` (array of URLs, required): The only sites that both may be typed into.
-    /// - `consent` (`allow` or `deny`, optional): What to answer when asked for consent; `allow` unless given.
-    /// - `user_agent_string` (string, optional): What to say in `User-Agent`, for providers that let only browsers in.
-    /// - `transcript` (path, optional): A file to write down what goes back and forth in, without any secret.
-    /// - Parameter transport: The way to the network; nil for that of the profile.
+    /// - `consent` (`allow` or `deny`, optional): What to answer when asked for consent; default: `allow`.
+    /// - `user_agent_string` (string, optional): The `User-Agent` to send, for providers that accept only browsers.
+    /// - `transcript` (path, optional): A file to record requests and responses in, without any secret.
+    /// - Parameter transport: The HTTP transport; nil for that of the profile.
     public static func headless(transport: (any HTTPTransport)?) -> UserAgentFactory {
         let keys = [
             ConfigurationKey("username", .text, required: true, "The user name."),
@@ -22,17 +22,17 @@ extension UserAgentFactory {
             ConfigurationKey(
                 "consent",
                 .choice(HTMLFormDriver.Consent.allCases.map(\.rawValue)),
-                "What to answer when the provider asks for consent; allow unless given."
+                "What to answer when the provider asks for consent; default: allow."
             ),
             ConfigurationKey(
                 "user_agent_string",
                 .text,
-                "What to say in User-Agent, for providers that let only browsers in."
+                "The User-Agent to send, for providers that accept only browsers."
             ),
             ConfigurationKey(
                 "transcript",
                 .text,
-                "A file to write down what goes back and forth in, without any secret."
+                "A file to record requests and responses in, without any secret."
             ),
         ]
         return UserAgentFactory("headless", keys: keys) { options, context in

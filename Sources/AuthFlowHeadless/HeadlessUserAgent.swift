@@ -1,11 +1,11 @@
 public import AuthFlow
 
-/// Signs in without a window: for tests, for machines without a screen, and for accounts made for them.
+/// Signs in without a window: for tests, for machines without a screen, and for their service accounts.
 ///
-/// A person's password belongs into a browser (RFC 8252 section 8.12). Use this agent for accounts whose credentials the
+/// A user's password belongs in a browser (RFC 8252 section 8.12). Use this agent for accounts whose credentials the
 /// program holds anyway.
 public struct HeadlessUserAgent: Sendable {
-    /// The most pages that a driver is asked about.
+    /// The maximum number of pages that a driver is asked about.
     private static let maximumPages = 15
 
     private let driver: any LoginDriver
@@ -15,10 +15,10 @@ public struct HeadlessUserAgent: Sendable {
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - driver: Does what a person would do on the provider's pages.
+    ///   - driver: Does what a user would do on the provider's pages.
     ///   - sharedCookies: Cookies that several apps share; nil to begin each visit without any.
-    ///   - transport: The way to the network.
-    ///   - host: The time, which cookies end by.
+    ///   - transport: The HTTP transport.
+    ///   - host: Gives the time, for the expiry of cookies.
     public init(
         driver: any LoginDriver,
         sharedCookies: SharedCookies? = nil,
@@ -55,13 +55,13 @@ extension HeadlessUserAgent: UserAgent {
                 for _ in 0..<Self.maximumPages {
                     switch try await browser.go(navigation, until: redirectURI) {
                     case .redirect(let answer):
-                        // A sign-out is one for every app of the group.
+                        // A sign-out applies to every app of the group.
                         await share(options.purpose == .signOut ? [] : await browser.cookies, options.reporter)
                         return answer
                     case .page(let page):
                         if options.purpose == .signOut {
-                            // Some servers answer with nothing where they have ended the session: this visit has asked the
-                            // endpoint itself, so it is known which sign-out that belongs to.
+                            // Some servers send an empty response when they have ended the session. This visit
+                            // requested the endpoint itself, so the response belongs to this sign-out.
                             if page.isEmptySuccess, page.endpoint.url == start.url {
                                 await share([], options.reporter)
                                 let separator = redirectURI.contains("?") ? "&" : "?"
@@ -81,13 +81,13 @@ extension HeadlessUserAgent: UserAgent {
                 }
                 throw AuthError(
                     .userAgentFailed,
-                    "After \(Self.maximumPages) pages the provider still had not sent the visit back. Sign in with a browser instead."
+                    "After \(Self.maximumPages) pages the provider still had not redirected back. Sign in with a browser instead."
                 )
             }
         )
     }
 
-    /// The cookies that other apps have shared. Without them there is a sign-in as if there were none.
+    /// The cookies that other apps have shared; empty when they cannot be read.
     private func known(_ reporter: FlowReporter) async -> [Cookie] {
         guard let sharedCookies else { return [] }
         do {
@@ -100,7 +100,7 @@ extension HeadlessUserAgent: UserAgent {
         }
     }
 
-    /// Shares the cookies of a sign-in that has come to its end.
+    /// Shares the cookies of a visit that is complete.
     private func share(_ cookies: [Cookie], _ reporter: FlowReporter) async {
         do {
             try await sharedCookies?.keep(cookies, now: host.now())
@@ -109,8 +109,8 @@ extension HeadlessUserAgent: UserAgent {
         }
     }
 
-    /// The answer on a page that would post it to the redirect URI (OAuth 2.0 Form Post Response Mode section 2), as the
-    /// query of that address.
+    /// The authorization response on a page that would post it to the redirect URI (OAuth 2.0 Form Post Response Mode
+    /// section 2), as the query of that URI.
     private static func answer(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
         guard page.response.mediaType == "text/html" else { return nil }
         let forms = try await HTMLPage.read(page).forms

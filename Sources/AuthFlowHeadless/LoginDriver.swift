@@ -4,29 +4,29 @@ import AuthFlowJSON
 /// A type that does what a user would do on a provider's pages, one page at a time.
 ///
 /// The headless user agent owns cookies, redirects and origins, and knows nothing of what is on a page. It hands each
-/// page it comes to a driver, which says where to go next: the answers to a form, or a call of the provider's own API
-/// followed by an address.
+/// page to a driver, which says where to go next: a form to submit, or an address after calls of the provider's own
+/// API.
 public protocol LoginDriver: Sendable {
     /// Decides what to do on a page.
     /// - Parameters:
-    ///   - page: The page that the visit has come to.
+    ///   - page: The current page.
     ///   - browser: Sends further requests with the same cookies, for providers that sign in through an API.
     /// - Returns: Where to go next.
-    /// - Throws: ``AuthFlow/AuthError`` when there is no way on.
+    /// - Throws: ``AuthFlow/AuthError`` when the visit cannot continue.
     func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation
 
-    /// Called before a sign-out goes to the end session endpoint, for providers that have a session of another kind, too. It does
-    /// nothing by default.
-    /// - Parameter browser: Sends requests with the cookies that are shared.
+    /// Called before a sign-out visits the end session endpoint, for providers that also have another kind of session.
+    /// Default: does nothing.
+    /// - Parameter browser: Sends requests with the shared cookies.
     func beginSignOut(in browser: HeadlessBrowser) async
 
-    /// Decides what to do on a page of the provider's in a sign-out. Nothing is to be typed there.
+    /// Decides what to do on a page of the provider during a sign-out. Nothing may be typed there.
     /// - Parameters:
-    ///   - page: The page that the visit has come to.
+    ///   - page: The current page.
     ///   - origin: The origin of the end session endpoint.
     ///   - browser: Sends further requests with the same cookies, for providers that sign out through an API.
     /// - Returns: Where to go next.
-    /// - Throws: ``AuthFlow/AuthError`` when there is no way on.
+    /// - Throws: ``AuthFlow/AuthError`` when the visit cannot continue.
     func confirmSignOut(
         on page: HeadlessPage,
         at origin: String,
@@ -35,11 +35,11 @@ public protocol LoginDriver: Sendable {
 }
 
 extension LoginDriver {
-    /// Nothing.
+    /// Does nothing.
     public func beginSignOut(in browser: HeadlessBrowser) async {}
 
-    /// Presses the one button that confirms the sign-out ("log out", "sign out", "yes"), on a page of the provider's that asks for
-    /// nothing else.
+    /// Presses the one button that confirms the sign-out ("log out", "sign out", "yes"), on a page of the provider that
+    /// asks for nothing else.
     public func confirmSignOut(
         on page: HeadlessPage,
         at origin: String,
@@ -55,12 +55,15 @@ extension LoginDriver {
         else {
             throw AuthError(
                 .userAgentFailed,
-                "The provider did not return from its sign-out page, which asks for nothing that a sign-out confirms. \(page.words(html))"
+                "The provider did not return from its sign-out page, which is not a plain sign-out confirmation. \(page.words(html))"
             )
         }
         let target = try form.target(on: page, pressing: button)
         guard target.origin == origin else {
-            throw AuthError(.userAgentFailed, "The sign-out page goes on to \(target.origin). Nothing was sent there.")
+            throw AuthError(
+                .userAgentFailed,
+                "The form of the sign-out page would be submitted to \(target.origin). Nothing was sent there."
+            )
         }
         let parameters = form.parameters(pressing: button)
         return form.method == "post"
@@ -69,26 +72,26 @@ extension LoginDriver {
     }
 }
 
-/// A page that a headless visit has come to.
+/// A page of a headless visit.
 public struct HeadlessPage: Sendable {
     /// Its address.
     public let endpoint: Endpoint
 
-    /// What the server sent.
+    /// The server's response.
     public let response: TransportResponse
 
     /// Whether credentials have been typed already during this visit. A page that asks again has refused them.
     public let hasTypedCredentials: Bool
 
-    /// What the visit is for.
+    /// The purpose of the visit.
     public let purpose: RedirectOptions.Purpose
 
-    /// Whether it is no page at all but a success without words: 204, or an empty JSON object.
+    /// Whether it is not a page but an empty success response: 204, or an empty JSON object.
     var isEmptySuccess: Bool {
         response.status == 204 || response.status == 200 && (try? JSON(parsing: response.body)) == .object([:])
     }
 
-    /// What the page says to its reader, as one sentence.
+    /// A sentence that quotes what the page says to the user.
     func words(_ html: HTMLPage) -> String {
         if let error = response.providerError { return "The page at \(endpoint) says: \(error)." }
         let text = [html.title, html.text].filter { !$0.isEmpty }.joined(separator: ": ")
@@ -111,16 +114,16 @@ public struct HeadlessNavigation: Sendable {
     /// Goes to an address.
     /// - Parameters:
     ///   - endpoint: The address.
-    ///   - typesCredentials: Whether the driver has signed in on the way, by calls of its own.
+    ///   - typesCredentials: Whether the driver has already signed in by requests of its own.
     public static func visit(_ endpoint: Endpoint, typesCredentials: Bool = false) -> HeadlessNavigation {
         HeadlessNavigation(endpoint: endpoint, form: nil, typesCredentials: typesCredentials)
     }
 
     /// Posts a form.
     /// - Parameters:
-    ///   - form: The answers.
+    ///   - form: The parameters.
     ///   - endpoint: The form's action.
-    ///   - typesCredentials: Whether the answers hold a password or the like.
+    ///   - typesCredentials: Whether the parameters hold a password or the like.
     public static func post(_ form: FormParameters, to endpoint: Endpoint, typesCredentials: Bool) -> HeadlessNavigation
     {
         HeadlessNavigation(endpoint: endpoint, form: form, typesCredentials: typesCredentials)

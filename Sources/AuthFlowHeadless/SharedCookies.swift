@@ -7,24 +7,24 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Cookies that several apps of one maker share on one machine, so that a person who has signed in to one of them is known to the
-/// provider when the next one asks.
+/// Cookies that several apps of one vendor share on one machine, so that the provider recognises a user who has signed
+/// in to one of them when the next one asks.
 ///
-/// Only cookies with the names that are listed are shared, and only those of one origin. What a cookie is good for, the provider
-/// decides: whoever can read the store can use it until it ends.
+/// Only cookies with the listed names are shared, and only those of one origin. The provider decides what a cookie
+/// permits: any program that can read the store can use it until it expires.
 public struct SharedCookies: Sendable {
     private let store: SharedCredentialStore
     private let origin: Endpoint
     private let names: Set<String>
     private let sharesSessionCookies: Bool
 
-    /// Creates a place for cookies.
+    /// Creates a store for cookies.
     /// - Parameters:
-    ///   - store: The group, and the store it keeps things in. Choose one that encrypts.
-    ///   - origin: Whose cookies they are, such as `https://id.example.com`.
-    ///   - names: The cookies to share.
-    ///   - sharingSessionCookiesAtRisk: Whether cookies that end with the browser's session are shared too. They were not meant to
-    ///     outlive it, and end only when the provider says so.
+    ///   - store: The group and its store. Choose one that encrypts.
+    ///   - origin: The origin of the cookies, such as `https://id.example.com`.
+    ///   - names: The names of the cookies to share.
+    ///   - sharingSessionCookiesAtRisk: Whether session cookies are shared too. They are not meant to outlive the
+    ///     browser's session, and end only when the provider ends them.
     public init(
         store: SharedCredentialStore,
         origin: Endpoint,
@@ -37,13 +37,13 @@ public struct SharedCookies: Sendable {
         self.sharesSessionCookies = sharingSessionCookiesAtRisk
     }
 
-    /// The cookies that are still good.
+    /// The cookies that have not expired.
     func cookies(now: Date) async throws -> [Cookie] {
         let shared = try await store.value(for: origin.origin)?.exposed["cookies"]?.array ?? []
         return shared.compactMap { Cookie(stored: $0, origin: origin.origin) }.filter { isShareable($0, now: now) }
     }
 
-    /// Keeps what is to be shared of a visit's cookies, in place of what was shared before.
+    /// Stores the shareable cookies of a visit, in place of those that were shared before.
     func keep(_ cookies: [Cookie], now: Date) async throws {
         let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
         try await store.change(for: origin.origin) { _ in
@@ -51,20 +51,20 @@ public struct SharedCookies: Sendable {
         }
     }
 
-    /// Forgets the cookies, for every app of the group.
+    /// Deletes the cookies, for every app of the group.
     /// - Throws: ``AuthFlow/AuthError`` with `storage_failed`.
     public func remove() async throws {
         try await store.change(for: origin.origin) { _ in nil }
     }
 
-    /// Whether a cookie may go somewhere: those that are shared to their own origin alone, though the rules for cookies know
-    /// neither ports nor the difference between a host and those below it. One of that name that another origin has set goes
-    /// nowhere.
+    /// Whether a cookie may be sent to an endpoint. Shared cookies are sent to their own origin only, although the
+    /// cookie rules ignore ports and may include subdomains. A cookie of a shared name that another origin has set is
+    /// never sent.
     func mayGo(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
         !names.contains(cookie.name) || endpoint.origin == origin.origin && cookie.origin == origin.origin
     }
 
-    /// Cookies that another origin has set for this one (which those of one domain can) are not shared.
+    /// Cookies that another origin has set for this one (which is possible within a domain) are not shared.
     private func isShareable(_ cookie: Cookie, now: Date) -> Bool {
         guard names.contains(cookie.name), cookie.origin == origin.origin else { return false }
         return cookie.expiresAt.map { $0 > now } ?? sharesSessionCookies

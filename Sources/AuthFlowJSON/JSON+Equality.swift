@@ -1,6 +1,6 @@
 extension JSON: Hashable {
-    /// Compares two values. Names and strings are equal when their code points are: `==` of Swift's strings applies Unicode
-    /// normalization, by which two different subjects would be one user.
+    /// Compares two values. Names and strings are equal when their code points are: `==` of Swift's strings applies
+    /// Unicode normalization, which could make two different subjects the same user.
     public static func == (left: JSON, right: JSON) -> Bool {
         switch (left, right) {
         case (.null, .null): true
@@ -34,7 +34,7 @@ extension JSON: Hashable {
 }
 
 extension StringProtocol {
-    /// Whether two strings have the same code points, which is how OpenID Connect Core section 14 has identifiers compared:
+    /// Whether two strings have the same code points, as OpenID Connect Core section 14 requires for identifiers:
     /// "Unicode Normalization MUST NOT be applied at any point", and "Comparisons between the two strings MUST be performed as
     /// a Unicode code-point-to-code-point equality comparison".
     public func isIdentical(to other: some StringProtocol) -> Bool {

@@ -5,14 +5,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// Where libjansson cannot be had (iOS, Windows, static Linux builds), or when the trait `Jansson` is off.
+// For platforms without libjansson (iOS, Windows, static Linux builds), or when the trait `Jansson` is off.
 
 extension JSON {
     /// Parses UTF-8 JSON text (RFC 8259), of which every part must be well formed.
     /// - Parameters:
     ///   - text: The whole document.
     ///   - limits: How large and how deep it may be.
-    /// - Throws: ``JSONError`` with the place of the first fault.
+    /// - Throws: ``JSONError`` with the position of the first error.
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
         let bytes = Array(text)
@@ -43,7 +43,8 @@ extension JSON {
     }
 }
 
-/// The paths of the numbers that are written with a fraction, for the decoder. The initialiser fails by its type alone.
+/// The paths of the numbers that are written with a fraction, for the decoder. The initialiser is failable, but never
+/// fails.
 private let fractionsKey = CodingUserInfoKey(rawValue: "fractions")
 
 /// Carries a ``JSON`` through Foundation's coders without making ``JSON`` itself `Codable`.

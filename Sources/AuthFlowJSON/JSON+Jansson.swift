@@ -6,7 +6,7 @@ extension JSON {
     /// - Parameters:
     ///   - text: The whole document.
     ///   - limits: How large and how deep it may be.
-    /// - Throws: ``JSONError`` with the place of the first fault.
+    /// - Throws: ``JSONError`` with the position of the first error.
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
         let document = try JanssonDocument(parsing: Array(text))
@@ -33,7 +33,7 @@ extension JSON {
             unsafe json_loadb(buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count, flags, &error)
         }
         guard let parsed = unsafe parsed else {
-            // `error.text` quotes the input, which may hold a token: only the code and the place are taken.
+            // `error.text` quotes the input, which may hold a token: only the code and the position are used.
             throw unsafe JSONError(
                 JSONError.Code(jansson: json_error_code(&error)),
                 in: text,

@@ -51,7 +51,7 @@ extension JSON {
         }
     }
 
-    /// The truth value, when this is one.
+    /// The boolean, when this is one.
     public var bool: Bool? {
         if case .bool(let value) = self { value } else { nil }
     }
@@ -73,7 +73,7 @@ extension JSON {
         return strings.count == array.count ? strings : nil
     }
 
-    /// What kind of value this is, in the words of RFC 8259, for messages.
+    /// The kind of value, in the terms of RFC 8259, for messages.
     public var kind: String {
         switch self {
         case .null: "null"

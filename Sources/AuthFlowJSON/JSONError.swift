@@ -1,8 +1,8 @@
-/// Why a text is not JSON that AuthFlow accepts, or a value cannot be written as JSON.
+/// The reason why a text is not JSON that AuthFlow accepts, or a value cannot be written as JSON.
 ///
-/// The description gives the place and the rule. It never quotes the text, which may hold a token.
+/// The description gives the position and the rule. It never quotes the text, which may hold a token.
 public struct JSONError: Error, Sendable, Hashable {
-    /// What is wrong, as an open set.
+    /// The kind of error, as an open set.
     public struct Code: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
         public let rawValue: String
@@ -17,7 +17,7 @@ public struct JSONError: Error, Sendable, Hashable {
         public static let invalidUTF8 = Self(rawValue: "the text is not valid UTF-8")
         /// An object has the same key twice (RFC 8259 section 4: behaviour is unpredictable; RFC 7519 section 4: reject).
         public static let duplicateKey = Self(rawValue: "an object has the same key twice")
-        /// A string holds U+0000, which C libraries take for its end.
+        /// A string holds U+0000, which C libraries treat as its end.
         public static let nullCharacter = Self(rawValue: "a string contains U+0000")
         /// A number does not fit 64 bits, or is not finite.
         public static let numberOutOfRange = Self(rawValue: "a number is out of range")
@@ -31,13 +31,13 @@ public struct JSONError: Error, Sendable, Hashable {
         public static let other = Self(rawValue: "the JSON library failed")
     }
 
-    /// What is wrong.
+    /// The kind of error.
     public let code: Code
 
-    /// The line, from 1, where it was noticed; nil when there is no such place.
+    /// The line of the error, from 1; nil when there is no position.
     public let line: Int?
 
-    /// The column in bytes, from 1, where it was noticed; nil when there is no such place.
+    /// The column of the error in bytes, from 1; nil when there is no position.
     public let column: Int?
 
     init(_ code: Code, in text: [UInt8] = [], at offset: Int? = nil) {

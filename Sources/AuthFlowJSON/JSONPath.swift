@@ -1,6 +1,6 @@
-/// The way from the root of a document to a value in it, such as `profiles.work.scopes[1]`.
+/// The path from the root of a document to a value in it, such as `profiles.work.scopes[1]`.
 public struct JSONPath: Sendable, Hashable {
-    /// One step of the way.
+    /// One step of the path.
     public enum Step: Sendable, Hashable {
         /// To the member of an object with this name.
         case member(String)

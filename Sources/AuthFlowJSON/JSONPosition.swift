@@ -1,11 +1,11 @@
-/// A place in a JSON text.
+/// A position in a JSON text.
 public struct JSONPosition: Sendable, Hashable {
     /// The line, from 1.
     public let line: Int
     /// The column in bytes, from 1.
     public let column: Int
 
-    /// The place of the byte at `offset`.
+    /// The position of the byte at `offset`.
     init(of offset: Int, in text: [UInt8]) {
         let before = text.prefix(offset)
         self.line = 1 + before.count { $0 == UInt8(ascii: "\n") }

@@ -1,6 +1,6 @@
-/// Walks a JSON text and reports where each value begins, refusing what ``JSON/init(parsing:limits:)`` refuses.
+/// Walks a JSON text and reports where each value begins, rejecting what ``JSON/init(parsing:limits:)`` rejects.
 ///
-/// It builds no values. The libraries that do cannot tell where a value stood (libjansson, Foundation), nor notice a
+/// It builds no values. The libraries that do cannot tell where a value was (libjansson, Foundation), nor detect a
 /// duplicate key or an integer that does not fit (Foundation).
 struct JSONScanner {
     private let text: [UInt8]

@@ -1,11 +1,11 @@
-/// Where each value of a JSON text stands, so that an error about a value can name its line and column.
+/// The position of each value in a JSON text, so that an error about a value can name its line and column.
 ///
-/// A member is placed at its key, an element at its first byte.
+/// The position of a member is that of its key, the position of an element that of its first byte.
 public struct JSONSourceMap: Sendable {
     private let text: [UInt8]
     private let offsets: [JSONPath: Int]
 
-    /// Reads the places of all values in a text that parses.
+    /// Reads the positions of all values in a valid text.
     /// - Throws: ``JSONError`` when the text does not parse.
     public init(of text: [UInt8], limits: JSONLimits = JSONLimits()) throws(JSONError) {
         var offsets: [JSONPath: Int] = [:]
@@ -15,7 +15,7 @@ public struct JSONSourceMap: Sendable {
         self.offsets = offsets
     }
 
-    /// The place of the value at `path`, or of its nearest ancestor that exists.
+    /// The position of the value at `path`, or of its nearest ancestor that exists.
     public func position(of path: JSONPath) -> JSONPosition {
         var steps = path.steps
         while true {

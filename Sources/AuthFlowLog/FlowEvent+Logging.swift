@@ -2,14 +2,15 @@ public import AuthFlow
 public import Logging
 
 extension FlowEvent {
-    /// An observer that writes every event as a line of swift-log's: what a service that signs in wants to see.
+    /// An observer that logs every event with swift-log, for services that sign in.
     ///
-    /// The lines hold no secret: addresses come without their values.
+    /// The messages contain no secrets: addresses are logged without their values.
     ///
     /// ```swift
     /// let client = AuthClient(..., observer: FlowEvent.logger(Logger(label: "auth")))
     /// ```
-    /// - Parameter logger: Where to. Failures are warnings, the end of a session is a notice, the rest is for debugging.
+    /// - Parameter logger: The logger. Failures are warnings, the end of a session is a notice, the rest is for
+    ///   debugging.
     public static func logger(_ logger: Logger) -> @Sendable (FlowEvent) -> Void {
         { event in
             var metadata: Logger.Metadata = ["flow": "\(event.flowID)", "step": "\(event.step)"]

@@ -2,12 +2,12 @@ import AuthFlow
 import HTTPTypes
 import Synchronization
 
-/// Sorts what arrives at the loopback port: one request is the answer, everything else is refused and forgotten.
+/// Sorts the requests at the loopback port: one is the authorization response, all others are refused and discarded.
 ///
-/// Any page in the person's browser, and any process on the machine, can send requests here. Only a request for the exact
-/// path, in the agreed response mode and with the state of this sign-in, settles it.
+/// Any page in the user's browser, and any process on the machine, can send requests here. Only a request for the exact
+/// path, in the agreed response mode and with the state of this sign-in, completes it.
 final class CallbackInbox: Sendable {
-    /// How a sign-in ended, for the page the person sees.
+    /// How a sign-in ended, for the page the user sees.
     enum Outcome: Sendable {
         case succeeded
         case failed(message: String)
@@ -17,7 +17,7 @@ final class CallbackInbox: Sendable {
     private static let patience = Duration.seconds(30)
 
     private let redirectURI: String
-    /// What may stand in `Host`: browsers leave out the port that belongs to the scheme.
+    /// The accepted values of `Host`: browsers omit the default port of the scheme.
     private let authorities: [String]
     private let path: String
     private let purpose: RedirectOptions.Purpose
@@ -57,22 +57,25 @@ final class CallbackInbox: Sendable {
         (self.callbacks, self.callbackContinuation) = AsyncStream.makeStream()
     }
 
-    /// A short address of this port that leads to another one.
+    /// A short address at this port that redirects to another one.
     func start(at url: String) -> String { start.lead(to: url) }
 
-    /// Waits for the answer.
+    /// Waits for the authorization response.
     func callback() async throws -> String {
         for await callback in callbacks { return callback }
         try Task.checkCancellation()
-        throw AuthError(.userAgentFailed, "The loopback server stopped before the answer came. Sign in again.")
+        throw AuthError(
+            .userAgentFailed,
+            "The loopback server stopped before the authorization response arrived. Sign in again."
+        )
     }
 
-    /// Ends the wait: nothing can arrive any more.
+    /// Ends the wait: nothing more can arrive.
     func close() {
         callbackContinuation.finish()
     }
 
-    /// Says how the sign-in ended.
+    /// Records how the sign-in ended.
     func conclude(_ outcome: Outcome) {
         state.withLock { state in
             state.outcome = outcome
@@ -81,7 +84,7 @@ final class CallbackInbox: Sendable {
         }
     }
 
-    /// Answers one request.
+    /// Responds to one request.
     func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let target = request.path ?? ""
         let requestPath = target.prefix { $0 != "?" }
@@ -90,7 +93,7 @@ final class CallbackInbox: Sendable {
             return ResultPage(status: .badRequest, title: "Not here", message: "This address is not for that host.")
                 .response
         }
-        // A browser that fetches ahead has not been sent here yet.
+        // A prefetching browser has not been redirected here yet.
         if request.headerFields.contains(where: {
             $0.name.canonicalName == "sec-purpose" && $0.value.contains("prefetch")
         }) {
@@ -109,7 +112,7 @@ final class CallbackInbox: Sendable {
         case (.get, .query):
             answer = target.dropFirst(requestPath.count + 1)
         case (.get, .fragment):
-            // A browser keeps the fragment to itself; this page sends it on.
+            // A browser does not send the fragment; the script of this page does.
             return FragmentPage.response
         case (.post, .formPost), (.post, .fragment):
             let mediaType = request.headerFields[.contentType]?.prefix { $0 != ";" } ?? ""
@@ -119,7 +122,7 @@ final class CallbackInbox: Sendable {
         default:
             return notLikeThis
         }
-        // A page of any site can send the user here. What does not carry the state has no say, in a sign-out neither.
+        // A page of any site can send the user here. A request without the state is refused, also during a sign-out.
         guard RedirectOptions.carries(expectedState, answer) else {
             return ResultPage(
                 status: .badRequest,
@@ -133,7 +136,7 @@ final class CallbackInbox: Sendable {
             defer { state.isSettled = true }
             return !state.isSettled
         }
-        // A second tab, or the same page once more: nothing is done with its answer, and it is told the same.
+        // A second tab, or a reload: its response is ignored, and it shows the same page.
         if isFirst {
             callbackContinuation.yield("\(redirectURI)\(responseMode == .fragment ? "#" : "?")\(answer)")
             callbackContinuation.finish()
@@ -142,8 +145,12 @@ final class CallbackInbox: Sendable {
     }
 
     private var notLikeThis: TransportResponse {
-        ResultPage(status: .methodNotAllowed, title: "Not like this", message: "This is not how the answer comes.")
-            .response
+        ResultPage(
+            status: .methodNotAllowed,
+            title: "Not like this",
+            message: "This is not the expected response mode."
+        )
+        .response
     }
 
     /// Waits until it is known how the sign-in ended: a page that says "signed in" before the code was exchanged and the
@@ -173,7 +180,7 @@ final class CallbackInbox: Sendable {
         default:
             return ResultPage(
                 status: .ok,
-                title: "The answer was received",
+                title: "The response was received",
                 message: "Go back to the program that sent you here; it will say how it ended."
             )
         }

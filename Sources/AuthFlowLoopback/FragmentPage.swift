@@ -1,8 +1,8 @@
 import AuthFlow
 import HTTPTypes
 
-/// The page that an answer in a fragment arrives at. Browsers do not send fragments, so its script posts it to the same
-/// address; nothing else can be done on it.
+/// The page that receives an authorization response in a fragment. Browsers do not send fragments, so its script posts
+/// it to the same address; the page can do nothing else.
 enum FragmentPage {
     static var response: TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))

@@ -10,21 +10,22 @@ import Foundation
 
 /// Reads one HTTP/1.1 request from a connection, within bounds (RFC 9112).
 ///
-/// Any page in the person's browser and any process on the machine can send whatever it likes. A request is a few hundred
-/// bytes that arrive at once; one that is larger, slower or stranger than these bounds allow is nobody's answer.
+/// Any page in the user's browser and any process on the machine can send anything. A real request is a few hundred
+/// bytes that arrive at once; one that is larger, slower or stranger than these bounds allow is not an authorization
+/// response.
 package struct HTTPMessageReader {
-    /// The largest request line and header fields, in bytes: an answer in the query of the request line fits well.
+    /// The largest request line and header fields, in bytes: an authorization response in the query fits easily.
     static let maximumHeadSize = 64 * 1024
 
     /// The largest body, in bytes.
     package static let maximumBodySize = 256 * 1024
 
-    /// A request that is not answered as such, and the status that says why.
+    /// A request that is refused, with the status that says why.
     package struct Refusal: Error {
         package let status: HTTPResponse.Status
     }
 
-    /// Reads a request. What follows it on the connection is ignored: it is closed after one answer.
+    /// Reads a request. What follows it on the connection is ignored: it is closed after one response.
     /// - Throws: ``Refusal``, or what reading throws.
     static func request(from socket: AsyncSocket) async throws -> (request: HTTPRequest, body: [UInt8]) {
         var bytes: [UInt8] = []
@@ -46,7 +47,7 @@ package struct HTTPMessageReader {
         return (request, body)
     }
 
-    /// Where the empty line begins that ends the header fields.
+    /// The offset of the empty line that ends the header fields.
     private static func endOfHead(in bytes: [UInt8], from start: Int) -> Int? {
         guard bytes.count >= start + 4 else { return nil }
         return (start...bytes.count - 4).first {
@@ -91,7 +92,7 @@ package struct HTTPMessageReader {
 
     /// RFC 9112 section 6.
     package static func bodySize(of request: HTTPRequest) throws(Refusal) -> Int {
-        // Browsers send forms with their length; one coding less is one way less to be confused.
+        // Browsers send forms with their length; without transfer codings there is less to be confused by.
         guard request.headerFields[.transferEncoding] == nil else { throw Refusal(status: .lengthRequired) }
         let lengths = Set(request.headerFields[values: .contentLength])
         guard let text = lengths.first else { return 0 }

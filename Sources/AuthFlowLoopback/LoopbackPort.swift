@@ -25,11 +25,11 @@ package struct LoopbackPort {
     static func open(host: String, port: Int?) throws -> LoopbackPort {
         do {
             let isIPv6 = host == "[::1]"
-            // A free port of one family may be taken in the other, so a few are tried.
+            // A port that is free in one address family may be taken in the other, so a few are tried.
             for _ in 0..<(port == nil ? 5 : 1) {
                 let first = try listen(port ?? 0, isIPv6: isIPv6)
-                // RFC 8252 section 8.3 warns of "localhost": a browser may try ::1 first, where somebody else could listen. So
-                // that address is taken too.
+                // RFC 8252 section 8.3 warns of "localhost": a browser may try ::1 first, where another process could
+                // listen. So that address is bound too.
                 do {
                     let number = try first.port
                     guard host == "localhost", hasIPv6 else { return LoopbackPort(number: number, sockets: [first]) }
@@ -47,7 +47,7 @@ package struct LoopbackPort {
         throw AuthError(.portBusy, "No free port was found on this machine.")
     }
 
-    /// Binds a free port, and gives it back.
+    /// Binds a free port and releases it.
     /// - Returns: Its number.
     package static func tryOut(host: String) throws -> Int {
         let port = try open(host: host, port: nil)
@@ -65,7 +65,7 @@ package struct LoopbackPort {
             #if !os(Linux)
             try socket.setValue(true, for: .noSIGPIPE)
             #endif
-            // Only connections that have ended are ignored by this: a port that somebody listens at stays theirs.
+            // This ignores only closed connections: a port that another process listens at stays taken.
             try socket.setValue(true, for: .localAddressReuse)
             if isIPv6 {
                 try socket.bind(to: try sockaddr_in6.inet6(ip6: "::1", port: UInt16(port)))
@@ -88,8 +88,8 @@ package struct LoopbackPort {
             return AuthError(
                 .portBusy,
                 """
-                Port \(port ?? 0) on this machine is taken by another program, so the answer could not be received. End \
-                that program, or register and configure another redirect URI.
+                Port \(port ?? 0) on this machine is taken by another program, so the authorization response could not \
+                be received. End that program, or register and configure another redirect URI.
                 """,
                 underlyingError: error
             )

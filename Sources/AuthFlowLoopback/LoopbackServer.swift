@@ -16,22 +16,22 @@ import Glibc
 
 /// An HTTP server that only this machine can reach, open for the length of one call.
 package struct LoopbackServer {
-    /// A type that answers a request. The body is whole and bounded.
+    /// Responds to a request. The body is complete and bounded.
     package typealias Handler = @Sendable (_ request: HTTPRequest, _ body: [UInt8]) async -> TransportResponse
 
-    /// How long a request may take to arrive, and an answer to be taken.
+    /// How long a request may take to arrive, and a response to be written.
     private static let patience = Duration.seconds(10)
 
-    /// How long answers under way may take once the call is over.
+    /// How long pending responses may take once the call is over.
     private static let grace = Duration.seconds(2)
 
     /// Opens the server, runs `body`, and closes it again whatever happens.
     /// - Parameters:
     ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
     ///   - port: The port; nil for any free one.
-    ///   - makeHandler: Makes what answers, when the port is known.
+    ///   - makeHandler: Makes the handler, once the port is known.
     ///   - onFailure: Called when the server fails while `body` runs, and after it.
-    ///   - body: What to do meanwhile.
+    ///   - body: Runs while the server is open.
     /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when it cannot be opened; what `body` throws.
     package static func run<Return: Sendable>(
         host: String,
@@ -58,7 +58,7 @@ package struct LoopbackServer {
                 let listener = try AsyncSocket(socket: socket, pool: pool)
                 group.addTask { await connections.serve(listener) }
             }
-            // A cancelled task has nothing to say to the browser any more; otherwise the page for the person is written.
+            // A cancelled task sends nothing more to the browser; otherwise the page for the user is written.
             defer { group.cancelAll() }
             do {
                 let result = try await body(ports.number)
@@ -73,20 +73,21 @@ package struct LoopbackServer {
 
     private static func waitForAnswers(_ connections: Connections) async {
         try? await withDeadline(grace, clock: ContinuousClock()) {
-            AuthError(.timedOut, "An answer took too long.")
+            AuthError(.timedOut, "A response took too long.")
         } _: {
             await connections.waitUntilIdle()
         }
     }
 }
 
-/// The connections of a server, of which there are never many.
+/// The connections of a server, which are never many.
 private final class Connections: Sendable {
-    /// How many may be waiting to send their request. While there are as many, no other connection is accepted; those that have
-    /// said nothing for a moment are closed to make room. A browser's request arrives with the connection.
+    /// The maximum number of connections whose request has not arrived. At this limit no other connection is accepted;
+    /// those that have been silent for a moment are closed to make room. A browser's request arrives with the
+    /// connection.
     private static let maximumWaiting = 256
 
-    /// How long a connection may say nothing while others wait to be accepted.
+    /// How long a connection may be silent while others wait to be accepted.
     private static let silence = Duration.milliseconds(100)
 
     private struct State {
@@ -106,7 +107,7 @@ private final class Connections: Sendable {
         self.patience = patience
     }
 
-    /// Accepts connections and answers them until the task is cancelled.
+    /// Accepts connections and responds to them until the task is cancelled.
     func serve(_ listener: AsyncSocket) async {
         await withDiscardingTaskGroup { group in
             while !Task.isCancelled {
@@ -117,7 +118,7 @@ private final class Connections: Sendable {
                 } catch SocketError.failed(_, let number, _) where number == ECONNABORTED || number == EINTR {
                     continue
                 } catch SocketError.failed {
-                    // Out of descriptors: some will be given back.
+                    // Out of descriptors: some will be released.
                     try? await Task.sleep(for: .milliseconds(50))
                 } catch {
                     break
@@ -164,7 +165,7 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Closes connections that have said nothing for a moment, when there is no room for another.
+    /// Closes connections that have been silent for a moment, when there is no room for another.
     /// - Returns: How long to wait before looking again; nil when there is room.
     private func makeRoom() -> Duration? {
         state.withLock { state in
@@ -174,7 +175,7 @@ private final class Connections: Sendable {
                 guard connection.since.duration(to: now) >= Self.silence, !Self.hasSpoken(connection.socket) else {
                     return false
                 }
-                // Closed for reading, so that a reader that waits for it finds its end; the descriptor stays that connection's.
+                // Shut down, so that a waiting reader finds its end; the descriptor still belongs to that connection.
                 shutdown(connection.socket.file.rawValue, Int32(SHUT_RDWR))
                 return true
             }
@@ -182,7 +183,7 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Whether something has arrived that has not been read yet: a request is on its way.
+    /// Whether bytes have arrived that have not been read yet: a request is on its way.
     private static func hasSpoken(_ socket: Socket) -> Bool {
         var byte: UInt8 = 0
         return unsafe recv(socket.file.rawValue, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) > 0
@@ -195,7 +196,7 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Closes a connection, under the lock, so that nobody closes another one that has just got the same descriptor.
+    /// Closes a connection, under the lock, so that no task closes another one that has just got the same descriptor.
     private func end(_ number: UInt64, _ socket: Socket) {
         state.withLock { state in
             state.waiting.removeAll { $0.number == number }
@@ -213,7 +214,7 @@ private final class Connections: Sendable {
         }
     }
 
-    /// Returns when no answer is under way, or the task is cancelled.
+    /// Returns when no response is pending, or the task is cancelled.
     func waitUntilIdle() async {
         let (changes, change) = AsyncStream<Void>.makeStream()
         state.withLock { state in

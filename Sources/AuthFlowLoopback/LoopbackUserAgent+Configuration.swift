@@ -1,19 +1,19 @@
 public import AuthFlow
 
 extension UserAgentFactory {
-    /// `loopback`: the person's browser, and a port of this machine for the redirect.
+    /// `loopback`: the user's browser, and a port of this machine for the redirect.
     ///
     /// ## Configuration keys
     /// - `browser` (array of strings, optional): The program to open, with its arguments, instead of the system's browser.
-    /// - `open_browser` (boolean, optional): Whether to open a browser at all; true unless given.
+    /// - `open_browser` (boolean, optional): Whether to open a browser at all; default: true.
     public static var loopback: UserAgentFactory {
         UserAgentFactory("loopback", keys: BrowserLauncher.keys, availability: availability) { options, context in
             LoopbackUserAgent(launcher: .configured(by: options, in: context.launchEnvironment))
         }
     }
 
-    /// Without a screen the address can still be shown, and opened by somebody whose browser reaches this machine, or who
-    /// brings the address that it ends at back to the terminal.
+    /// Without a screen the address can still be shown: a user whose browser reaches this machine can open it, or paste
+    /// the address that the browser ends at into the terminal.
     @Sendable private static func availability(
         _ options: ConfigurationObject,
         _ context: UserAgentContext

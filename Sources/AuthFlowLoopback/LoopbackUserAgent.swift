@@ -1,17 +1,17 @@
 public import AuthFlow
 import Synchronization
 
-/// Opens the person's browser and receives the redirect on a port of this machine (RFC 8252 section 7.3).
+/// Opens the user's browser and receives the redirect on a port of this machine (RFC 8252 section 7.3).
 ///
 /// The port is bound before the browser opens, on the loopback interface only, and closed when the sign-in is over. Of
-/// several redirect URIs the first whose port is free is taken. The address to open is also published as an event, for
-/// people whose browser is elsewhere; what is opened here is a short address of the port, so that the command line of the
-/// browser, which everybody on the machine can read, says nothing of the sign-in.
+/// several redirect URIs the first whose port is free is used. The address to open is also published as an event, for
+/// users whose browser is elsewhere; what is opened here is a short address at the port, so that the browser's command
+/// line, which every user of the machine can read, reveals nothing about the sign-in.
 public struct LoopbackUserAgent: Sendable {
     private let launcher: BrowserLauncher?
 
     /// Creates an agent.
-    /// - Parameter launcher: Opens the browser; nil to leave that to the person, who is shown the address.
+    /// - Parameter launcher: Opens the browser; nil to leave that to the user, who is shown the address.
     public init(launcher: BrowserLauncher? = .system()) {
         self.launcher = launcher
     }

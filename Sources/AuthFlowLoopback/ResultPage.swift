@@ -1,9 +1,9 @@
 import AuthFlow
 import HTTPTypes
 
-/// The page that a person sees at the end.
+/// The page that the user sees at the end.
 struct ResultPage {
-    /// What can be seen before anything is read.
+    /// The symbol above the title.
     enum Mark: String {
         case done = "\u{2713}"
         case failed = "\u{2717}"
@@ -15,7 +15,7 @@ struct ResultPage {
     let title: String
     let message: String
 
-    /// The page as a response: escaped, never kept, without scripts, and nothing it could load or be framed by.
+    /// The page as a response: escaped, never cached, without scripts, unable to load anything or to be framed.
     var response: TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
         return TransportResponse(
@@ -39,7 +39,7 @@ struct ResultPage {
     private func html(nonce: String) -> String {
         let title = DisplayText.escapedForHTML(title)
         let mark = mark == .none ? "" : "\n<b class=\"\(mark)\" aria-hidden=\"true\">\(mark.rawValue)</b>"
-        // One paragraph a sentence would be shouting; what a provider wrote is text here, never markup.
+        // All sentences share one paragraph; what a provider wrote is text here, never markup.
         let message = DisplayText.escapedForHTML(DisplayText.sanitized(message, limit: 1000))
         return """
             <!doctype html>

@@ -2,10 +2,10 @@ import AuthFlow
 import HTTPTypes
 import Synchronization
 
-/// A short address of the loopback port that leads to the provider.
+/// A short address at the loopback port that redirects to the provider.
 ///
-/// Everybody on the machine can read the command line of the browser that is opened, so the address in it must be of no use
-/// to them: it leads on the first browser that comes, and no other one, which its cookie tells.
+/// Every user of the machine can read the command line of the browser, so the address in it must be of no use to
+/// others: it redirects only the first browser that opens it, which is recognised by its cookie.
 final class StartPage: Sendable {
     let path: String
 
@@ -18,23 +18,23 @@ final class StartPage: Sendable {
     private let cookie: String
     private let state = Mutex(State())
 
-    /// - Parameter origin: That of the port.
+    /// - Parameter origin: The origin of the loopback server.
     init(origin: String) {
         let name = Base64URL.encode(HostServices.systemRandomBytes(9))
         self.origin = origin
         self.path = "/start/\(name)"
-        // Cookies of one host are those of all its ports (RFC 6265 section 8.5), so each sign-in has a name of its own.
+        // All ports of a host share its cookies (RFC 6265 section 8.5), so each sign-in has its own cookie name.
         self.cookie = "authflow-\(name)"
     }
 
-    /// Sets the address that is led to.
-    /// - Returns: The short one.
+    /// Sets the address to redirect to.
+    /// - Returns: The short address.
     func lead(to url: String) -> String {
         state.withLock { $0 = State(target: url) }
         return origin + path
     }
 
-    /// Leads a visitor on.
+    /// Redirects a visitor.
     func response(to request: HTTPRequest) -> TransportResponse {
         guard request.method == .get else { return TransportResponse(head: HTTPResponse(status: .methodNotAllowed)) }
         let token = Base64URL.encode(HostServices.systemRandomBytes(16))
@@ -49,9 +49,9 @@ final class StartPage: Sendable {
         guard let target else {
             return ResultPage(
                 status: .gone,
-                title: "Opened already",
+                title: "Already opened",
                 message:
-                    "This sign-in was opened in another browser. If that was you, go on there, or open the whole address that the program shows. If not, stop it, and sign in again."
+                    "This sign-in was opened in another browser. If that was you, continue there, or open the whole address that the program shows. If not, cancel it and sign in again."
             ).response
         }
         var fields: HTTPFields = [

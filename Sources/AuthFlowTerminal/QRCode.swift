@@ -9,12 +9,12 @@ import Darwin
 import Glibc
 #endif
 
-/// A QR code, drawn by libqrencode, which is looked for when the first one is needed.
+/// A QR code, drawn by libqrencode, which is loaded when the first one is needed.
 struct QRCode: Sendable {
     /// The modules row by row; true is dark.
     let rows: [[Bool]]
 
-    /// Draws a text.
+    /// Encodes a text.
     /// - Returns: nil when libqrencode is not installed, or the text is too long.
     init?(_ text: String) {
         guard let library = Libqrencode.shared, let rows = library.rows(text) else { return nil }
@@ -39,14 +39,14 @@ struct QRCode: Sendable {
                 case (false, false): " "
                 }
             }
-            // Black on white of the 256 colours, which themes leave alone.
+            // Black on white from the 256-colour palette, which themes leave unchanged.
             return "\u{1B}[38;5;16;48;5;231m\(cells.joined())\u{1B}[0m"
         }
         return lines.joined(separator: "\n") + "\n"
     }
 }
 
-/// The two functions of libqrencode that are used, found when the program runs.
+/// The two functions of libqrencode that are used, loaded at run time.
 @safe private struct Libqrencode: @unchecked Sendable {  // Addresses of functions that share no state.
     static let shared = Libqrencode()
 
@@ -64,7 +64,7 @@ struct QRCode: Sendable {
         let data: UnsafePointer<UInt8>?
     }
 
-    /// Text, version (0 for the least that holds it), level of correction, mode of encoding, whether case matters.
+    /// Text, version (0 for the smallest that fits), error correction level, encoding mode, whether case matters.
     private typealias Encode =
         @convention(c) (UnsafePointer<CChar>, Int32, Int32, Int32, Int32) -> UnsafeMutableRawPointer?
 

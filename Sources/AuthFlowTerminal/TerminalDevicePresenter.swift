@@ -11,12 +11,12 @@ import Darwin
 import Glibc
 #endif
 
-/// Shows the code for signing in on another screen in a terminal, with a QR code where one can be drawn.
+/// Shows the user code of a device authorization in a terminal, with a QR code where one can be drawn.
 ///
-/// Everything goes to standard error: standard output belongs to results. Where that is not a terminal, the user is waited for
-/// five minutes at the most.
+/// Everything goes to standard error: standard output is for results. Where standard error is not a terminal, the wait
+/// for the user is at most five minutes.
 public struct TerminalDevicePresenter: Sendable {
-    /// How long a user is waited for who may see none of it, because standard error is not a terminal.
+    /// The longest wait for a user who may see none of it, because standard error is not a terminal.
     private static let longestUnseenWait = Duration.seconds(300)
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -68,7 +68,7 @@ extension TerminalDevicePresenter: DevicePresenter {
         }
         let link = authorization.verificationURIComplete ?? authorization.verificationURI
         if showsQRCode, let code = QRCode(link.url) { write(code.terminalText) }
-        write("Waiting for you to finish, for \(minutes) min at the most. Ctrl-C stops.")
+        write("Waiting for you to finish, for at most \(minutes) min. Ctrl-C stops.")
         return try await body()
     }
 }

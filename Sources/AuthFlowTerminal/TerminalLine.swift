@@ -11,26 +11,26 @@ import Darwin
 import Glibc
 #endif
 
-/// Reads lines from a terminal, so that it can be stopped.
+/// Reads lines from a terminal and can be cancelled.
 struct TerminalLine {
-    /// How long a wait is before it is looked whether it is still wanted, in milliseconds.
+    /// The interval at which a wait checks for cancellation, in milliseconds.
     private static let interval: Int32 = 100
 
     let terminal: Int32
     let maximumSize: Int
 
-    /// Waits for a line and returns it without its end.
+    /// Waits for a line and returns it without its newline.
     /// - Parameters:
     ///   - waitsInBackground: Whether to wait until the program is in the foreground. One that reads in the background is
     ///     stopped by the system.
-    ///   - isCancelled: Looked at now and then.
+    ///   - isCancelled: Whether to stop; checked regularly.
     /// - Throws: `CancellationError`; ``AuthFlow/AuthError`` with `user_agent_failed` when the terminal is closed or the line is too
     ///   long.
     func read(waitsInBackground: Bool = false, isCancelled: () -> Bool) throws -> String {
         var line: [UInt8] = []
         var byte: UInt8 = 0
         while line.count < maximumSize {
-            // A program that is told to stop does not wait for the person.
+            // A cancelled program does not wait for the user.
             if isCancelled() { throw CancellationError() }
             var ready = pollfd(fd: terminal, events: Int16(POLLIN), revents: 0)
             guard unsafe poll(&ready, 1, Self.interval) != 0 else { continue }
@@ -44,6 +44,6 @@ struct TerminalLine {
             if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
             line.append(byte)
         }
-        throw AuthError(.userAgentFailed, "The answer is too long.")
+        throw AuthError(.userAgentFailed, "The line is too long.")
     }
 }

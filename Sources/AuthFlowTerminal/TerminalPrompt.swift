@@ -12,22 +12,22 @@ import Darwin
 import Glibc
 #endif
 
-/// Asks a person at a terminal, whatever standard input and output are connected to.
+/// Asks the user at a terminal, whatever standard input and output are connected to.
 ///
-/// Cancelling the task ends the question and gives the terminal its echo back. A program that dies while a secret is typed
-/// cannot: have Ctrl-C cancel the task instead.
+/// Cancelling the task ends the prompt and restores the terminal's echo. A program that is killed while a secret is
+/// typed cannot restore it: have Ctrl-C cancel the task instead.
 public enum TerminalPrompt {
     /// Asks a question and waits for a line.
     /// - Parameters:
-    ///   - question: What to ask. Control characters are taken out of it.
-    ///   - isSecret: Whether the answer is kept off the screen.
+    ///   - question: The question. Control characters are removed.
+    ///   - isSecret: Whether the input is hidden.
     /// - Returns: The line.
     /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when there is no terminal, or it was closed.
     public static func ask(_ question: String, isSecret: Bool) async throws -> String {
         let isCancelled = Mutex(false)
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                // Reading a terminal blocks for as long as the person likes.
+                // Reading a terminal blocks until the user enters a line.
                 DetachedThread.run {
                     let question = DisplayText.sanitized(question, limit: 2000)
                     continuation.resume(
@@ -41,7 +41,7 @@ public enum TerminalPrompt {
     }
 
     /// Shows a text at the terminal, or on standard error when there is none.
-    /// - Parameter text: What to show. Control characters are taken out of it.
+    /// - Parameter text: The text. Control characters are removed.
     public static func show(_ text: String) async {
         let line = "\(DisplayText.sanitized(text, limit: 2000))\n"
         let terminal = unsafe open("/dev/tty", O_WRONLY | O_NOCTTY | O_CLOEXEC)
@@ -55,13 +55,13 @@ public enum TerminalPrompt {
         guard terminal >= 0 else {
             throw AuthError(
                 .userAgentFailed,
-                "\"\(question)\" is asked, and there is no terminal to ask at. Give the answer in the configuration."
+                "There is no terminal to ask \"\(question)\" at. Give the value in the configuration."
             )
         }
         defer { close(terminal) }
         var settings = termios()
         let hasSettings = unsafe tcgetattr(terminal, &settings) == 0
-        // A secret that would be seen is not asked for.
+        // Never ask for a secret that would be visible.
         guard hasSettings || !isSecret else {
             throw AuthError(.userAgentFailed, "This terminal cannot hide what is typed.")
         }

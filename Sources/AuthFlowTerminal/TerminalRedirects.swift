@@ -12,7 +12,7 @@ import Darwin
 import Glibc
 #endif
 
-/// Takes redirects that a person pastes at the terminal, while a user agent waits for one: from a browser on another
+/// Accepts redirects that the user pastes at the terminal, while a user agent waits for one: from a browser on another
 /// machine, or one in which the last page could not be shown.
 ///
 /// ```swift
@@ -23,17 +23,17 @@ import Glibc
 ///
 /// What is pasted goes to ``AuthFlow/AuthClient/resume(with:)``, and is checked like any redirect.
 public final class TerminalRedirects: Sendable {
-    /// What to tell the person.
+    /// A message for the user.
     public enum Notice: Sendable, Hashable {
         /// A redirect may be pasted now.
         case ready
-        /// What was pasted is not the redirect that is waited for.
+        /// The pasted text is not the expected redirect.
         case refused
-        /// The line is as long as lines at a terminal can be, so the end of it may be missing.
+        /// The line has the maximum length of a terminal's lines, so its end may be missing.
         case tooLong
     }
 
-    /// The longest line that a terminal passes on (`termios(3)`: 4096 with its end).
+    /// The longest line that a terminal passes on (`termios(3)`: 4096 with its newline).
     private static let longestLine = 4095
 
     private let isEnabled: Bool
@@ -43,8 +43,8 @@ public final class TerminalRedirects: Sendable {
 
     /// Creates a reader.
     /// - Parameters:
-    ///   - isEnabled: Whether there is a terminal to read; found out unless given.
-    ///   - say: Tells the person; in English, on standard error, unless given.
+    ///   - isEnabled: Whether there is a terminal to read; default: detected.
+    ///   - say: Tells the user; default: in English, on standard error.
     public init(
         isEnabled: Bool = LaunchEnvironment.current().hasTerminal,
         say: @escaping @Sendable (Notice) -> Void = TerminalRedirects.sayOnStandardError
@@ -54,8 +54,8 @@ public final class TerminalRedirects: Sendable {
         (self.visits, self.visit) = AsyncStream.makeStream()
     }
 
-    /// What to give to the client, or to call from its observer: it says when an address is shown and when the wait for its
-    /// answer is over.
+    /// The observer to give to the client, or to call from its observer: it tracks when an address is shown and when
+    /// the wait for the response is over.
     public var observer: @Sendable (FlowEvent) -> Void {
         { [visit] event in
             guard event.step == .userAgentVisit || event.step == .endSession else { return }
@@ -67,7 +67,7 @@ public final class TerminalRedirects: Sendable {
         }
     }
 
-    /// Runs `body`, and meanwhile hands what is pasted to a client.
+    /// Runs `body`, and meanwhile passes pasted redirects to a client.
     /// - Throws: What `body` throws.
     public func accepting<Return: Sendable>(
         for client: AuthClient,
@@ -81,7 +81,7 @@ public final class TerminalRedirects: Sendable {
         }
     }
 
-    /// Reads the terminal only while there is something to paste: otherwise it belongs to others.
+    /// Reads the terminal only while a redirect is expected: otherwise other code may read it.
     private func read(for client: AuthClient) async {
         var reading: Task<Void, Never>?
         for await isWaiting in visits {
@@ -97,7 +97,7 @@ public final class TerminalRedirects: Sendable {
         let isCancelled = Mutex(false)
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                // Reading a terminal blocks for as long as the person likes.
+                // Reading a terminal blocks until the user enters a line.
                 DetachedThread.run { [self] in
                     readLines(isCancelled: { isCancelled.withLock { $0 } }, deliver: client.resume)
                     continuation.resume()
@@ -121,7 +121,7 @@ public final class TerminalRedirects: Sendable {
         }
     }
 
-    /// A pasted line without what comes along with it: spaces, quotes, the marks of bracketed paste.
+    /// A pasted line without the spaces and quotes around it and the marks of bracketed paste.
     static func address(in line: String) -> String {
         let text = line.replacing("\u{1B}[200~", with: "").replacing("\u{1B}[201~", with: "")
         let dropped = Set(" \t\r\"'<>".unicodeScalars)
@@ -130,7 +130,7 @@ public final class TerminalRedirects: Sendable {
         return String(scalars)
     }
 
-    /// Tells the person on standard error.
+    /// Tells the user on standard error.
     public static func sayOnStandardError(_ notice: Notice) {
         let text =
             switch notice {

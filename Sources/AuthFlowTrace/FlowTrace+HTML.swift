@@ -10,7 +10,7 @@ extension FlowTrace {
     /// How many parameters of a message are shown.
     private static let maximumParameters = 12
 
-    /// The trace as one page: a sequence diagram that needs nothing but itself, on a screen, a phone or paper.
+    /// The trace as one self-contained page: a sequence diagram for a screen, a phone or paper.
     /// - Parameter title: What was traced.
     public func html(title: String = "A login") -> String {
         let records = records
@@ -31,7 +31,7 @@ extension FlowTrace {
             </style>
             <main>
             <h1>\(Self.escaped(title))</h1>
-            <p>\(start.formatted(.iso8601)), \(length). Values that could be secret are not in this page: only how long they were.</p>
+            <p>\(start.formatted(.iso8601)), \(length). Values that could be secret are not in this page, only their lengths.</p>
             <div class="heads">\(heads)</div>
             <ol>
             \(rows)

@@ -7,7 +7,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Writes down a login as it happens: who sent what to whom, how long it took, and which checks it passed.
+/// Records a login as it happens: the messages between the parties, how long it took, and which checks it passed.
 ///
 /// ```swift
 /// let trace = FlowTrace()
@@ -16,28 +16,28 @@ import Foundation
 /// try Data(trace.html().utf8).write(to: file)
 /// ```
 ///
-/// Nothing secret is written down: of parameters there are the names, and the values of the few that never are secret
+/// Nothing secret is recorded: of parameters, only the names, and the values of the few that are never secret
 /// (``AuthFlow/RedactedMessage``).
 public final class FlowTrace: Sendable {
-    /// Who takes part in a login.
+    /// A party to a login.
     public enum Party: Int, Sendable, CaseIterable {
-        /// The person.
+        /// The user.
         case person
-        /// The program that signs them in.
+        /// The program that signs the user in.
         case app
-        /// What shows them the provider's pages.
+        /// The user agent that shows the provider's pages.
         case browser
         /// The provider.
         case provider
     }
 
-    /// What is written down.
+    /// An entry of the trace.
     enum Entry: Sendable {
         /// A message.
         case message(from: Party, to: Party, RedactedMessage)
-        /// Something in words, between two of them.
+        /// A description of something between two parties.
         case words(from: Party, to: Party, String)
-        /// A step of the app's that has ended.
+        /// A step of the app that has ended.
         case step(String, isGood: Bool)
         /// A check that was passed.
         case check(String, clause: String)
@@ -65,10 +65,10 @@ public final class FlowTrace: Sendable {
         written.withLock { $0.append(record) }
     }
 
-    /// What to give to the client as its observer, or to call from it.
+    /// The observer to give to the client, or to call from its observer.
     public var observer: @Sendable (FlowEvent) -> Void { { [self] in observe($0) } }
 
-    /// A transport that writes down what goes through another.
+    /// A transport that records what goes through another.
     public func transport(_ base: any HTTPTransport) -> any HTTPTransport {
         TracingTransport(base: base, trace: self)
     }
@@ -107,7 +107,7 @@ public final class FlowTrace: Sendable {
         }
     }
 
-    /// The visit itself cannot be seen from here. It comes after the browser was opened, and before the redirect.
+    /// The visit itself cannot be seen from here. It happens after the browser was opened and before the redirect.
     private func writeVisit() {
         guard let message = visit.withLock({ $0.take() }) else { return }
         write(.message(from: .browser, to: .provider, message))
@@ -115,7 +115,7 @@ public final class FlowTrace: Sendable {
     }
 }
 
-/// Writes down what goes through another transport.
+/// Records what goes through another transport.
 private struct TracingTransport: HTTPTransport {
     let base: any HTTPTransport
     let trace: FlowTrace

@@ -82,7 +82,7 @@ static void open_library(void) {
     }
     state = AUTHFLOW_CURL_UNUSABLE;
     if (curl.global_init(GLOBAL_DEFAULT) != 0) return;
-    // CURLOPT_PREREQFUNCTION came with 7.80, and is the newest thing that cannot be done without.
+    // CURLOPT_PREREQFUNCTION was added in 7.80, and is the newest required feature.
     authflow_curl_easy *easy = curl.easy_init();
     if (easy == NULL) return;
     int has_option = curl.easy_setopt(easy, OPTION_BEFORE_REQUEST, (authflow_curl_before_request)NULL) == 0;
@@ -101,7 +101,7 @@ authflow_curl_easy *authflow_curl_easy_new(void) { return curl.easy_init(); }
 void authflow_curl_easy_free(authflow_curl_easy *easy) { curl.easy_cleanup(easy); }
 
 authflow_curl_result authflow_curl_set_number(authflow_curl_easy *easy, authflow_curl_option option, int64_t value) {
-    // Sizes are 64 bits wide on every system, the other numbers as wide as a long is there.
+    // Sizes are 64 bits wide on every system, the other numbers as wide as a long.
     return (int)option >= 3 * OPTION_TYPE ? curl.easy_setopt(easy, option, value) : curl.easy_setopt(easy, option, (long)value);
 }
 

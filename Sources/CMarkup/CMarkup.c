@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <pthread.h>
 
-// xmlNode begins with these members (libxml/tree.h), which are part of what programs are built against.
+// xmlNode begins with these members (libxml/tree.h), which are part of the library's ABI.
 struct authflow_markup_node {
     void *application_data;
     int type;
@@ -14,7 +14,7 @@ struct authflow_markup_node {
 
 enum { ELEMENT_NODE = 1, TEXT_NODE = 3 };
 
-// Options of libxml/parser.h and libxml/HTMLparser.h. What is read must not make its reader fetch things, nor print.
+// Options of libxml/parser.h and libxml/HTMLparser.h. Parsing must neither fetch anything nor print.
 enum { RECOVER = 1 << 0, NO_ERRORS = 1 << 5, NO_WARNINGS = 1 << 6, NO_NETWORK = 1 << 11, NO_CDATA = 1 << 14 };
 
 static struct {
@@ -34,7 +34,7 @@ static void open_library(void) {
 #if defined(__APPLE__)
     static const char *const names[] = {"libxml2.2.dylib"};
 #else
-    // Version 2.14 changed its name; what is used here is the same in both.
+    // Version 2.14 changed the library's name; the functions used here are the same in both.
     static const char *const names[] = {"libxml2.so.2", "libxml2.so.16"};
 #endif
     void *library = NULL;
@@ -55,7 +55,7 @@ static void open_library(void) {
         if (address == NULL) return;
         *(void **)symbols[index].place = address;
     }
-    // Otherwise the first reader does it, and two of them at once would both be the first.
+    // Otherwise the first parse does it, and two parses at once could both do it.
     void (*initialize)(void) = (void (*)(void))dlsym(library, "xmlInitParser");
     if (initialize != NULL) initialize();
     is_open = true;
@@ -88,5 +88,5 @@ const char *authflow_markup_name(authflow_markup_node *node) { return node->name
 
 char *authflow_markup_attribute(authflow_markup_node *node, const char *name) { return xml.attribute(node, name); }
 char *authflow_markup_text(authflow_markup_node *node) { return xml.content(node); }
-// libxml2 has its function to free with in a variable.
+// libxml2 has its free function in a variable.
 void authflow_markup_free_text(char *text) { (*xml.free_text)(text); }

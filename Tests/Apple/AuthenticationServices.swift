@@ -1,5 +1,5 @@
 // swift-format-ignore-file
-// The part of Apple's AuthenticationServices that AuthFlow uses, written by hand from Apple's documentation. Nothing here does
+// The part of Apple's AuthenticationServices that AuthFlow uses, written from Apple's documentation. Nothing here does
 // anything.
 
 @_exported import Foundation

@@ -1,5 +1,5 @@
 // swift-format-ignore-file
-// The part of Apple's Security framework that AuthFlow uses, written by hand from Apple's documentation, so that the files
+// The part of Apple's Security framework that AuthFlow uses, written from Apple's documentation, so that the files
 // for Apple's systems can be type-checked where there is no such framework. Nothing here does anything.
 
 @_exported import Foundation

@@ -1,5 +1,5 @@
 // swift-format-ignore-file
-// The part of Apple's WebKit that AuthFlow uses, written by hand from Apple's documentation. Nothing here does anything.
+// The part of Apple's WebKit that AuthFlow uses, written from Apple's documentation. Nothing here does anything.
 
 @_exported import Foundation
 

@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// An emulated ForgeRock server, the way to it, and clients of it.
+/// An emulated ForgeRock server, the transport to it, and clients of it.
 struct ForgeRockScene: Sendable {
     let emulator: ForgeRockEmulator
     let transport: any HTTPTransport
@@ -118,7 +118,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func saysThatThePasswordIsWrong() async throws {
+    @Test func reportsAWrongPassword() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let wrong = ConfiguredAnswers(userName: "alice", password: Secret("looking-glass"))
             let error = await #expect(throws: AuthError.self) { try await scene.client(handlers: [wrong]).signIn() }
@@ -128,7 +128,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func saysThatTheAccountIsLocked() async throws {
+    @Test func reportsALockedAccount() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.lockedUsers = ["alice"]
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
@@ -136,7 +136,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func beginsATreeAnewOnceWhenItHasWaitedTooLong() async throws {
+    @Test func restartsATreeOnceWhenItsAuthIDHasExpired() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.staleAuthIDs = 1
             _ = try await scene.client().signIn()
@@ -146,7 +146,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func goesOnWithNoAuthenticationIDThatTheServerDoesNotKnow() async throws {
+    @Test func failsWhenTheServerDoesNotKnowTheAuthID() async throws {
         struct ForgingTransport: HTTPTransport {
             let base: any HTTPTransport
             func send(_ call: TransportRequest) async throws -> TransportResponse {
@@ -202,7 +202,7 @@ struct ForgeRockScene: Sendable {
         ),
     ]
 
-    @Test(arguments: questions) func answers(
+    @Test(arguments: questions) func answersEveryKindOfCallback(
         _ test: (callback: EmulatorTree.Callback, answer: String, expected: JSON)
     ) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
@@ -219,7 +219,7 @@ struct ForgeRockScene: Sendable {
             )
             _ = try await scene.client(handlers: [answers]).signIn()
             #expect(seen.withLock { $0 } == test.expected)
-            // The same by a person who is asked.
+            // The same when the user is asked.
             let questions = Mutex<[String]>([])
             let asking = AskingHandler { question, isSecret in
                 questions.withLock { $0.append(question) }
@@ -239,7 +239,8 @@ struct ForgeRockScene: Sendable {
         .init("MetadataCallback", [("data", ["stage": "x"])], inputs: []),
     ]
 
-    @Test(arguments: passive) func sendsBackWhatNeedsNoAnswer(_ callback: EmulatorTree.Callback) async throws {
+    @Test(arguments: passive)
+    func returnsCallbacksThatNeedNoInputUnchanged(_ callback: EmulatorTree.Callback) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = tree([callback]) { answers in
                 answers.allSatisfy { $0 == "token" } ? .goOn : .fail("changed")
@@ -252,7 +253,7 @@ struct ForgeRockScene: Sendable {
         ("DeviceProfileCallback", AuthError.Code.unknownCallback), ("ReCaptchaCallback", .unknownCallback),
         ("SomethingNewCallback", .unknownCallback), ("TextInputCallback", .unknownCallback),
         ("SuspendedTextOutputCallback", .treeSuspended),
-    ]) func namesWhatNothingAnswers(_ type: String, _ code: AuthError.Code) async throws {
+    ]) func namesTheCallbackThatNoHandlerAnswers(_ type: String, _ code: AuthError.Code) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = tree([.init(type, [("prompt", "What?"), ("message", "Mail")])]) {
                 _ in .goOn
@@ -281,7 +282,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func waitsAsTheTreeAsksAndNotForEver() async throws {
+    @Test func waitsAsLongAsTheTreeAsksWithinALimit() async throws {
         let time = VirtualTime()
         try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
@@ -298,7 +299,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func doesNotGiveTheSameAnswersForEver() async throws {
+    @Test func stopsWhenATreeKeepsAskingTheSameQuestion() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = tree([.init("TextInputCallback", [("prompt", "Code")])]) { _ in
                 .again
@@ -318,7 +319,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func saysThatThereIsNoSuchTree() async throws {
+    @Test func reportsAnUnknownTree() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let error = await #expect(throws: AuthError.self) { try await scene.client(tree: "nonsense").signIn() }
             #expect(error?.code == .providerRejected)
@@ -326,7 +327,8 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases, [true, false]) func answersConsent(
+    @Test(arguments: EmulatorScene.Setting.allCases, [true, false])
+    func allowsOrDeniesConsentAsConfigured(
         _ setting: EmulatorScene.Setting,
         _ allows: Bool
     )
@@ -349,7 +351,7 @@ struct ForgeRockScene: Sendable {
         "https://id.example.com/am/XUI/?goto=https%3A%2F%2Felsewhere.example.com%2Fauthorize",
         "https://id.example.com/am/XUI/?goto=https%3A%2F%2Fid.example.com%2Fsomewhere",
         "https://id.example.com/am/XUI/",
-    ]) func answersNothingAtAPageThatIsNotTheSignIn(_ address: String) async throws {
+    ]) func sendsNoCredentialsFromAPageThatIsNotTheSignInPage(_ address: String) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let calls = Mutex<[String]>([])
             let transport = DetouringTransport(scene.transport, to: address) { path in
@@ -365,7 +367,7 @@ struct ForgeRockScene: Sendable {
 @Suite struct PageQuestionsTests {
     private static let page = PageQuestions(handlers: [ForgeRockScene.alice])
 
-    @Test func answersWhatAPageAsks() async throws {
+    @Test func answersTheCallbacksOfAPage() async throws {
         let message = """
             {"authId": "x.y.z", "stage": "s", "callbacks": [
               {"type": "NameCallback", "output": [{"name": "prompt", "value": "User Name"}], "input": [{"name": "IDToken1", "value": ""}], "_id": 0},
@@ -383,13 +385,13 @@ struct ForgeRockScene: Sendable {
     @Test(arguments: [
         "", "[]", #"{"callbacks": []}"#, #"{"authId": "x", "callbacks": [{}]}"#, #"{"authId": "x", "callbacks": 5}"#,
         #"{"authId": "x", "callbacks": [{"type": "ReCaptchaCallback", "output": []}]}"#,
-    ]) func answersNothingElse(_ message: String) async {
+    ]) func refusesMessagesWithoutAnswerableCallbacks(_ message: String) async {
         await #expect(throws: AuthError.self) { try await Self.page.answer(message) }
     }
 }
 
 @Suite struct ACRTests {
-    @Test func asksForATreeByItsName() async throws {
+    @Test func requestsATreeByItsACRValue() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let tokens = try await scene.client(acrValues: ["unmapped", "basic"]).signIn().credential.tokens
             #expect(tokens.verifiedIDToken?.claims["acr"] == "basic")
@@ -400,7 +402,7 @@ struct ForgeRockScene: Sendable {
         try await ForgeRockScene.with(.inProcess) { scene in
             let good = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
             #expect(good.credential.tokens.verifiedIDToken?.claims["acr"] == "persistent-cookie")
-            // A server that does not do what it was asked for.
+            // A server that ignores the requested acr.
             scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
             let client = try scene.client(acrValues: ["persistent-cookie"], requiresACR: true)
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
@@ -411,7 +413,7 @@ struct ForgeRockScene: Sendable {
 
     @Test(arguments: [
         (JSON.integer(5), true), (.integer(6), true), (.integer(4), false), (.string("9"), false), (.null, false),
-    ]) func refusesASignInThatIsTooWeak(_ level: JSON, _ isEnough: Bool) async throws {
+    ]) func refusesAnAuthLevelBelowTheMinimum(_ level: JSON, _ isEnough: Bool) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let payload = Base64URL.encode(try JSON.object(["auth_level": level]).serialized())
             let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
@@ -435,7 +437,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func reportsEveryStepOfATreeAndNoAnswer() async throws {
+    @Test func reportsEveryStepOfATreeWithoutTheAnswers() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let events = Mutex<[String]>([])
             _ = try await scene.client { event in events.withLock { $0.append("\(event)") } }.signIn()
@@ -445,13 +447,13 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func mendsAnAddressThatIsAnnouncedAndNotThere() async throws {
+    @Test func correctsAWrongRevocationEndpointInTheMetadata() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.hasRevokeQuirk = true
             let client = try scene.client()
             _ = try await client.signIn()
             guard case .done = try await client.signOut().revocation else {
-                Issue.record("The tokens were not withdrawn.")
+                Issue.record("The tokens were not revoked.")
                 return
             }
         }
@@ -461,7 +463,7 @@ struct ForgeRockScene: Sendable {
         ("/", "https://a.example.com/am/oauth2/realms/root"),
         ("/alpha", "https://a.example.com/am/oauth2/realms/root/realms/alpha"),
         ("alpha/sales", "https://a.example.com/am/oauth2/realms/root/realms/alpha/realms/sales"),
-    ]) func findsTheRealm(_ path: String, _ issuer: String) async throws {
+    ]) func derivesTheIssuerFromTheRealm(_ path: String, _ issuer: String) async throws {
         let realm = try ForgeRockRealm(baseURL: "https://a.example.com/am/", path: path)
         let asked = Mutex<[String]>([])
         let transport = InProcessTransport(origin: "https://a.example.com") { request, _ in
@@ -483,11 +485,11 @@ struct ForgeRockScene: Sendable {
         )
     }
 
-    @Test(arguments: ["/..", "/a?b", "/a b", "/a#b", "/a%2fb"]) func refusesRealmsThatAreNone(_ path: String) {
+    @Test(arguments: ["/..", "/a?b", "/a b", "/a#b", "/a%2fb"]) func refusesInvalidRealmPaths(_ path: String) {
         #expect(throws: AuthError.self) { try ForgeRockRealm(baseURL: "https://a.example.com/am", path: path) }
     }
 
-    @Test func takesTheIssuerThatAnOlderServerNames() async throws {
+    @Test func acceptsTheIssuerOfAnOlderServerWhenConfigured() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let other = "https://id.example.com/am/oauth2"
             scene.emulator.oauth.fault = .metadata(.member("issuer", .string(other)))
@@ -512,7 +514,7 @@ struct ForgeRockScene: Sendable {
 }
 
 @Suite struct SharedCookieTests {
-    @Test(arguments: EmulatorScene.Setting.allCases) func signsTheSecondAppInWithoutAQuestion(
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInTheSecondAppWithSharedCookiesAlone(
         _ setting: EmulatorScene.Setting
     ) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
@@ -527,9 +529,9 @@ struct ForgeRockScene: Sendable {
                 )
             }
             _ = try await app([ForgeRockScene.alice]).signIn()
-            // Nobody is there to be asked.
+            // No user can be asked.
             #expect(try await app([]).signIn().credential.identity?.displayName == "Alice Example")
-            // The cookie ends, and the questions come back.
+            // The cookie expires, and the questions come back.
             time.advance(by: .seconds(3600))
             let error = await #expect(throws: AuthError.self) { try await app([]).signIn() }
             #expect(error?.code == .unknownCallback)
@@ -541,18 +543,18 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func sharesNothingThatIsNotNamed() async throws {
+    @Test func sharesOnlyNamedPersistentCookies() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store, names: ["amlbcookie"])
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
             let key = RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
-            // That one is named, and is a session's.
+            // The named cookie is a session cookie.
             #expect(await store.bytes(for: key) == nil)
         }
     }
 
-    @Test func sharesSessionCookiesOnlyWhenTheRiskIsTaken() async throws {
+    @Test func sharesSessionCookiesOnlyWhenTheAppAcceptsTheRisk() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             for atRisk in [false, true] {
                 let store = MemoryTokenStore()
@@ -561,7 +563,7 @@ struct ForgeRockScene: Sendable {
                 let second = try scene.client(handlers: [], cookies: cookies)
                 if atRisk {
                     _ = try await second.signIn()
-                    // What the provider has ended is of no use, and the tree is walked again.
+                    // A session that the provider has ended is useless, and the tree is run again.
                     scene.emulator.endSessions()
                     _ = try await scene.client(cookies: cookies).signIn()
                 } else {
@@ -571,7 +573,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    @Test func sharesNothingWithAnotherSite() async throws {
+    @Test func sharesNoCookiesWithAnotherOrigin() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: scene.cookies(store)).signIn()
@@ -602,7 +604,7 @@ struct ForgeRockScene: Sendable {
         }
     }
 
-    /// Origins that cookies could be taken for those of `https://id.example.com`.
+    /// Origins whose cookies could be taken for those of `https://id.example.com`.
     static let neighbours = [
         "https://id.example.com:8443", "https://sub.id.example.com", "https://id.example.com.evil.example",
         "https://xid.example.com", "https://example.com", "http://127.0.0.1:1",
@@ -613,7 +615,8 @@ struct ForgeRockScene: Sendable {
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store)
             _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
-            // The provider now sends the visit there on its way, and that origin sets the cookie itself, for all it can.
+            // The provider now redirects the visit through that origin, which sets the cookie itself in every way it
+            // can.
             let received = Mutex<[String]>([])
             let transport = NeighbourTransport(base: scene.transport, neighbour: neighbour) { cookie in
                 received.withLock { $0.append(cookie) }
@@ -626,15 +629,15 @@ struct ForgeRockScene: Sendable {
                 transport: transport
             )
             _ = try? await client.signIn()
-            // A public server cannot even send the visit to this machine.
+            // A public server cannot even redirect the visit to this machine.
             #expect(received.withLock { $0 } == (neighbour.contains("127.0.0.1") ? [] : [""]))
-            // What it has set was not shared.
+            // The cookie that it set was not shared.
             let after = await store.bytes(for: key)
             #expect(!String(decoding: after ?? [], as: UTF8.self).contains("tossed"))
         }
     }
 
-    @Test func signsInAsIfThereWereNoneWhenTheStoreIsDamaged() async throws {
+    @Test func signsInWithoutSharedCookiesWhenTheirStoreIsDamaged() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             try await store.set(
@@ -651,7 +654,7 @@ struct ForgeRockScene: Sendable {
     }
 }
 
-/// Sends the first visit of the authorization endpoint over another origin and back.
+/// Redirects the first authorization request through another origin and back.
 private final class NeighbourTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let neighbour: String
@@ -686,7 +689,7 @@ private final class NeighbourTransport: HTTPTransport {
     }
 }
 
-/// Sends the visit of the sign-in page somewhere else.
+/// Redirects the authorization request to another page.
 private struct DetouringTransport: HTTPTransport {
     let base: any HTTPTransport
     let address: String

@@ -9,15 +9,15 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Which answer goes to which question, and what a sign-in through a tree leaves behind.
+/// How the callbacks of a tree are answered, and what a sign-in through a tree leaves behind.
 @Suite struct TreeAnswerTests {
     private typealias Callback = EmulatorTree.Callback
 
-    /// A one-time code is asked with the callback of a password, or of a name.
+    /// A one-time code is asked for with a PasswordCallback or a NameCallback.
     @Test(arguments: [
         ("PasswordCallback", "One Time Password"), ("NameCallback", "Enter your code"), ("PasswordCallback", ""),
     ])
-    func sendsNoPasswordInPlaceOfACode(_ type: String, _ prompt: String) async throws {
+    func sendsNoPasswordInPlaceOfAOneTimeCode(_ type: String, _ prompt: String) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let seen = Mutex<[JSON]>([])
             scene.emulator.settings.trees["Login"] = EmulatorTree([
@@ -30,7 +30,7 @@ import Testing
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
             #expect(error?.code == .unknownCallback)
             #expect(seen.withLock { $0 }.isEmpty)
-            // With an answer of its own, or asked.
+            // It works with a configured answer, or when the user is asked.
             let key = prompt.isEmpty ? type : prompt
             let configured = ConfiguredAnswers(
                 userName: "alice",
@@ -43,7 +43,7 @@ import Testing
         }
     }
 
-    @Test func sendsNoPasswordToATreeThatBeginsWithACode() async throws {
+    @Test func sendsNoPasswordToATreeThatBeginsWithAOneTimeCode() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(stage: "OTP", [Callback("PasswordCallback", [("prompt", "Code")])]) { _ in .fail("no") },
@@ -75,8 +75,8 @@ import Testing
         }
     }
 
-    /// The commonest second factor: a wait with a way out that is not taken.
-    @Test(arguments: [false, true]) func walksAPushTree(_ isAsking: Bool) async throws {
+    /// The most common second factor: a wait for a push, with a cancel option that is not chosen.
+    @Test(arguments: [false, true]) func signsInThroughATreeWithAPushNotification(_ isAsking: Bool) async throws {
         let time = VirtualTime()
         try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
             let polls = Mutex(0)
@@ -113,12 +113,12 @@ import Testing
             }
             _ = try await scene.client(handlers: isAsking ? [asking] : [ForgeRockScene.alice], host: time.host).signIn()
             #expect(polls.withLock { $0 } == 50)
-            // Said once, not at every poll.
+            // Shown once, not at every poll.
             #expect(shown.withLock { $0 } == (isAsking ? ["Choose 42 on your phone.", "Waiting ..."] : []))
         }
     }
 
-    @Test func showsWhatBelongsToAQuestion() async throws {
+    @Test func showsTheTextsBesideAQuestion() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
@@ -150,7 +150,7 @@ import Testing
                 shown.withLock { $0.append(text) }
             }
             _ = try await scene.client(handlers: [ForgeRockScene.alice, asking]).signIn()
-            // Numbered from 1, and asked again after a slip.
+            // Numbered from 1, and asked again after invalid input.
             #expect(asked.withLock { $0 } == Array(repeating: "Sure?  1) No  2) Yes", count: 3))
             let texts = shown.withLock { $0 }
             #expect(texts.first == "Delete  [31meverything")
@@ -159,7 +159,7 @@ import Testing
         }
     }
 
-    @Test func asksForASecurityQuestion() async throws {
+    @Test func asksTheUserForASecurityQuestionAndItsAnswer() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let seen = Mutex<[JSON]>([])
             scene.emulator.settings.trees["Login"] = EmulatorTree([
@@ -185,7 +185,7 @@ import Testing
         }
     }
 
-    @Test func saysWhatNeedsABrowser() async throws {
+    @Test func reportsACallbackThatNeedsABrowser() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(
@@ -200,7 +200,7 @@ import Testing
         }
     }
 
-    @Test func readsTheErrorPage() async throws {
+    @Test func reportsTheTextOfTheErrorPage() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
             let client = AuthClient(
@@ -224,7 +224,7 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func keepsASessionThatIsNamedInTheAnswerAlone(
+    @Test(arguments: EmulatorScene.Setting.allCases) func usesASessionThatIsOnlyInTheResponseBody(
         _ setting: EmulatorScene.Setting
     ) async throws {
         try await ForgeRockScene.with(setting) { scene in
@@ -233,7 +233,7 @@ import Testing
         }
     }
 
-    @Test func namesTheTreeWithEveryCall() async throws {
+    @Test func sendsTheTreeNameWithEveryRequest() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let lines = Mutex<[String]>([])
             let transport = Listening(base: scene.transport) { call in
@@ -245,11 +245,11 @@ import Testing
         }
     }
 
-    @Test func asksForTheTreeByNameWhereClaimsAreNotUnderstood() async throws {
+    @Test func requestsTheTreeByNameWhenTheClaimsParameterIsUnsupported() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             scene.emulator.settings.takesClaims = false
             _ = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
-            // And what came of it is checked all the same.
+            // The resulting acr is checked all the same.
             scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
             let error = await #expect(throws: AuthError.self) {
                 try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
@@ -258,7 +258,7 @@ import Testing
         }
     }
 
-    @Test func endsTheSessionOfTheTreesAsWell() async throws {
+    @Test func signOutEndsTheTreeSessionToo() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let cookies = try scene.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: true)
@@ -269,7 +269,7 @@ import Testing
             let client = try scene.client(cookies: cookies, transport: transport)
             _ = try await client.signIn()
             guard case .done = try await client.signOut(endingSession: true).endSession else {
-                Issue.record("The session is ended.")
+                Issue.record("The session is not ended.")
                 return
             }
             #expect(lines.withLock { $0.contains { $0.hasPrefix("POST") && $0.contains("/sessions?_action=logout") } })
@@ -278,7 +278,7 @@ import Testing
         }
     }
 
-    @Test func takesSecretsAsAnswers() async throws {
+    @Test func readsConfiguredAnswersFromSecretReferences() async throws {
         try await ForgeRockScene.with(.sockets) { scene in
             scene.emulator.settings.trees["Login"] = EmulatorTree([
                 .page(stage: "Pin", [Callback("PasswordCallback", [("prompt", "Pin")])]) {
@@ -317,7 +317,7 @@ import Testing
         }
     }
 
-    @Test func aStepPrintsNoAnswer() async throws {
+    @Test func printingAStepShowsNoAnswer() async throws {
         struct Looking: CallbackHandler {
             let mayAnswerOtherwise = false
             let seen: @Sendable (String) -> Void
@@ -340,7 +340,7 @@ import Testing
     }
 }
 
-/// A transport that tells what goes through it.
+/// A transport that reports every request.
 private struct Listening: HTTPTransport {
     let base: any HTTPTransport
     let listen: @Sendable (TransportRequest) -> Void

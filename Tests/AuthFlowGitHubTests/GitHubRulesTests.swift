@@ -27,7 +27,7 @@ import Testing
         ) async throws -> Return { try await body() }
     }
 
-    @Test func asksForNoScopeByDefault() throws {
+    @Test func requestsNoScopeByDefault() throws {
         #expect(try client(#""client_secret": {"env": "S"},"#).registration.scopes == [])
         #expect(try client(#""client_secret": {"env": "S"}, "scopes": [],"#).registration.scopes == [])
         #expect(try client(#""client_secret": {"env": "S"}, "scopes": ["gist"],"#).registration.scopes == ["gist"])
@@ -42,7 +42,7 @@ import Testing
         (keys: #""client_secret": {"env": "S"}, "host": "api.ghe.com","#, words: "no tenant"),
     ]
 
-    @Test(arguments: mistakes) func saysWhatCannotWork(_ test: (keys: String, words: String)) {
+    @Test(arguments: mistakes) func refusesConfigurationsThatCannotWork(_ test: (keys: String, words: String)) {
         let error = #expect(throws: (any Error).self) { try client(test.keys) }
         #expect(error.map { "\($0)" }?.contains(test.words) == true, "\(error.map { "\($0)" } ?? "")")
     }
@@ -54,13 +54,13 @@ import Testing
         ("https://api.github.com", "https://github.com", "https://api.github.com"),
         ("api.octo.ghe.com", "https://octo.ghe.com", "https://api.octo.ghe.com"),
         ("octo.ghe.com", "https://octo.ghe.com", "https://api.octo.ghe.com"),
-    ]) func correctsAHost(_ name: String, _ pages: String, _ api: String) throws {
+    ]) func correctsGitHubHostNames(_ name: String, _ pages: String, _ api: String) throws {
         let host = try GitHubHost(name)
         #expect(host.pagesURL == pages)
         #expect(host.apiURL == api)
     }
 
-    @Test func saysWhatABodyIsAndWhatGitHubSays() async throws {
+    @Test func sendsAContentTypeAndReportsGitHubsErrorMessage() async throws {
         try await GitHubScene.with(.inProcess) { scene in
             let client = try scene.client()
             _ = try await client.signIn()
@@ -103,7 +103,7 @@ import Testing
         ("unfinished", "<OAuth><access_token>a", false),
     ]
 
-    @Test(arguments: documents) func readsXML(_ test: (name: String, text: String, isRead: Bool)) throws {
+    @Test(arguments: documents) func readsXMLTokenResponses(_ test: (name: String, text: String, isRead: Bool)) throws {
         let response = ProviderResponse(
             purpose: .token,
             endpoint: try Endpoint("https://github.com/login/oauth/access_token"),

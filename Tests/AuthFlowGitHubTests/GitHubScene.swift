@@ -5,7 +5,7 @@ import AuthFlowTesting
 import ConformanceRows
 import Foundation
 
-/// An emulated GitHub, the way to it, and clients of it.
+/// An emulated GitHub, the transport to it, and clients of it.
 struct GitHubScene: Sendable {
     let emulator: GitHubEmulator
     let transport: any HTTPTransport

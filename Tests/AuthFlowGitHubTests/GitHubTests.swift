@@ -11,7 +11,8 @@ import Testing
 
 @Suite struct GitHubSigningInTests {
     @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
-    func signsInWhateverFormatComes(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format) async throws {
+    func signsInWithEveryResponseFormat(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format) async throws
+    {
         try await GitHubScene.with(setting) { scene in
             scene.emulator.settings.format = format
             let client = try scene.client()
@@ -28,7 +29,7 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func sendsWhatTheDocumentationAsksFor(
+    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheParametersOfGitHubsDocumentation(
         _ setting: EmulatorScene.Setting
     ) async throws {
         try await GitHubScene.with(setting) { scene in
@@ -63,7 +64,7 @@ import Testing
         }
     }
 
-    @Test func knowsAPersonByNumberAndNotByName() async throws {
+    @Test func identifiesTheUserByIDAndNotByLogin() async throws {
         var renamed = GitHubEmulator.User.octocat
         renamed.login = "octodog"
         let users = [renamed]
@@ -85,7 +86,7 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func takesTheScopesThatThePersonLeaves(
+    @Test(arguments: EmulatorScene.Setting.allCases) func returnsOnlyTheScopesThatTheUserGrants(
         _ setting: EmulatorScene.Setting
     ) async throws {
         try await GitHubScene.with(setting) { scene in
@@ -98,7 +99,9 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func saysThatThePersonDenied(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorScene.Setting.allCases) func reportsThatTheUserDeniedAccess(
+        _ setting: EmulatorScene.Setting
+    )
         async throws
     {
         try await GitHubScene.with(setting) { scene in
@@ -108,10 +111,10 @@ import Testing
         }
     }
 
-    @Test func saysThatTheCallbackIsNotRegistered() async throws {
+    @Test func refusesTheRedirectWhenTheRedirectURIIsNotRegistered() async throws {
         let app = GitHubEmulator.App(callback: "http://127.0.0.1:8400/callback/other", matchesBelow: true)
         try await GitHubScene.with(.inProcess, apps: [app]) { scene in
-            // GitHub goes to the registered callback, which is not the one that was asked for: nothing is believed.
+            // GitHub redirects to the registered callback, which is not the requested one: nothing is accepted.
             await #expect(throws: AuthError.self) { try await scene.client().signIn() }
             #expect(scene.emulator.accessTokens.isEmpty)
         }
@@ -138,7 +141,7 @@ import Testing
         }
     }
 
-    @Test func reportsThatTheAddressIsNotVerified() async throws {
+    @Test func reportsThatTheEmailAddressIsNotVerified() async throws {
         var user = GitHubEmulator.User.octocat
         user.hasVerifiedEmail = false
         let users = [user]
@@ -172,7 +175,7 @@ import Testing
         ("user behind a broken gateway", .userInfo(.brokenGateway), .temporarilyUnavailable),
     ]
 
-    @Test(arguments: badResponses, EmulatorScene.Setting.allCases) func refuses(
+    @Test(arguments: badResponses, EmulatorScene.Setting.allCases) func refusesBadTokenAndUserResponses(
         _ test: (name: String, fault: EmulatorFault, code: AuthError.Code),
         _ setting: EmulatorScene.Setting
     ) async throws {
@@ -195,7 +198,7 @@ import Testing
         ("JSON said to be text", .tokenResponse(.mediaType("text/plain")), nil),
     ]
 
-    @Test(arguments: tolerated) func tolerates(
+    @Test(arguments: tolerated) func toleratesUnusualTokenResponses(
         _ test: (name: String, fault: EmulatorFault, lifetime: TimeInterval?)
     ) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
@@ -212,13 +215,13 @@ import Testing
         "<!DOCTYPE x [<!ENTITY y \"z\">]><OAuth><access_token>&y;</access_token></OAuth>", "<OAuth/><OAuth/>",
     ]
 
-    /// Names that are not UTF-8, which Foundation's parser dies of; and an encoding that the document does not have.
+    /// Names that are not UTF-8, which crash Foundation's parser; and an encoding that the document does not have.
     private static let badBytes: [[UInt8]] = [
         Array("<O".utf8) + [0xEC] + Array("Auth><access_token>x</access_token></OAuth>".utf8),
         Array(#"<?xml version="1.0" encoding="UTF-16"?><OAuth><access_token>x</access_token></OAuth>"#.utf8),
     ]
 
-    @Test(arguments: badXML.map { Array($0.utf8) } + badBytes) func refusesXMLThatIsNotAResponse(
+    @Test(arguments: badXML.map { Array($0.utf8) } + badBytes) func refusesXMLThatIsNotATokenResponse(
         _ body: [UInt8]
     ) async throws {
         try await GitHubScene.with(.inProcess) { scene in
@@ -235,7 +238,9 @@ import Testing
 
     // MARK: Limits
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func saysHowLongTheLimitLasts(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorScene.Setting.allCases) func reportsHowLongTheRateLimitLasts(
+        _ setting: EmulatorScene.Setting
+    )
         async throws
     {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
@@ -253,7 +258,7 @@ import Testing
             (403, ["X-RateLimit-Remaining": "5"], nil),
             (429, ["x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"], 60),
         ] as [(Int, [String: String], Int?)]
-    ) func tellsALimitFromARefusal(
+    ) func distinguishesARateLimitFromARefusal(
         _ status: Int,
         _ fields: [String: String],
         _ wait: Int?
@@ -270,7 +275,7 @@ import Testing
 
 @Suite struct GitHubTokenLifeTests {
     @Test(arguments: EmulatorScene.Setting.allCases, [GitHubEmulator.App.Kind.expiringOAuthApp, .gitHubApp])
-    func refreshesTokensThatExpire(_ setting: EmulatorScene.Setting, _ kind: GitHubEmulator.App.Kind) async throws {
+    func refreshesExpiringTokens(_ setting: EmulatorScene.Setting, _ kind: GitHubEmulator.App.Kind) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
         try await GitHubScene.with(setting, apps: [.init(kind: kind)], now: { time.now }) { scene in
             let client = try scene.client(host: time.host)
@@ -290,7 +295,7 @@ import Testing
         }
     }
 
-    @Test func asksForTokensThatExpireByAScope() async throws {
+    @Test func requestsExpiringTokensWithTheOfflineAccessScope() async throws {
         try await GitHubScene.with(.inProcess) { scene in
             let settings = try scene.settings(scopes: ["gist", "offline_access"])
             let tokens = try await scene.client(registration: settings).signIn().credential.tokens
@@ -305,7 +310,7 @@ import Testing
             scene.emulator.settings.errorStatus = status
             let store = MemoryTokenStore()
             _ = try await scene.client(store: store, host: time.host).signIn()
-            // Somebody else has refreshed with a copy: the stored token has been used up.
+            // Another client has refreshed with a copy: the stored refresh token is used up.
             let copy = try await scene.client(store: store, host: time.host).credential()
             let thief = MemoryTokenStore()
             let key = RecordKey(name: "default", issuer: scene.issuer, clientID: "Iv23demo")
@@ -323,7 +328,7 @@ import Testing
         }
     }
 
-    @Test func leavesTheOldestOfElevenTokensBehind() async throws {
+    @Test func worksWhenGitHubRevokesTheOldestOfElevenTokens() async throws {
         try await GitHubScene.with(.inProcess) { scene in
             let client = try scene.client()
             let first = try await client.signIn().credential.tokens
@@ -334,7 +339,7 @@ import Testing
         }
     }
 
-    @Test func saysThatARevokedTokenIsNotAccepted() async throws {
+    @Test func reportsThatARevokedTokenIsRejected() async throws {
         try await GitHubScene.with(.inProcess) { scene in
             let client = try scene.client()
             let credential = try await client.signIn().credential
@@ -344,7 +349,7 @@ import Testing
         }
     }
 
-    // MARK: What the owner of the app can do
+    // MARK: Calls of the app's owner
 
     @Test(arguments: EmulatorScene.Setting.allCases) func checksAndResetsTokens(_ setting: EmulatorScene.Setting)
         async throws
@@ -366,7 +371,7 @@ import Testing
         }
     }
 
-    @Test func handsATokenToNoOtherHostThanItCameFrom() async throws {
+    @Test func sendsNoTokenToAnotherHostThanItsOwn() async throws {
         try await GitHubScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             _ = try await scene.client(store: store).signIn()
@@ -374,7 +379,7 @@ import Testing
             let client = try scene.client(adapter: elsewhere, store: store)
             let error = await #expect(throws: AuthError.self) {
                 try await client.replaceTokens { tokens, _ in
-                    Issue.record("The token was handed over.")
+                    Issue.record("The token was passed on.")
                     return tokens
                 }
             }
@@ -384,7 +389,9 @@ import Testing
     }
 
     @Test(arguments: GitHubProvider.SignOut.allCases, EmulatorScene.Setting.allCases)
-    func withdrawsWhatIsConfigured(_ what: GitHubProvider.SignOut, _ setting: EmulatorScene.Setting) async throws {
+    func revokesTheTokenOrTheGrantAsConfigured(_ what: GitHubProvider.SignOut, _ setting: EmulatorScene.Setting)
+        async throws
+    {
         try await GitHubScene.with(setting) { scene in
             let elsewhere = try scene.client(adapter: scene.provider(signOut: what))
             _ = try await elsewhere.signIn()
@@ -405,7 +412,7 @@ import Testing
         }
     }
 
-    @Test func saysHowToWithdrawWithoutASecret() async throws {
+    @Test func explainsHowToRevokeWithoutAClientSecret() async throws {
         let time = VirtualTime()
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             let settings = try scene.settings(secret: nil)
@@ -424,7 +431,9 @@ import Testing
 
 @Suite struct GitHubDeviceFlowTests {
     @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
-    func signsInWithoutASecret(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format) async throws {
+    func signsInWithTheDeviceFlowWithoutASecret(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format)
+        async throws
+    {
         let time = VirtualTime()
         try await GitHubScene.with(setting, apps: [.init(kind: .expiringOAuthApp)], now: { time.now }) { scene in
             scene.emulator.settings.format = format
@@ -440,7 +449,7 @@ import Testing
     }
 
     @Test(arguments: GitHubEmulator.Format.allCases)
-    func readsTheNewIntervalInEveryFormat(_ format: GitHubEmulator.Format) async throws {
+    func readsTheNewPollingIntervalInEveryFormat(_ format: GitHubEmulator.Format) async throws {
         // Timers that run fast: the emulator's interval is 10, 15, 20 ... and each response says so.
         let time = VirtualTime(drift: 1.5)
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
@@ -456,7 +465,8 @@ import Testing
         ("denied", .accessDenied, "access_denied"), ("expired", .timedOut, nil),
     ]
 
-    @Test(arguments: endings) func stops(_ test: (name: String, code: AuthError.Code, error: String?)) async throws {
+    @Test(arguments: endings)
+    func stopsADeniedOrExpiredDeviceFlow(_ test: (name: String, code: AuthError.Code, error: String?)) async throws {
         let time = VirtualTime()
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
@@ -485,7 +495,7 @@ import Testing
         ("expired_token", AuthError.Code.timedOut), ("token_expired", .timedOut), ("access_denied", .accessDenied),
         ("incorrect_device_code", .providerRejected), ("unsupported_grant_type", .providerRejected),
         ("incorrect_client_credentials", .providerRejected), ("device_flow_disabled", .providerRejected),
-    ]) func endsWith(_ error: String, _ code: AuthError.Code) async throws {
+    ]) func mapsEveryErrorThatEndsTheDeviceFlow(_ error: String, _ code: AuthError.Code) async throws {
         let time = VirtualTime()
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             scene.emulator.settings.fault = .tokenResponse(
@@ -498,7 +508,8 @@ import Testing
         }
     }
 
-    @Test(arguments: [200, 400]) func signsInHereWhenTheDeviceFlowIsDisabled(_ status: Int) async throws {
+    @Test(arguments: [200, 400])
+    func fallsBackToTheAuthorizationCodeGrantWhenTheDeviceFlowIsDisabled(_ status: Int) async throws {
         try await GitHubScene.with(.inProcess, apps: [.init(hasDeviceFlow: false)]) { scene in
             scene.emulator.settings.errorStatus = status
             let signIn = try await scene.client(flows: [.device, .authorizationCode]).signIn()
@@ -506,7 +517,7 @@ import Testing
         }
     }
 
-    @Test func signsInHereWhenAnOldServerHasNoDeviceFlow() async throws {
+    @Test func fallsBackToTheAuthorizationCodeGrantOnAnOldServerWithoutDeviceFlow() async throws {
         try await GitHubScene.with(.sockets) { scene in
             scene.emulator.settings.hasDeviceFlow = false
             let signIn = try await scene.client(flows: [.device, .authorizationCode]).signIn()
@@ -524,14 +535,14 @@ import Testing
         ("https://git.example.com:8443", "https://git.example.com:8443", "https://git.example.com:8443/api/v3"),
         ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "http://127.0.0.1:8080/api/v3"),
         ("notgithub.com", "https://notgithub.com", "https://notgithub.com/api/v3"),
-    ]) func findsTheAPI(_ name: String, _ pages: String, _ api: String) throws {
+    ]) func derivesTheAPIAddressFromTheHost(_ name: String, _ pages: String, _ api: String) throws {
         let host = try GitHubHost(name)
         #expect(host.pagesURL == pages)
         #expect(host.apiURL == api)
     }
 
     @Test(arguments: ["", "http://git.example.com", "github.com/login", "github.com?x=1", "user@github.com", "a b"])
-    func refusesWhatIsNoHost(_ name: String) {
+    func refusesInvalidHosts(_ name: String) {
         #expect(throws: AuthError.self) { try GitHubHost(name) }
     }
 
@@ -560,7 +571,7 @@ import Testing
                 host: HostServices(environment: ["GITHUB_SECRET": app.secret, "PASSWORD": "meow"])
             )
             #expect(try await client.signIn().credential.identity?.subject == "583231")
-            // As the documentation has it: among the parameters.
+            // As GitHub's documentation says: among the form parameters.
             let exchange = scene.emulator.receivedRequests.first { $0.path == "/login/oauth/access_token" }
             #expect(exchange?.form["client_secret"] == app.secret)
             #expect(exchange?.request.headerFields[.authorization] == nil)
@@ -571,7 +582,7 @@ import Testing
         ("user:email", ["user"], true), ("read:org", ["admin:org"], true), ("public_repo", ["repo"], true),
         ("repo", ["public_repo"], false), ("gist", [], false), ("user", ["user"], true),
         ("read:enterprise", ["admin:enterprise"], true),
-    ]) func knowsWhatAScopeImplies(_ scope: String, _ granted: [String], _ isCovered: Bool) {
+    ]) func knowsWhichScopesIncludeAScope(_ scope: String, _ granted: [String], _ isCovered: Bool) {
         #expect(GitHubScopes.covers(scope, granted: granted) == isCovered)
     }
 
@@ -580,7 +591,7 @@ import Testing
         ("https://oauth.example.com/path", true), ("https://oauth.example.com/path/subdir/other", true),
         ("https://example.com/bar", false), ("https://example.com/", false), ("https://example.com:8080/path", false),
         ("https://oauth.example.com:8080/path", false), ("https://example.org", false),
-    ]) func emulatesTheMatchingOfCallbacks(_ uri: String, _ isAccepted: Bool) async throws {
+    ]) func emulatesGitHubsRedirectURIMatching(_ uri: String, _ isAccepted: Bool) async throws {
         let app = GitHubEmulator.App(callback: "https://example.com/path", matchesBelow: true)
         let emulator = GitHubEmulator(apps: [app])
         let query = FormURLEncoding.encodeQuery(["client_id": app.id, "redirect_uri": uri, "state": "s"])

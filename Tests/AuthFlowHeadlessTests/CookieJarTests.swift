@@ -4,7 +4,7 @@ import Testing
 
 @testable import AuthFlowHeadless
 
-/// RFC 6265, row by row: what a library on Linux gets wrong is in here.
+/// RFC 6265, row by row, including the cases that a library on Linux gets wrong.
 @Suite struct CookieJarTests {
     private let now = Date(timeIntervalSince1970: 1_800_000_000)
 
@@ -32,7 +32,7 @@ import Testing
         ("  a  =  1  ;Path=/", "https://id.example.com/", "https://id.example.com/"),
     ]
 
-    @Test(arguments: sent) func sends(_ test: (cookie: String, from: String, to: String)) throws {
+    @Test(arguments: sent) func sendsMatchingCookies(_ test: (cookie: String, from: String, to: String)) throws {
         #expect(try field(test.cookie, from: test.from, to: test.to)?.hasSuffix("a=1") == true)
     }
 
@@ -59,16 +59,16 @@ import Testing
         ("a=1\u{0}; Path=/", "https://id.example.com/", "https://id.example.com/"),
     ]
 
-    @Test(arguments: withheld) func withholds(_ test: (cookie: String, from: String, to: String)) throws {
+    @Test(arguments: withheld) func withholdsOtherCookies(_ test: (cookie: String, from: String, to: String)) throws {
         #expect(try field(test.cookie, from: test.from, to: test.to) == nil)
     }
 
-    @Test func endsCookies() throws {
+    @Test func expiresCookiesAfterMaxAge() throws {
         #expect(try field("a=1; Max-Age=60", from: "https://a.test/", to: "https://a.test/", after: 59) == "a=1")
         #expect(try field("a=1; Max-Age=60", from: "https://a.test/", to: "https://a.test/", after: 60) == nil)
     }
 
-    @Test func replacesAndRemoves() throws {
+    @Test func replacesAndRemovesCookies() throws {
         let endpoint = try Endpoint("https://a.test/")
         var jar = CookieJar()
         jar.store("a=1; Path=/", from: endpoint, now: now)
@@ -78,7 +78,7 @@ import Testing
         #expect(jar.cookies.isEmpty)
     }
 
-    @Test func putsLongerPathsFirst() throws {
+    @Test func sendsCookiesWithLongerPathsFirst() throws {
         var jar = CookieJar()
         let endpoint = try Endpoint("https://a.test/x/y")
         jar.store("a=1; Path=/", from: endpoint, now: now)
@@ -86,7 +86,7 @@ import Testing
         #expect(jar.field(for: endpoint, now: now) == "b=2; a=1")
     }
 
-    @Test func isBounded() throws {
+    @Test func keepsABoundedNumberOfCookies() throws {
         var jar = CookieJar()
         let endpoint = try Endpoint("https://a.test/")
         for index in 0..<1000 { jar.store("c\(index)=1", from: endpoint, now: now) }
@@ -98,12 +98,12 @@ import Testing
             ("Wed, 21 Oct 2026 07:28:00 GMT", 1_792_567_680), ("Wednesday, 21-Oct-26 07:28:00 GMT", 1_792_567_680),
             ("Wed Oct 21 07:28:00 2026", 1_792_567_680), ("Thu, 01-Jan-1970 00:00:00 GMT", 0),
         ] as [(String, Double)]
-    ) func readsDatesOfEveryKind(_ text: String, _ seconds: Double) {
+    ) func readsCookieDatesInEveryFormat(_ text: String, _ seconds: Double) {
         #expect(CookieDate.parse(text)?.timeIntervalSince1970 == seconds)
     }
 
     @Test(arguments: ["", "tomorrow", "Wed, 32 Oct 2026 07:28:00 GMT", "21 Oct 2026", "21 Oct 2026 25:00:00"])
-    func refusesWhatIsNoDate(_ text: String) {
+    func refusesInvalidCookieDates(_ text: String) {
         #expect(CookieDate.parse(text) == nil)
     }
 }

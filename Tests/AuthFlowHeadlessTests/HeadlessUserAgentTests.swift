@@ -61,7 +61,7 @@ import Testing
         #expect(answer == "com.example.app:/callback?code=1")
     }
 
-    @Test func typesNothingIntoOriginsThatAreNotListed() async throws {
+    @Test func typesNoPasswordAtOriginsThatAreNotListed() async throws {
         let posts = Mutex(0)
         let error = try await #require(throws: AuthError.self) {
             try await visit(origins: ["https://other.example.com"]) { request, _ in
@@ -73,7 +73,7 @@ import Testing
         #expect(posts.withLock { $0 } == 0)
     }
 
-    @Test func typesNothingIntoFormsThatGoElsewhere() async throws {
+    @Test func typesNoPasswordIntoFormsThatPostToAnotherOrigin() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit { _, _ in
                 Self.html(
@@ -84,24 +84,24 @@ import Testing
         #expect(error.description.contains("evil.example.com"))
     }
 
-    @Test func putsNoPasswordIntoAnAddress() async throws {
+    @Test func putsNoPasswordIntoAQueryString() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit { _, _ in Self.html("<form action=/x><input name=u><input type=password name=p></form>") }
         }
         #expect(error.description.contains("address"))
     }
 
-    @Test func repeatsNoFormToAnotherOrigin() async throws {
+    @Test func followsNoRedirectThatRepeatsAFormToAnotherOrigin() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit { request, _ in
                 request.method == .post
                     ? Self.redirect("https://evil.example.com/", .temporaryRedirect) : Self.html(Self.signInForm)
             }
         }
-        #expect(error.description.contains("passes what was typed on"))
+        #expect(error.description.contains("redirects the submitted form to"))
     }
 
-    @Test func saysThatThePasswordIsWrong() async throws {
+    @Test func reportsAWrongPassword() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit { _, _ in Self.html(Self.signInForm) }
         }
@@ -109,7 +109,7 @@ import Testing
         #expect(!error.description.contains("wonderland"))
     }
 
-    @Test func saysThatAPageNeedsJavaScript() async throws {
+    @Test func reportsThatAPageNeedsJavaScript() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit { _, _ in Self.html("<div id=root></div><script src=app.js></script>") }
         }
@@ -129,12 +129,12 @@ import Testing
     }
 
     @Test(arguments: ["http://id.example.com/x", "ftp://x/", "file:///etc/passwd", "//user@evil.example.com/"])
-    func followsOnlyProtectedAddresses(_ location: String) async throws {
+    func followsRedirectsOnlyToProtectedAddresses(_ location: String) async throws {
         await #expect(throws: AuthError.self) { try await visit { _, _ in Self.redirect(location) } }
     }
 
     @Test(arguments: [(HTMLFormDriver.Consent.allow, "d=yes"), (.deny, "d=no")])
-    func answersAConsent(_ consent: HTMLFormDriver.Consent, _ expected: String) async throws {
+    func allowsOrDeniesConsentAsConfigured(_ consent: HTMLFormDriver.Consent, _ expected: String) async throws {
         let answer = try await visit(consent: consent) { request, body in
             request.method == .post
                 ? Self.redirect("com.example.app:/callback?\(body)")
@@ -145,7 +145,7 @@ import Testing
         #expect(answer == "com.example.app:/callback?\(expected)")
     }
 
-    @Test func saysWhichPageFailed() async throws {
+    @Test func reportsTheFailedPageWithoutItsQuery() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit(path: "/start?code=SECRET") { _, _ in Self.html("no", status: .internalServerError) }
         }

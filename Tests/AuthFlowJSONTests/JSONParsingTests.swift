@@ -17,7 +17,7 @@ import Testing
         #expect(try parse(" null ") == .null)
     }
 
-    @Test func keepsIntegersAndNumbersApart() throws {
+    @Test func distinguishesIntegersFromDoubles() throws {
         #expect(try parse("[9223372036854775807, 1.0]") == [.integer(.max), .double(1)])
     }
 
@@ -44,7 +44,7 @@ import Testing
         ("[1e999]", .numberOutOfRange),
     ]
 
-    @Test(arguments: faults) func refuses(_ fault: (text: String, code: JSONError.Code)) throws {
+    @Test(arguments: faults) func refusesInvalidJSON(_ fault: (text: String, code: JSONError.Code)) throws {
         let error = try #require(throws: JSONError.self) { try parse(fault.text) }
         #expect(error.code == fault.code)
     }
@@ -78,13 +78,13 @@ import Testing
         #expect(try parse(text, limits: JSONLimits(maximumBytes: 11_000_000)).string?.utf8.count == 10_000_000)
     }
 
-    @Test func neverQuotesTheInput() throws {
+    @Test func errorsNeverQuoteTheInput() throws {
         let error = try #require(throws: JSONError.self) { try parse(#"{"access_token": gho_SECRET}"#) }
         #expect("\(error)".contains("line 1"))
         #expect(!"\(error)".contains("gho"))
     }
 
-    @Test func namesTheLineOfTheFault() throws {
+    @Test func errorsNameTheLineOfTheFault() throws {
         let error = try #require(throws: JSONError.self) { try parse("{\n  \"a\": 1,\n  \"b\": x\n}") }
         #expect(error.line == 3)
     }

@@ -13,7 +13,7 @@ import Testing
         """.utf8
     )
 
-    @Test func placesMembersAtTheirKeyAndElementsAtTheirFirstByte() throws {
+    @Test func locatesMembersAtTheirKeyAndElementsAtTheirFirstByte() throws {
         let map = try JSONSourceMap(of: text)
         let work = JSONPath().member("profiles").member("work")
         #expect(map.position(of: JSONPath()).description == "1:1")
@@ -22,19 +22,19 @@ import Testing
         #expect(map.position(of: work.member("a\"b")).description == "4:19")
     }
 
-    @Test func placesAMissingValueAtItsNearestAncestor() throws {
+    @Test func locatesAMissingValueAtItsNearestAncestor() throws {
         let map = try JSONSourceMap(of: text)
         #expect(map.position(of: JSONPath().member("profiles").member("home").member("issuer")).description == "2:3")
     }
 
-    @Test func writesPathsAsAPersonWould() {
+    @Test func writesPathsInDotAndBracketNotation() {
         #expect(
             JSONPath().member("profiles").member("work").member("scopes").element(1).description
                 == "profiles.work.scopes[1]"
         )
     }
 
-    @Test(arguments: JSONParsingTests.faults) func refusesWhatTheParserRefuses(
+    @Test(arguments: JSONParsingTests.faults) func refusesTheSameInputAsTheParser(
         _ fault: (text: String, code: JSONError.Code)
     ) throws {
         let error = try #require(throws: JSONError.self) { try JSONSourceMap(of: Array(fault.text.utf8)) }

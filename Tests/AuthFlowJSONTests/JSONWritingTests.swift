@@ -10,7 +10,7 @@ import Testing
         #expect(try text(["b": 1, "a": [true, .null, "x/y"], "": "é"]) == #"{"":"é","a":[true,null,"x/y"],"b":1}"#)
     }
 
-    @Test func escapesWhatMustBe() throws {
+    @Test func escapesQuotesBackslashesAndControlCharacters() throws {
         let json: JSON = .string("\"\\\n\u{1}")
         #expect(try JSON(parsing: try json.serialized()) == json)
         #expect(try text("a\nb") == #""a\nb""#)

@@ -4,10 +4,10 @@ import Foundation
 import Synchronization
 import Testing
 
-/// What a hostile page in the person's browser, and a hostile process on the machine, can do to a port that waits: none of it
-/// ends, hijacks or reads the sign-in, and the true answer still arrives.
+/// What a hostile page in the user's browser, and a hostile process on the machine, can send to the loopback port: none
+/// of it ends, hijacks or reads the sign-in, and the genuine authorization response still arrives.
 @Suite struct HostileVisitorsTests {
-    /// Waits for an answer on a port, lets `knock` do what it likes, and then sends the true answer.
+    /// Waits for an authorization response on a port, runs `knock`, and then sends the genuine response.
     private func survives(
         _ redirectURI: String = "http://127.0.0.1/callback",
         _ mode: ResponseMode = .query,
@@ -31,7 +31,7 @@ import Testing
                 knocked.withLock { $0 = .failure(error) }
             }
             let call = "GET /callback?code=true&state=the-right-state HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
-            // Its page is written when it is known how the sign-in ended, which is after this.
+            // Its page is sent once the outcome of the sign-in is known, which is after this.
             Task { _ = try await Self.send(call, port) }
             return try await answer
         }
@@ -44,7 +44,7 @@ import Testing
         try await RawConnection.exchange(text, port: port, isIPv6: false)
     }
 
-    /// A request as a page elsewhere makes the browser send it, and the status that it gets.
+    /// A request as a page of another site makes the browser send it, and the status of the response.
     static let requests: [(name: String, status: Int, head: [String], body: String)] = [
         ("favicon", 404, ["GET /favicon.ico HTTP/1.1", "Host: {authority}"], ""),
         ("forged error", 400, ["GET /callback?error=access_denied HTTP/1.1", "Host: {authority}"], ""),
@@ -104,7 +104,8 @@ import Testing
         ("no request", 400, ["hello"], ""),
     ]
 
-    @Test(arguments: requests.indices) func refusesWhatIsNotTheAnswerAndWaitsOn(_ index: Int) async throws {
+    @Test(arguments: requests.indices)
+    func refusesOtherRequestsAndKeepsWaitingForTheAuthorizationResponse(_ index: Int) async throws {
         let request = Self.requests[index]
         try await survives { port in
             let text = (request.head + ["", request.body]).joined(separator: "\r\n")
@@ -112,13 +113,14 @@ import Testing
                 .replacingOccurrences(of: "{port}", with: "\(port)")
             let response = try await Self.send(text, port)
             #expect(response.hasPrefix("HTTP/1.1 \(request.status) "), "\(request.name)")
-            // Nothing of the sign-in is given away, and nobody is let in across origins.
+            // Nothing of the sign-in is revealed, and no cross-origin access is granted.
             #expect(!response.contains("the-right-state"))
             #expect(!response.lowercased().contains("access-control-allow"))
         }
     }
 
-    @Test(arguments: [ResponseMode.formPost, .fragment]) func refusesAPostedAnswerWithAnotherState(_ mode: ResponseMode)
+    @Test(arguments: [ResponseMode.formPost, .fragment])
+    func refusesAPostedResponseWithAWrongState(_ mode: ResponseMode)
         async throws
     {
         try await survivesPosted(mode)
@@ -145,7 +147,7 @@ import Testing
         let answer = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
             let port = try #require(try Endpoint(session.redirectURI).port)
             async let answer = session.visit("https://id.example.com/authorize")
-            // What a page may post across sites without asking, and a provider does not.
+            // A content type that a page may post across sites without a preflight, and that no provider uses.
             let plain = post("code=evil&state=the-right-state", port, type: "text/plain")
             let refused = try await Self.send(plain, port)
             #expect(refused.hasPrefix("HTTP/1.1 405 "))
@@ -166,14 +168,14 @@ import Testing
                 "GET /callback HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\(line)\r\n",
                 port
             )
-            // The refusal may be lost with the connection, on which the rest of the header still was.
+            // The refusal may be lost with the connection, which still carried the rest of the header.
             #expect(response.map { $0.isEmpty || $0.hasPrefix("HTTP/1.1 431 ") } != false)
             let path = "/callback?\(String(repeating: "b", count: 2_000_000))"
             _ = try? await Self.send("GET \(path) HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
         }
     }
 
-    @Test func answersTheFirstOfSeveralPipelinedRequests() async throws {
+    @Test func respondsOnlyToTheFirstOfSeveralPipelinedRequests() async throws {
         try await survives { port in
             let request = "GET /favicon.ico HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
             let response = try await Self.send(String(repeating: request, count: 20), port)
@@ -182,20 +184,20 @@ import Testing
         }
     }
 
-    @Test func survivesManyConnectionsThatSayNothing() async throws {
+    @Test func survivesManyIdleConnections() async throws {
         try await survives { port in
             let idle = try (0..<300).map {
                 try RawConnection.open(port: port, saying: String("GET /callb".prefix(1 + $0 % 10)))
             }
-            // A visitor that sends a whole request is served at once.
+            // A client that sends a whole request is served at once.
             let response = try await Self.send("GET / HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n", port)
             #expect(response.hasPrefix("HTTP/1.1 404 "))
             for connection in idle { close(connection) }
         }
     }
 
-    /// More connections than a server holds, opened again as fast as they are closed, while a browser asks.
-    @Test func servesABrowserDuringAFloodOfSilentConnections() async throws {
+    /// More connections than a server holds, opened again as fast as they are closed, while a browser sends requests.
+    @Test func servesABrowserDuringAFloodOfIdleConnections() async throws {
         try await survives { port in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<2 {

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AuthFlowLoopback
 
-/// The loopback port over real sockets.
+/// The loopback user agent over real sockets.
 @Suite struct LoopbackUserAgentTests {
     private let transport = SystemTransport()
 
@@ -20,12 +20,12 @@ import Testing
         )
     }
 
-    /// An agent whose browser is a function: it gets the redirect URI that was put into the address.
+    /// An agent whose browser is a function: it receives the redirect URI that was put into the URL.
     private func agent(_ browser: @escaping @Sendable (_ redirectURI: String) async -> Void) -> LoopbackUserAgent {
         LoopbackUserAgent(
             launcher: BrowserLauncher { url in
                 Task {
-                    // What is opened is a short address of the port itself, which leads to the provider.
+                    // The browser is given a short URL of the port itself, which redirects to the provider.
                     let endpoint = try Endpoint(url)
                     let response = try await self.getRaw(url, path: endpoint.path)
                     let location = response.split(separator: "\r\n").first { $0.hasPrefix("Location: ") } ?? ""
@@ -42,7 +42,7 @@ import Testing
         try await transport.send(TransportRequest(method, Endpoint(url), headerFields: fields))
     }
 
-    /// Requests an address as it is written: URLSession on Linux refuses IPv6 literals and tidies paths up.
+    /// Requests a URL as it is written: URLSession on Linux refuses IPv6 literals and normalizes paths.
     private func getRaw(_ redirectURI: String, path: String, host: String? = nil) async throws -> String {
         let endpoint = try Endpoint(redirectURI)
         let text = "GET \(path) HTTP/1.1\r\nHost: \(host ?? endpoint.authority)\r\nConnection: close\r\n\r\n"
@@ -54,7 +54,7 @@ import Testing
     }
 
     @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback", "http://[::1]/cb", "http://127.0.0.1/"])
-    func receivesTheAnswer(_ redirectURI: String) async throws {
+    func receivesTheAuthorizationResponse(_ redirectURI: String) async throws {
         let (pages, page) = AsyncStream<String?>.makeStream()
         let agent = agent { redirectURI in
             let path = (try? Endpoint(redirectURI))?.path ?? ""
@@ -77,7 +77,7 @@ import Testing
     }
 
     @Test func listensOnBothFamiliesForLocalhost() async throws {
-        // RFC 8252 section 8.3, and the answers that others' servers on ::1 have eaten.
+        // RFC 8252 section 8.3; other programs' servers on ::1 have swallowed authorization responses.
         let agent = agent { redirectURI in
             let other = redirectURI.replacingOccurrences(of: "localhost", with: "[::1]")
             let host = redirectURI.split(separator: "/")[1]
@@ -92,7 +92,7 @@ import Testing
     @Test(arguments: [
         "/x/../callback?code=1&state=the-right-state", "/%63allback?code=1&state=the-right-state",
         "http://127.0.0.1/callback?code=1&state=the-right-state", "/callback#?code=1&state=the-right-state", "*", "",
-    ]) func takesNoOtherSpellingOfThePath(_ path: String) async throws {
+    ]) func acceptsNoOtherSpellingOfTheRedirectPath(_ path: String) async throws {
         let (responses, response) = AsyncStream<String>.makeStream()
         let agent = agent { redirectURI in
             response.yield((try? await self.getRaw(redirectURI, path: path)) ?? "")
@@ -108,7 +108,7 @@ import Testing
         }
     }
 
-    @Test func waitsOnWhateverElseKnocks() async throws {
+    @Test func keepsWaitingAfterUnrelatedRequests() async throws {
         let (results, result) = AsyncStream<[Int]>.makeStream()
         let agent = agent { redirectURI in
             let origin = redirectURI.dropLast("/callback".count)
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func tellsThePersonThatItFailedAndEscapesWhatWasSaid() async throws {
+    @Test func showsTheUserTheErrorWithItsTextEscaped() async throws {
         let (pages, page) = AsyncStream<TransportResponse?>.makeStream()
         let agent = agent { page.yield(try? await self.get("\($0)?code=1&state=the-right-state")) }
         let error = try await #require(throws: AuthError.self) {
@@ -160,7 +160,7 @@ import Testing
         }
     }
 
-    @Test func believesNoReturnFromASignOutWithoutItsState() async throws {
+    @Test func acceptsNoSignOutRedirectWithoutItsState() async throws {
         let (responses, response) = AsyncStream<[String]>.makeStream()
         let agent = agent { redirectURI in
             let path = (try? Endpoint(redirectURI))?.path ?? ""
@@ -192,7 +192,7 @@ import Testing
     }
 
     @Test(arguments: [("127.0.0.1", true), ("127.0.0.1:80", true), ("127.0.0.1:81", false), ("evil.example", false)])
-    func knowsPortEightyWithoutItsNumber(_ host: String, _ isBelieved: Bool) async throws {
+    func acceptsAHostWithoutThePortWhenItIsEighty(_ host: String, _ isBelieved: Bool) async throws {
         // RFC 9110 section 4.2.3: a port that is the default of the scheme is left out.
         let inbox = CallbackInbox(
             redirectURI: "http://127.0.0.1/callback",
@@ -210,7 +210,7 @@ import Testing
         #expect(await inbox.handle(request, body: []).status == (isBelieved ? 200 : 400))
     }
 
-    @Test func answersASecondTabKindlyAndUsesTheFirst() async throws {
+    @Test func usesTheFirstResponseAndShowsASecondTabTheSamePage() async throws {
         let inbox = CallbackInbox(
             redirectURI: "http://127.0.0.1:8400/callback",
             host: "127.0.0.1",
@@ -239,7 +239,7 @@ import Testing
         #expect(text(await inbox.handle(request("1"), body: [])).contains("You are signed in"))
     }
 
-    @Test func leadsTheFirstBrowserOnAndNoOther() async throws {
+    @Test func redirectsOnlyTheFirstBrowserToTheProvider() async throws {
         let (addresses, address) = AsyncStream<String>.makeStream()
         let agent = LoopbackUserAgent(
             launcher: BrowserLauncher { url in
@@ -250,9 +250,10 @@ import Testing
         _ = try await agent.withRedirectSession(try options()) { session in
             let visit = Task { try await session.visit("https://id.example.com/authorize?state=the-right-state") }
             for await start in addresses {
-                // Everybody can read the command line of a browser (RFC 8252 section 8.10 asks for no less care).
+                // Every user of the machine can read the command line of a browser (RFC 8252 section 8.10 asks for no
+                // less care).
                 #expect(!start.contains("state"))
-                // What no browser sends does not use it up.
+                // A request that no browser sends does not use it up.
                 #expect(try await get(start, method: .post).status == 405)
                 let first = try await get(start)
                 #expect(first.status == 302)
@@ -272,7 +273,7 @@ import Testing
         }
     }
 
-    @Test func takesTheFirstRedirectURIWhosePortIsFree() async throws {
+    @Test func usesTheFirstRedirectURIWhosePortIsFree() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -291,7 +292,7 @@ import Testing
         }
     }
 
-    @Test func refusesAPortThatIsTakenBeforeTheBrowserOpens() async throws {
+    @Test func reportsABusyPortBeforeTheBrowserOpens() async throws {
         let opened = Mutex(false)
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

@@ -1,9 +1,9 @@
 import Foundation
 
-/// A connection on which a test writes exactly the bytes it wants: a plain socket on a thread of its own, so that it waits for
-/// nobody and never for long.
+/// A connection on which a test writes exactly the bytes it wants: a plain socket on a thread of its own, so that it
+/// blocks no other test and never waits for long.
 enum RawConnection {
-    /// Why there is no response.
+    /// The system call that failed, with its error number.
     struct Failure: Error {
         let call: String
         let number: Int32
@@ -21,7 +21,7 @@ enum RawConnection {
         }
     }
 
-    /// Opens a connection, says something, and leaves it open.
+    /// Opens a connection, sends a text, and leaves it open.
     /// - Returns: The descriptor, to be closed.
     static func open(port: Int, saying text: String) throws -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)

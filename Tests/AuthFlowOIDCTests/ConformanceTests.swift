@@ -8,7 +8,8 @@ import Testing
         if case .trial = $0.check { true } else { false }
     }
 
-    @Test(arguments: trials, EmulatorScene.Setting.allCases) func conforms(
+    @Test(arguments: trials, EmulatorScene.Setting.allCases)
+    func conformanceRowPasses(
         _ row: ConformanceRow,
         _ setting: EmulatorScene.Setting
     ) async throws {
@@ -16,7 +17,7 @@ import Testing
         try await trial(setting)
     }
 
-    @Test func hasEachRowOnce() {
+    @Test func conformanceRowNumbersAreUnique() {
         let numbers = ConformanceTable.rows.map(\.number)
         #expect(Set(numbers).count == numbers.count)
     }

@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Tokens that are bound to a key (RFC 9449), at a provider that checks every proof.
+/// DPoP-bound tokens (RFC 9449), at a provider that checks every proof.
 @Suite struct DPoPTests {
     private static func settings(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
         -> ClientRegistration.Values
@@ -18,7 +18,7 @@ import Testing
         return settings
     }
 
-    /// The proofs that a provider has received at a path, taken apart.
+    /// The proofs that a provider has received at a path, decoded.
     private func proofs(_ scene: EmulatorScene, at path: String) throws -> [(header: JSON, claims: JSON)] {
         try scene.emulator.receivedRequests.filter { $0.path == path }.compactMap { received in
             guard let text = received.request.headerFields[HTTPField.Name("DPoP")!] else { return nil }
@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test(arguments: EmulatorScene.Setting.allCases, [DPoPPolicy.required, .requiredWithNonce])
-    func provesTheKeyWithEveryRequest(_ setting: EmulatorScene.Setting, _ policy: DPoPPolicy) async throws {
+    func sendsADPoPProofWithEveryRequest(_ setting: EmulatorScene.Setting, _ policy: DPoPPolicy) async throws {
         // Row I11.
         try await EmulatorScene.with(setting) { scene in
             scene.emulator.dpop = policy
@@ -42,7 +42,7 @@ import Testing
             _ = try await client.refresh()
             _ = try await client.userInfo()
             let (atToken, atResource) = (try proofs(scene, at: "/token"), try proofs(scene, at: "/userinfo"))
-            // A code and a refresh token; the nonce costs one more try, once.
+            // One request with the code, one with the refresh token, and one retry for the nonce.
             #expect(atToken.count == (policy == .required ? 2 : 3))
             for (header, claims) in atToken + atResource {
                 #expect(header["typ"] == "dpop+jwt")
@@ -60,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func knowsTheNonceOfEachServerAndTakesANewOne() async throws {
+    @Test func remembersTheNonceOfEachServerAndUsesANewOne() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.dpop = .requiredWithNonce
             scene.emulator.resourceWantsNonce = true
@@ -70,7 +70,7 @@ import Testing
             _ = try await client.signIn()
             let before = scene.emulator.requests.count
             _ = try await client.userInfo()
-            // The token endpoint has told the nonce.
+            // The nonce is known from the token endpoint.
             #expect(scene.emulator.requests.count == before + 1)
             scene.emulator.changeDPoPNonce()
             let response = try await client.send(TransportRequest(.get, Endpoint("\(scene.emulator.issuer)/userinfo")))
@@ -79,9 +79,9 @@ import Testing
         }
     }
 
-    @Test func triesOnceMoreAndNotAgain() async throws {
+    @Test func retriesOnlyOnceWithANewNonce() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
-            // A server that is never content with the nonce it has named.
+            // A server that refuses even the nonce that it has provided.
             scene.emulator.dpop = .requiredWithNonce
             let transport = FlakyTransport(scene.transport)
             var fields = HTTPFields()
@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    @Test func provesNothingUnlessAsked() async throws {
+    @Test func sendsNoDPoPProofByDefault() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let signIn = try await scene.client().signIn()
             #expect(signIn.credential.tokens.tokenType == "Bearer")
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test(arguments: [nil, "", "two words", "quo\"te", String(repeating: "n", count: 1025)] as [String?])
-    func doesNotTryAgainWithANonceThatIsNone(_ nonce: String?) async throws {
+    func doesNotRetryWithAnInvalidNonce(_ nonce: String?) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let transport = FlakyTransport(scene.transport)
             transport.answer(refusal(nonce))
@@ -129,7 +129,7 @@ import Testing
         }
     }
 
-    @Test func doesNotTryAgainWithTheSameNonce() async throws {
+    @Test func doesNotRetryWithTheSameNonce() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let transport = FlakyTransport(scene.transport)
             transport.answer(refusal("same"))
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test func keepsTheKeyWithTheTokens() async throws {
+    @Test func storesTheDPoPKeyWithTheTokens() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.dpop = .required
             let store = MemoryTokenStore()
@@ -170,7 +170,7 @@ import Testing
         }
     }
 
-    @Test func refusesTokensThatAreNotBoundAlthoughTheyWereToBe() async throws {
+    @Test func refusesBearerTokensWhenDPoPWasRequested() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .tokenResponse(.member("token_type", "Bearer"))
             let client = try scene.client(registration: Self.settings())
@@ -180,7 +180,7 @@ import Testing
         }
     }
 
-    @Test func refusesTokensThatAreBoundAlthoughNobodyAsked() async throws {
+    @Test func refusesDPoPTokensThatWereNotRequested() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .tokenResponse(.member("token_type", "DPoP"))
             let client = try scene.client()
@@ -189,7 +189,7 @@ import Testing
         }
     }
 
-    @Test func saysThatTheProviderTakesNoSuchProofs() async throws {
+    @Test func reportsThatTheProviderDoesNotSupportTheProofAlgorithm() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = .metadata(.member("dpop_signing_alg_values_supported", ["RS256"]))
             let client = try scene.client(registration: Self.settings())
@@ -198,7 +198,7 @@ import Testing
         }
     }
 
-    @Test func givesNothingToWhoStealsATokenWithoutItsKey() async throws {
+    @Test func aStolenTokenIsUselessWithoutItsKey() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.dpop = .required
             let tokens = try await scene.client(registration: Self.settings()).signIn().credential.tokens
@@ -211,7 +211,7 @@ import Testing
         }
     }
 
-    @Test func bindsWhatComesOfAnotherScreen() async throws {
+    @Test func bindsTheTokensOfTheDeviceGrant() async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator

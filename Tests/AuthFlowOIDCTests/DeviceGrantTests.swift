@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Signing in on another screen (RFC 8628). Time goes by only in the waits.
+/// Signing in with the device grant (RFC 8628). Time passes only in the waits.
 @Suite struct DeviceGrantTests {
     private static func settings(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
         -> ClientRegistration.Values
@@ -19,7 +19,8 @@ import Testing
         return settings
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func signsInThroughThePagesOfTheProvider(
+    @Test(arguments: EmulatorScene.Setting.allCases)
+    func signsInWithTheDeviceGrantThroughTheProvidersPages(
         _ setting: EmulatorScene.Setting
     ) async throws {
         let time = VirtualTime()
@@ -41,7 +42,7 @@ import Testing
         }
     }
 
-    @Test func saysThatThePersonDeniedOnTheOtherScreen() async throws {
+    @Test func reportsThatTheUserDeniedTheDeviceAuthorization() async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let presenter = HeadlessDevicePresenter(
@@ -60,7 +61,7 @@ import Testing
         }
     }
 
-    @Test func tellsThePersonWhatTheyNeed() async throws {
+    @Test func showsTheUserTheVerificationURIAndTheUserCode() async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let seen = Mutex<DeviceAuthorization?>(nil)
@@ -80,7 +81,7 @@ import Testing
             #expect(authorization.verificationURI.url == "https://id.example.com/device")
             #expect(authorization.verificationURIComplete?.url.hasSuffix(authorization.userCode) == true)
             #expect(authorization.lifetime == .seconds(600))
-            // The codes are for the person, not for logs.
+            // The codes are for the user, not for logs.
             var dumped = ""
             dump(authorization, to: &dumped)
             let lines = events.withLock { $0 } + [dumped, "\(authorization)"]
@@ -113,7 +114,7 @@ import Testing
         }
     }
 
-    @Test func takesTheIntervalOfTheProviderWhenItIsLonger() async throws {
+    @Test func usesTheIntervalOfTheProviderWhenItIsLonger() async throws {
         let waits = try await waits([.slowDown(interval: 40), .error("authorization_pending")])
         #expect(waits.count == 3 && waits.dropFirst().allSatisfy { $0 >= 40 })
     }
@@ -123,27 +124,27 @@ import Testing
         #expect(waits.count == 3 && waits[1] >= 10 && waits[2] >= 15)
     }
 
-    @Test func backsOffWhileNothingIsHeardAndComesBack() async throws {
+    @Test func backsOffWhileTheProviderIsUnavailableAndThenRecovers() async throws {
         let pending = DevicePollResponse.error("authorization_pending")
         let silent = DevicePollResponse.unavailable(retryAfter: nil)
         #expect(try await waits([silent, .brokenGateway, silent, pending]) == [5, 10, 20, 40, 5])
         #expect(try await waits([.unavailable(retryAfter: 33), pending]) == [5, 33, 5])
     }
 
-    @Test func goesOnWhenTheNetworkComesBack() async throws {
+    @Test func resumesPollingWhenTheNetworkComesBack() async throws {
         let waits = try await waits([]) { OutageTransport($0.transport, failures: 3) }
         // 5, 10, 20 and 40 seconds; the first three polls did not arrive.
         #expect(waits == [75])
     }
 
-    /// Timers that run fast come too early, and the emulator's interval grows each time: who never gets slower than it never
-    /// gets there.
-    @Test(arguments: [1.1, 1.3, 1.8]) func finishesWithTimersThatRunFast(_ drift: Double) async throws {
+    /// Timers that run fast poll too early, and the emulator's interval grows each time: a client that never becomes
+    /// slower than it never succeeds.
+    @Test(arguments: [1.1, 1.3, 1.8]) func pollingSucceedsWithTimersThatRunFast(_ drift: Double) async throws {
         let waits = try await waits([], drift: drift)
         #expect(waits.count < 8)
     }
 
-    @Test func stopsWhenTheCodeHasExpired() async throws {
+    @Test func stopsPollingWhenTheDeviceCodeHasExpired() async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let client = try scene.client(
@@ -160,8 +161,8 @@ import Testing
         }
     }
 
-    @Test func stopsAtOnceWhenItIsCancelled() async throws {
-        // A clock that never comes to the end of a wait.
+    @Test func stopsTheDeviceGrantAtOnceWhenItIsCancelled() async throws {
+        // A clock on which no wait ever ends.
         try await EmulatorScene.with(.inProcess) { scene in
             let (shown, continuation) = AsyncStream.makeStream(of: Void.self)
             let client = try scene.client(
@@ -177,7 +178,7 @@ import Testing
         }
     }
 
-    @Test func endsWithWhatThePresenterThrows() async throws {
+    @Test func failsWithTheErrorThatThePresenterThrows() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client(
                 registration: Self.settings(),
@@ -228,7 +229,7 @@ import Testing
         ("a page for tokens", .tokenResponse(.notJSON), .invalidResponse),
     ]
 
-    @Test(arguments: badResponses) func refuses(
+    @Test(arguments: badResponses) func refusesBadDeviceAuthorizationAndTokenResponses(
         _ test: (name: String, fault: EmulatorFault, code: AuthError.Code)
     ) async throws {
         let time = VirtualTime()
@@ -256,7 +257,7 @@ import Testing
         .deviceAuthorization(.members { $0["verification_url"] = $0.removeValue(forKey: "verification_uri") }),
     ]
 
-    @Test(arguments: tolerated) func tolerates(_ fault: EmulatorFault) async throws {
+    @Test(arguments: tolerated) func toleratesUnusualDeviceAuthorizationResponses(_ fault: EmulatorFault) async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
@@ -274,7 +275,7 @@ import Testing
 
     // MARK: Choosing the flow
 
-    @Test func signsInOnAnotherScreenWhenNoUserAgentCanBegin() async throws {
+    @Test func fallsBackToTheDeviceGrantWhenNoUserAgentCanStart() async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
@@ -303,7 +304,7 @@ import Testing
         EmulatorFault.deviceAuthorization(.member("error", "unauthorized_client")),
         .deviceAuthorization(.response { $0 = .init(head: HTTPResponse(status: .notFound)) }),
         .metadata(.member("device_authorization_endpoint", nil)),
-    ]) func signsInHereWhenTheProviderHasNoOtherScreen(_ fault: EmulatorFault) async throws {
+    ]) func fallsBackToTheAuthorizationCodeGrantWhenTheDeviceGrantIsUnsupported(_ fault: EmulatorFault) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = fault
             let settings = try Self.settings()
@@ -323,7 +324,7 @@ import Testing
         }
     }
 
-    @Test func asksNobodyTwiceAfterTheyWereShownSomething() async throws {
+    @Test func triesNoOtherGrantOnceTheUserWasShownACode() async throws {
         let time = VirtualTime()
         try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator
@@ -341,7 +342,7 @@ import Testing
     }
 }
 
-/// A user agent that cannot begin.
+/// A user agent that cannot start.
 private struct AbsentUserAgent: UserAgent {
     func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,

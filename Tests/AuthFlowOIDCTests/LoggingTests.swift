@@ -6,7 +6,7 @@ import Logging
 import Synchronization
 import Testing
 
-/// Keeps what is logged.
+/// Collects the log lines.
 private struct MemoryLogHandler: LogHandler {
     final class Lines: Sendable {
         let lines = Mutex<[(Logger.Level, String)]>([])
@@ -27,7 +27,7 @@ private struct MemoryLogHandler: LogHandler {
 }
 
 @Suite struct LoggingTests {
-    @Test func writesEventsWithoutSecrets() async throws {
+    @Test func logsEventsWithoutSecrets() async throws {
         let kept = MemoryLogHandler.Lines()
         let logger = Logger(label: "test") { _ in MemoryLogHandler(kept: kept) }
         try await EmulatorScene.with(.inProcess) { scene in

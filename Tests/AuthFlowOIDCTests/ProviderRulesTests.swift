@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// What identity providers do that the specifications leave open, and adapters that bend what they must not.
+/// Behaviour of identity providers that the specifications leave open, and adapters that change what they must not.
 @Suite struct ProviderRulesTests {
     private func scene(clients: [OIDCEmulator.Client] = [.demo]) throws -> EmulatorScene {
         EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: clients))
@@ -17,7 +17,7 @@ import Testing
 
     // MARK: Adapters
 
-    /// An adapter that changes what another does.
+    /// An adapter that changes the behaviour of another.
     private struct Bent: ProviderAdapter, UserInfoProviding, ResponseParsing, TokenRevoking {
         var base: OIDCProvider
         var preparing: @Sendable (inout ProviderRequest) -> Void = { _ in }
@@ -93,7 +93,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: wrongAdapters) private func conformanceCatches(
+    @Test(arguments: wrongAdapters) private func conformanceSuiteRejectsWrongAdapters(
         _ test: (name: String, bend: @Sendable (inout Bent) -> Void, rule: String)
     ) async throws {
         var provider = Self.provider()
@@ -126,7 +126,7 @@ import Testing
 
     // MARK: Metadata
 
-    @Test func isNotSentToAProviderThatWantsPushedRequests() async throws {
+    @Test func sendsNoAuthorizationRequestToAProviderThatRequiresPAR() async throws {
         let scene = try scene()
         scene.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
         let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
@@ -135,7 +135,7 @@ import Testing
         #expect(!scene.emulator.requests.contains { $0.contains("/authorize") })
     }
 
-    @Test func findsInTheSecondDocumentWhatTheFirstLacks() async throws {
+    @Test func takesMissingEndpointsFromTheRFC8414Document() async throws {
         let scene = try scene()
         scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
         let asked = Mutex(0)
@@ -157,7 +157,7 @@ import Testing
         #expect(asked.withLock { $0 } == 1)
     }
 
-    @Test func takesNoSecondDocumentOfAnotherIssuer() async throws {
+    @Test func refusesAnRFC8414DocumentOfAnotherIssuer() async throws {
         let scene = try scene()
         scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
         let transport = Answering(base: scene.transport) { call in
@@ -169,12 +169,12 @@ import Testing
         let client = try scene.client(transport: transport)
         _ = try await client.signIn()
         guard case .unsupported = try await client.signOut().revocation else {
-            Issue.record("There is no endpoint for it.")
+            Issue.record("There is no revocation endpoint.")
             return
         }
     }
 
-    @Test func singleEndpointsReplaceDiscoveredOnesAndAreABindingOfTheirOwn() async throws {
+    @Test func configuredEndpointsReplaceDiscoveredOnesAndChangeTheBinding() async throws {
         let scene = try scene()
         let store = MemoryTokenStore()
         var endpoints = ProviderMetadata(issuer: "https://id.example.com")
@@ -184,7 +184,7 @@ import Testing
         _ = try await client.signIn()
         #expect(scene.emulator.receivedRequests.contains { $0.path == "/userinfo" && $0.query["x"] == "1" })
         _ = try await client.userInfo()
-        // Without the endpoint of its own it is another binding, in either direction.
+        // Without the configured endpoint the binding is another one, in either direction.
         let discovered = try scene.client(store: store)
         let requests = scene.emulator.requests.count { $0 == "GET /userinfo" }
         let error = await #expect(throws: AuthError.self) { try await discovered.userInfo() }
@@ -193,7 +193,7 @@ import Testing
         #expect(scene.emulator.requests.count { $0 == "GET /userinfo" } == requests)
     }
 
-    @Test func sendsNoTokenWithoutABinding() async throws {
+    @Test func sendsNoStoredTokenWithoutABinding() async throws {
         let scene = try scene()
         let store = MemoryTokenStore()
         let client = try scene.client(store: store)
@@ -209,7 +209,7 @@ import Testing
         #expect(error?.code == .loginRequired)
         let signOut = try await scene.client(store: store).signOut()
         guard case .failed = signOut.revocation else {
-            Issue.record("Nothing is revoked, and that is said.")
+            Issue.record("Nothing is revoked, and the result says so.")
             return
         }
     }
@@ -217,7 +217,7 @@ import Testing
     // MARK: Responses
 
     @Test(arguments: [("access_denied", AuthError.Code.accessDenied), ("server_error", .issuerMismatch)])
-    func saysWhichUnconfirmedErrorCame(_ error: String, _ code: AuthError.Code) async throws {
+    func reportsAnErrorResponseWithoutIssAsUnconfirmed(_ error: String, _ code: AuthError.Code) async throws {
         let scene = try scene()
         scene.emulator.fault = .callback(
             .parameters {
@@ -232,7 +232,7 @@ import Testing
         #expect(thrown?.message.contains("not confirmed") == true)
     }
 
-    @Test func aDeniedSecondLoginSaysNothingOfTheFirst() async throws {
+    @Test func aDeniedSecondSignInKeepsTheFirstSession() async throws {
         let scene = try scene()
         let store = MemoryTokenStore()
         _ = try await scene.client(store: store).signIn()
@@ -244,7 +244,7 @@ import Testing
         #expect(try await scene.client(store: store).credential() != nil)
     }
 
-    @Test func aLogoutTokenIsNoIDToken() async throws {
+    @Test func refusesALogoutTokenAsAnIDToken() async throws {
         for fault in [
             IDTokenFault.claim("events", ["http://schemas.openid.net/event/backchannel-logout": [:]]),
             .header { $0["typ"] = "logout+jwt" }, .header { $0["typ"] = "at+jwt" }, .header { $0["typ"] = 5 },
@@ -259,14 +259,15 @@ import Testing
         _ = try await scene.client().signIn()
     }
 
-    @Test(arguments: ["\u{212A}elvin", "é", "1\u{301}"]) func aSubjectIsASCII(_ subject: String) async throws {
+    @Test(arguments: ["\u{212A}elvin", "é", "1\u{301}"])
+    func refusesASubjectThatIsNotASCII(_ subject: String) async throws {
         let scene = try scene()
         scene.emulator.fault = .idToken(.claim("sub", .string(subject)))
         let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
         #expect(error?.code == .invalidIDToken)
     }
 
-    @Test func theWordsOfARefusalAreShown() async throws {
+    @Test func showsTheErrorTextOfTheProvider() async throws {
         let scene = try scene()
         let client = try scene.client()
         _ = try await client.signIn()
@@ -290,7 +291,7 @@ import Testing
         #expect(discovery.map { "\($0)" }?.contains("This tenant is suspended.") == true)
     }
 
-    @Test func adviceIsThatOfTheAdapter() async throws {
+    @Test func discoveryErrorsGiveTheAdviceOfTheAdapter() async throws {
         struct Plain: ProviderAdapter {
             let issuer = "https://id.example.com/none"
             func metadata(in context: ServerContext) async throws -> ProviderMetadata {
@@ -308,7 +309,7 @@ import Testing
 
     // MARK: Clients with a secret
 
-    @Test func sendsASpaceInTheHeaderAsPercentTwenty() async throws {
+    @Test func encodesASpaceInTheBasicHeaderAsPercentTwenty() async throws {
         let secret = "a b+c:d%é"
         let scene = try scene(clients: [
             .init(id: "my app", secret: secret, authenticationMethod: "client_secret_basic")
@@ -323,7 +324,7 @@ import Testing
     }
 
     @Test(arguments: [("right%", true), ("rightone", false)])
-    func advisesAnotherMethodWhenTheSecretHasOddCharacters(_ secret: String, _ isAdvised: Bool) async throws {
+    func suggestsClientSecretPostWhenTheSecretHasSpecialCharacters(_ secret: String, _ isAdvised: Bool) async throws {
         let scene = try scene(clients: [.init(id: "c", secret: "other", authenticationMethod: "client_secret_basic")])
         let settings = try ClientRegistration(clientID: "c") { $0.authentication = .clientSecretBasic(Secret(secret)) }
             .values
@@ -333,11 +334,11 @@ import Testing
         #expect(error?.message.contains(secret) == false)
     }
 
-    @Test func aReplacedKeyOfTheSameNameIsFound() async throws {
+    @Test func findsAReplacedKeyWithTheSameKeyID() async throws {
         let scene = try scene()
         let client = try scene.client()
         _ = try await client.signIn()
-        // The emulator's keys have the same names after a rotation.
+        // The emulator's keys have the same key IDs after a rotation.
         try scene.emulator.rotateKeys()
         _ = try await client.signIn()
         #expect(scene.emulator.requests.count { $0 == "GET /jwks" } == 2)
@@ -345,7 +346,7 @@ import Testing
 
     // MARK: Signing out
 
-    @Test(arguments: [true, false]) func namesTheClientAtTheSignOut(_ isNamed: Bool) async throws {
+    @Test(arguments: [true, false]) func sendsTheClientIDAtSignOutAsConfigured(_ isNamed: Bool) async throws {
         let scene = try scene()
         var settings = try EmulatorScene.registration()
         settings.postLogoutRedirectURI = try RedirectURI("http://127.0.0.1:8400/callback")
@@ -354,7 +355,7 @@ import Testing
         let client = try scene.client(registration: settings)
         _ = try await client.signIn()
         guard case .done = try await client.signOut(endingSession: true).endSession else {
-            Issue.record("The session is ended.")
+            Issue.record("The session is not ended.")
             return
         }
         let query = try #require(scene.emulator.receivedRequests.first { $0.path == "/end_session" }?.query)
@@ -377,7 +378,7 @@ import Testing
     }
 }
 
-/// A transport that answers some calls itself.
+/// A transport that responds to some requests itself.
 private struct Answering: HTTPTransport {
     let base: any HTTPTransport
     let answer: @Sendable (TransportRequest) -> TransportResponse?

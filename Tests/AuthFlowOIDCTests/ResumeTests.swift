@@ -7,7 +7,7 @@ import Testing
 
 /// Sign-ins whose redirect arrives by `AuthClient.resume(with:)`: an app's URL handler, or a paste.
 @Suite struct ResumeTests {
-    /// Signs in with an agent that waits, and does `act` with the address that it shows.
+    /// Signs in with an agent that waits, and calls `act` with the URL that it shows.
     private func signIn(
         _ agent: any UserAgent,
         at scene: EmulatorScene,
@@ -53,7 +53,7 @@ import Testing
         }
     }
 
-    @Test func signsInByPaste() async throws {
+    @Test func signsInWithAPastedRedirect() async throws {
         try await EmulatorScene.with(.sockets) { scene in
             let signIn = try await signIn(PasteUserAgent(), at: scene, redirectURI: "http://127.0.0.1/callback") {
                 url,
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func checksWhatIsPastedLikeAnyRedirect() async throws {
+    @Test func checksAPastedRedirectLikeAnyOther() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let error = await #expect(throws: AuthError.self) {
                 try await signIn(PasteUserAgent(), at: scene) { url, client in
@@ -79,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func waitsOnAfterAnAnswerThatIsNotItsOwn() async throws {
+    @Test func keepsWaitingAfterAnUnrelatedURL() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: scene) { url, client in
                 for junk in [

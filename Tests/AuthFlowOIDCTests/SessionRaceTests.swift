@@ -8,7 +8,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A transport whose responses to refreshes are held back until a test lets them go.
+/// A transport whose responses to refreshes are held back until a test releases them.
 final class SlowRefreshes: HTTPTransport {
     private let base: any HTTPTransport
     private let arrived = AsyncStream<Void>.makeStream()
@@ -33,7 +33,7 @@ final class SlowRefreshes: HTTPTransport {
     }
 }
 
-/// Sign-outs, sign-ins elsewhere and refusals that meet a refresh.
+/// Sign-outs, sign-ins elsewhere and refusals that coincide with a refresh.
 @Suite struct SessionRaceTests {
     private let time: TestTime
     private let scene: EmulatorScene
@@ -75,7 +75,7 @@ final class SlowRefreshes: HTTPTransport {
     // MARK: Signing out
 
     /// In one process (the same client) and in another (another client of the same store).
-    @Test(arguments: [true, false]) func aSignOutRevokesWhatALateRefreshHasBrought(_ isSameClient: Bool) async throws {
+    @Test(arguments: [true, false]) func aSignOutRevokesTheTokensOfALateRefresh(_ isSameClient: Bool) async throws {
         let store = MemoryTokenStore()
         let slow = SlowRefreshes(scene.transport)
         let refreshing = try client(store: store, transport: slow)
@@ -112,7 +112,7 @@ final class SlowRefreshes: HTTPTransport {
         _ = try await one.signIn()
         let cached = try await other.freshTokens()
         _ = try await one.signOut()
-        // For ten seconds what is at hand is trusted.
+        // For ten seconds cached tokens are used.
         time.advance(9)
         #expect(try await other.freshTokens() == cached)
         time.advance(1)
@@ -132,8 +132,8 @@ final class SlowRefreshes: HTTPTransport {
         ),
     ]
 
-    /// A client that finds the credential gone drops what is at hand.
-    @Test(arguments: looks) func nothingIsHandedOutOnceTheStoreWasSeenEmpty(
+    /// A client that finds the credential gone drops its cached tokens.
+    @Test(arguments: looks) func returnsNoCachedTokensOnceTheStoreWasSeenEmpty(
         _ test: (name: String, look: @Sendable (AuthClient) async throws -> Void)
     ) async throws {
         let store = MemoryTokenStore()
@@ -149,7 +149,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(refreshes == 0)
     }
 
-    @Test func tokensOfAnotherSignInReplaceThoseAtHand() async throws {
+    @Test func tokensOfAnotherSignInReplaceCachedOnes() async throws {
         let store = MemoryTokenStore()
         let (one, other) = (try client(store: store), try client(store: store))
         _ = try await one.signIn()
@@ -160,9 +160,10 @@ final class SlowRefreshes: HTTPTransport {
         #expect(refreshes == 0)
     }
 
-    // MARK: What a provider sends
+    // MARK: Responses of the provider
 
-    /// The old refresh token is used up when the new tokens are refused: the new one is kept, and nothing is handed out.
+    /// The old refresh token is used up when the new tokens are refused: the new one is kept, and no tokens are
+    /// returned.
     @Test(arguments: ["auth_time", "sub"]) func aRefusedIDTokenLosesNoRefreshToken(_ claim: String) async throws {
         let store = MemoryTokenStore()
         let client = try client(store: store)
@@ -198,7 +199,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await client.freshTokens().refreshToken != first.tokens.refreshToken)
     }
 
-    @Test(arguments: [1, 30, 60] as [Int64]) func tokensThatLiveShortlyAreRefreshedOnceInACall(_ life: Int64)
+    @Test(arguments: [1, 30, 60] as [Int64]) func shortLivedTokensAreRefreshedOncePerCall(_ life: Int64)
         async throws
     {
         scene.emulator.accessTokenLifetime = life
@@ -210,12 +211,12 @@ final class SlowRefreshes: HTTPTransport {
         let second = try await client.freshCredential(lasting: .seconds(3600)).tokens
         #expect(second != first)
         #expect(refreshes == 1)
-        // What another process has got meanwhile is taken over.
+        // Tokens that another process has obtained meanwhile are used.
         #expect(try await client.freshCredential(lasting: .seconds(60)).tokens == second)
         #expect(refreshes == 1)
     }
 
-    @Test func aSilentRefusalEndsInASignIn() async throws {
+    @Test func repeatedRefusalsWithoutAnErrorCodeRequireASignIn() async throws {
         let store = MemoryTokenStore()
         let first = try client(store: store)
         let credential = try await first.signIn().credential
@@ -223,17 +224,17 @@ final class SlowRefreshes: HTTPTransport {
         transport.answer(TransportResponse(head: HTTPResponse(status: .badRequest)))
         let once = await #expect(throws: AuthError.self) { try await first.freshTokens() }
         #expect(once?.code == .invalidResponse)
-        // Another process counts on.
+        // Another process continues the count.
         let twice = await #expect(throws: AuthError.self) { try await self.client(store: store).freshTokens() }
         #expect(twice?.code == .loginRequired)
         #expect(twice?.message.contains("Sign in again") == true)
-        // It is not known to be over: the provider may have had a bad day.
+        // The session is not known to be over: the provider may have had a temporary fault.
         #expect(try await first.credential()?.tokens == credential.tokens)
         transport.answer(nil)
         #expect(try await client(store: store).freshTokens() != credential.tokens)
     }
 
-    @Test(arguments: ["invalid_client", "invalid_scope"]) func aFaultOfTheClientIsNoEndOfTheSession(_ error: String)
+    @Test(arguments: ["invalid_client", "invalid_scope"]) func aClientErrorDoesNotEndTheSession(_ error: String)
         async throws
     {
         let store = MemoryTokenStore()
@@ -250,7 +251,7 @@ final class SlowRefreshes: HTTPTransport {
 
     // MARK: Size
 
-    @Test func aSignInThatCannotBeReadAgainIsNotStored() async throws {
+    @Test func aCredentialThatIsTooLargeToReadAgainIsNotStored() async throws {
         let store = MemoryTokenStore()
         scene.emulator.fault = .userInfo(.member("note", .string(String(repeating: "x", count: 300_000))))
         let error = await #expect(throws: AuthError.self) { try await self.client(store: store).signIn() }
@@ -264,7 +265,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await client(store: store).credential() != nil)
     }
 
-    @Test func responsesAreNotKeptWhole() async throws {
+    @Test func onlyAdditionalMembersOfATokenResponseAreKept() async throws {
         scene.emulator.fault = .tokenResponse(.member("patient", "p-1"))
         let client = try client()
         let tokens = try await client.signIn().credential.tokens
@@ -272,7 +273,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await client.credential()?.tokens == tokens)
     }
 
-    @Test func aStoreThatCannotBeReadIsClearedLocally() async throws {
+    @Test func anUnreadableStoreIsClearedByALocalSignOut() async throws {
         let directory = NSTemporaryDirectory() + "authflow-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let store = FileTokenStore(directory: directory)
@@ -307,7 +308,7 @@ final class SlowRefreshes: HTTPTransport {
         func reasonForEnd(of credential: Credential, in context: ProviderContext) async -> String? { nil }
     }
 
-    @Test func aFailedShareIsNoFailedStore() async throws {
+    @Test func aSharingErrorIsNotAStorageError() async throws {
         let events = Mutex<[FlowEvent]>([])
         let provider = Unsharing(base: OIDCProvider(issuer: scene.emulator.issuer)) {
             AuthError(.storageFailed, "The group's store is full.")
@@ -329,7 +330,7 @@ final class SlowRefreshes: HTTPTransport {
         await #expect(throws: CancellationError.self) { try await client.signIn() }
     }
 
-    @Test func anotherAccountIsNoFailureOfTheStore() async throws {
+    @Test func anAccountMismatchIsNotAStorageError() async throws {
         let store = MemoryTokenStore()
         let events = Mutex<[FlowEvent]>([])
         _ = try await client(store: store).signIn()
@@ -341,7 +342,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(!events.withLock { $0.contains { $0.step == .storing } })
     }
 
-    @Test func drainingWaitsForARefreshWhoseCallerIsGone() async throws {
+    @Test func drainingWaitsForARefreshWhoseCallerWasCancelled() async throws {
         let store = MemoryTokenStore()
         let slow = SlowRefreshes(scene.transport)
         let client = try client(store: store, transport: slow)
@@ -360,7 +361,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(try await client.credential()?.tokens.refreshToken != first.refreshToken)
     }
 
-    @Test func drainingGivesUpInTime() async throws {
+    @Test func drainingStopsAtItsTimeLimit() async throws {
         let slow = SlowRefreshes(scene.transport)
         let client = try client(transport: slow)
         _ = try await client.signIn()

@@ -12,7 +12,9 @@ import Testing
 
 @Suite struct SigningInTests {
     @Test(arguments: EmulatorScene.Setting.allCases, SignatureAlgorithm.asymmetric)
-    func signsIn(_ setting: EmulatorScene.Setting, _ algorithm: SignatureAlgorithm) async throws {
+    func signsInWithEverySignatureAlgorithm(_ setting: EmulatorScene.Setting, _ algorithm: SignatureAlgorithm)
+        async throws
+    {
         // Rows 1, 8, 13, 15, 16 and 74.
         try await EmulatorScene.with(setting) { scene in
             scene.emulator.signingAlgorithm = algorithm
@@ -58,7 +60,7 @@ import Testing
         }
     }
 
-    @Test func saysThatTheClientSecretIsWrong() async throws {
+    @Test func reportsAWrongClientSecret() async throws {
         let client = OIDCEmulator.Client(id: "c", secret: "right", authenticationMethod: "client_secret_basic")
         try await EmulatorScene.with(.inProcess, clients: [client]) { scene in
             let settings = try ClientRegistration(clientID: "c") {
@@ -135,7 +137,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: faults) func refuses(
+    @Test(arguments: faults) func refusesFaultyProviderResponses(
         _ test: (row: String, fault: EmulatorFault, code: AuthError.Code, last: String)
     ) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
@@ -159,7 +161,8 @@ import Testing
         ("no c_hash", .idToken(.claim("c_hash", nil))),
     ]
 
-    @Test(arguments: tolerated) func tolerates(_ test: (row: String, fault: EmulatorFault)) async throws {
+    @Test(arguments: tolerated)
+    func toleratesHarmlessProviderDeviations(_ test: (row: String, fault: EmulatorFault)) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = test.fault
             let signIn = try await scene.client().signIn()
@@ -167,7 +170,9 @@ import Testing
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func saysThatThePersonDenied(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorScene.Setting.allCases) func reportsThatTheUserDeniedAccess(
+        _ setting: EmulatorScene.Setting
+    )
         async throws
     {
         try await EmulatorScene.with(setting) { scene in
@@ -175,11 +180,11 @@ import Testing
                 try await scene.client(consent: .deny).signIn()
             }
             #expect(error?.code == .accessDenied)
-            #expect(error?.providerError?.errorDescription == "The person did not allow it")
+            #expect(error?.providerError?.errorDescription == "The user did not allow it")
         }
     }
 
-    @Test func signsInStepByStep() async throws {
+    @Test func signsInWithBeginSignInAndFinishSignIn() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client()
             let pending = try await client.beginSignIn()
@@ -197,14 +202,14 @@ import Testing
         }
     }
 
-    @Test func asksForAWholeRedirectURIWhenSigningInByHand() async throws {
+    @Test func beginSignInRequiresACompleteRedirectURI() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client(registration: ClientRegistration.Values(clientID: "authflow-demo"))
             await #expect(throws: AuthError.self) { try await client.beginSignIn() }
         }
     }
 
-    @Test func sendsNewSecretsEveryTime() async throws {
+    @Test func sendsNewStateNonceAndCodeChallengeEveryTime() async throws {
         // Rows I1 to I3, I6, and checklist points 1 to 4.
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client()
@@ -223,7 +228,7 @@ import Testing
         }
     }
 
-    @Test func sendsMoreParametersAndRefusesProtectedOnes() async throws {
+    @Test func sendsAdditionalParametersAndRefusesProtectedOnes() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             func client(_ parameters: FormParameters) throws -> AuthClient {
                 try scene.client(
@@ -241,7 +246,7 @@ import Testing
         }
     }
 
-    @Test func returnsTheTokensAndSaysSoWhenTheyCannotBeStored() async throws {
+    @Test func returnsTheTokensWithAStorageErrorWhenTheyCannotBeStored() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let failed = Mutex(false)
             let client = try scene.client(store: BrokenStore()) { event in
@@ -286,8 +291,8 @@ import Testing
         }
     }
 
-    @Test func refusesTheAnswerOfAnotherProvider() async throws {
-        // The mix-up attack of RFC 9700 section 4.4: the person signs in at one provider, and the answer is passed to a
+    @Test func refusesTheAuthorizationResponseOfAnotherProvider() async throws {
+        // The mix-up attack of RFC 9700 section 4.4: the user signs in at one provider, and the response is passed to a
         // sign-in at another, which would then be sent the code.
         let (honest, evil) = (
             EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")),
@@ -362,7 +367,7 @@ import Testing
         }
     }
 
-    @Test func followsNoRedirectOfTheProvidersServices() async throws {
+    @Test func followsNoRedirectOfTheMetadataDocument() async throws {
         // Row O11.
         let transport = InProcessTransport(origin: "https://id.example.com") { _, _ in
             TransportResponse(
@@ -382,7 +387,7 @@ import Testing
 
     @Test(arguments: ResponseMode.allCases) func signsInThroughTheLoopbackPort(_ mode: ResponseMode) async throws {
         try await EmulatorScene.with(.sockets) { scene in
-            // The "browser" goes through the provider's pages and then really does what it is sent to do.
+            // The "browser" goes through the provider's pages and then really delivers the authorization response.
             let launcher = BrowserLauncher { url in
                 Task {
                     let start = try await SystemTransport().send(TransportRequest(.get, Endpoint(url)))
@@ -421,7 +426,7 @@ import Testing
         )
         switch mode {
         case .query:
-            // An answer that comes in another way than agreed is none.
+            // A response in another mode than the requested one is refused.
             #expect(try await transport.send(form).status == 405)
             _ = try await transport.send(TransportRequest(.get, Endpoint(answer)))
         case .fragment:
@@ -434,7 +439,7 @@ import Testing
         }
     }
 
-    @Test func conformsToTheProviderSuite() async throws {
+    @Test func conformsToTheAdapterSuite() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             try await ProviderConformance(
                 adapter: OIDCProvider(issuer: scene.emulator.issuer),

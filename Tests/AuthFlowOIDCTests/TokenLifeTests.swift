@@ -12,13 +12,13 @@ final class TestTime: Sendable {
     private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
     private let error = Mutex(TimeInterval(0))
     var now: Date { time.withLock { $0 } }
-    /// What this machine takes for the time.
+    /// The services of this machine, whose clock may be wrong.
     var host: HostServices { HostServices(now: { self.now + self.error.withLock { $0 } }) }
     func setError(_ seconds: TimeInterval) { error.withLock { $0 = seconds } }
     func advance(_ seconds: TimeInterval) { time.withLock { $0 += seconds } }
 }
 
-/// A transport that can be taken down, or told to answer something else.
+/// A transport that can be taken down, or told to return another response.
 final class FlakyTransport: HTTPTransport {
     private let base: any HTTPTransport
     private let state = Mutex<(response: TransportResponse?, isDown: Bool, calls: Int)>((nil, false, 0))
@@ -59,7 +59,7 @@ final class FailingStore: TokenStore {
     }
 }
 
-/// Tokens that are kept fresh.
+/// Keeping tokens fresh.
 @Suite struct TokenLifeTests {
     private let time: TestTime
     private let scene: EmulatorScene
@@ -103,7 +103,7 @@ final class FailingStore: TokenStore {
 
     // MARK: Fresh
 
-    @Test func handsOutWhatIsFreshAndRefreshesWhatIsNot() async throws {
+    @Test func returnsFreshTokensAndRefreshesOthers() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
         #expect(try await client.freshTokens() == first)
@@ -120,7 +120,7 @@ final class FailingStore: TokenStore {
         #expect(try await client.credential()?.obtainedAt == time.now)
     }
 
-    @Test func keepsTheRefreshTokenWhenNoneComes() async throws {
+    @Test func keepsTheRefreshTokenWhenTheResponseHasNone() async throws {
         scene.emulator.refreshPolicy = .lasting
         let client = try client()
         let first = try await client.signIn().credential.tokens
@@ -131,7 +131,7 @@ final class FailingStore: TokenStore {
         #expect(refreshes == 3)
     }
 
-    @Test func saysWhoIsNotSignedIn() async throws {
+    @Test func requiresASignInWithoutUsableTokens() async throws {
         let client = try client()
         let nobody = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(nobody?.code == .loginRequired)
@@ -147,7 +147,7 @@ final class FailingStore: TokenStore {
         #expect(refreshes == 0)
     }
 
-    @Test func usesTokensWithoutAnEndUntilTheyAreRefused() async throws {
+    @Test func usesTokensWithoutAnExpiryUntilTheyAreRefused() async throws {
         // Row 105.
         scene.emulator.fault = .tokenResponse(.missingExpiry)
         let client = try client()
@@ -172,8 +172,8 @@ final class FailingStore: TokenStore {
         #expect(tries.withLock { $0 } == 2)
     }
 
-    @Test func distrustsAClockThatWasSetBack() async throws {
-        // What was obtained while the clock was ahead would seem to last longer than it does.
+    @Test func refreshesWhenTheClockWasSetBack() async throws {
+        // Tokens obtained while the clock was ahead would seem to last longer than they do.
         let client = try client()
         time.setError(400)
         let first = try await client.signIn().credential.tokens
@@ -183,13 +183,13 @@ final class FailingStore: TokenStore {
         #expect(try await client.freshTokens() == second)
     }
 
-    @Test func refreshesForThoseWhoNeedLonger() async throws {
+    @Test func refreshesWhenTheCallerNeedsALongerLifetime() async throws {
         let client = try client()
         let first = try await client.signIn().credential
         #expect(try await client.freshCredential(lasting: .seconds(3600)) == first)
         time.advance(2699)
         #expect(try await client.freshCredential(lasting: .seconds(900)) == first)
-        // No more is asked than three quarters of a token's life: more would refresh it at every call.
+        // At most three quarters of a token's lifetime are required: more would refresh it at every call.
         #expect(try await client.freshCredential(lasting: .seconds(3000)) == first)
         time.advance(1)
         #expect(try await client.freshCredential(lasting: .seconds(899)) == first)
@@ -216,25 +216,25 @@ final class FailingStore: TokenStore {
         #expect(refreshes == 2)
     }
 
-    @Test func takesOverWhatAnotherProcessHasRefreshed() async throws {
+    @Test func usesTheTokensThatAnotherProcessHasRefreshed() async throws {
         let store = MemoryTokenStore()
         let (one, other) = (try client(store: store), try client(store: store))
         _ = try await one.signIn()
         _ = try await other.freshTokens()
         time.advance(3600)
         let refreshed = try await one.freshTokens()
-        // The other still has the old ones at hand; its refresh token has been used up.
+        // The other still has the old ones cached; its refresh token has been used up.
         #expect(try await other.freshTokens() == refreshed)
         #expect(refreshes == 1)
     }
 
-    @Test func isCancelledForTheCallerAlone() async throws {
+    @Test func cancellingOneCallerLeavesTheSharedRefreshRunning() async throws {
         let store = MemoryTokenStore()
         let client = try client(store: store)
         _ = try await client.signIn()
         time.advance(3600)
         let key = RecordKey(name: "default", issuer: "https://id.example.com", clientID: "authflow-demo")
-        // Somebody has the store, so that the refresh has to wait.
+        // Another task has locked the store, so that the refresh has to wait.
         let (held, holding) = AsyncStream<Void>.makeStream()
         let (release, releasing) = AsyncStream<Void>.makeStream()
         let holder = Task {
@@ -257,7 +257,7 @@ final class FailingStore: TokenStore {
 
     // MARK: The end of a session
 
-    @Test func endsOnceWhenTheProviderSaysSo() async throws {
+    @Test func invalidGrantEndsTheSessionOnce() async throws {
         let store = MemoryTokenStore()
         let ends = Mutex(0)
         let client = try client(store: store) { event in
@@ -274,25 +274,25 @@ final class FailingStore: TokenStore {
         #expect(refreshes == 1)
         #expect(ends.withLock { $0 } == 1)
         #expect(try await client.credential() == nil)
-        // Another process is told why, and asks nobody.
+        // Another process is told why, and sends no request.
         let other = try self.client(store: store)
         let error = await #expect(throws: AuthError.self) { try await other.requiredCredential() }
         #expect(error?.message.contains("ended by the provider") == true)
         await #expect(throws: AuthError.self) { try await other.freshTokens() }
         #expect(refreshes == 1)
-        // The same person can come back.
+        // The same user can sign in again.
         _ = try await client.signIn()
         _ = try await client.freshTokens()
     }
 
     // MARK: Storms
 
-    @Test func leavesADeadNetworkAlone() async throws {
+    @Test func backsOffWhileTheNetworkIsDown() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
         transport.takeDown()
         time.advance(3545)
-        // Fresh no more, and still good: better than an error.
+        // No longer fresh, but still valid: better than an error.
         #expect(try await client.freshTokens() == first)
         time.advance(60)
         let before = transport.calls
@@ -308,7 +308,7 @@ final class FailingStore: TokenStore {
         #expect(try await client.freshTokens().accessToken != first.accessToken)
     }
 
-    @Test(arguments: ["120", "Fri, 15 Jan 2027 09:02:00 GMT"]) func waitsAsLongAsTheProviderSays(_ wait: String)
+    @Test(arguments: ["120", "Fri, 15 Jan 2027 09:02:00 GMT"]) func waitsAsLongAsRetryAfterDemands(_ wait: String)
         async throws
     {
         let client = try client()
@@ -331,7 +331,7 @@ final class FailingStore: TokenStore {
         #expect(transport.calls == calls + 2)
     }
 
-    @Test func keepsTheSessionWhenTheClientIsRefused() async throws {
+    @Test func keepsTheSessionWhenTheProviderReturnsInvalidClient() async throws {
         let client = try client()
         let first = try await client.signIn().credential
         time.advance(3600)
@@ -348,7 +348,7 @@ final class FailingStore: TokenStore {
 
     // MARK: Storing
 
-    @Test func handsOutTokensThatCouldNotBeStoredAndStoresThemLater() async throws {
+    @Test func returnsTokensThatCouldNotBeStoredAndStoresThemLater() async throws {
         let store = FailingStore()
         let warned = Mutex(0)
         let client = try client(store: store) { event in
@@ -362,7 +362,7 @@ final class FailingStore: TokenStore {
         #expect(warned.withLock { $0 } == 1)
         #expect(try await client.credential()?.tokens == second)
         #expect(try await self.client(store: store).credential()?.tokens == first)
-        // The one in the store has been used up; the next refresh goes on from the one that is not there.
+        // The refresh token in the store has been used up; the next refresh uses the unsaved one.
         store.fail(false)
         time.advance(3600)
         let third = try await client.freshTokens()
@@ -370,7 +370,7 @@ final class FailingStore: TokenStore {
         #expect(try await client.credential()?.tokens == third)
     }
 
-    @Test func goesOnAfterASignInThatCouldNotBeStored() async throws {
+    @Test func refreshesAfterASignInThatCouldNotBeStored() async throws {
         let store = FailingStore()
         let client = try client(store: store)
         store.fail(true)
@@ -402,7 +402,7 @@ final class FailingStore: TokenStore {
         #expect(try await client(store: store).credential()?.identity?.displayName == "Alice Example")
         await #expect(throws: AuthError.self) { try await bob.selectAccount("nobody") }
 
-        // A client that is meant for one account minds no other.
+        // A client for one account ignores the others.
         let own = try client(store: store, account: "248289761002")
         #expect(try await own.credential()?.identity?.displayName == "Bob Example")
         time.advance(3600)
@@ -421,7 +421,7 @@ final class FailingStore: TokenStore {
 
     // MARK: Calling an API
 
-    @Test func sendsTheTokenOnlyWhereItMayGo() async throws {
+    @Test func sendsTheTokenOnlyToConfiguredAPIOrigins() async throws {
         let client = try client(apiOrigins: [try Endpoint("https://id.example.com")])
         _ = try await client.signIn()
         let call = TransportRequest(.get, try Endpoint("https://id.example.com/userinfo"))
@@ -438,7 +438,7 @@ final class FailingStore: TokenStore {
     @Test func refreshesOnceWhenAnAPIRefusesTheToken() async throws {
         let client = try client(apiOrigins: [try Endpoint("https://id.example.com")])
         let first = try await client.signIn().credential.tokens
-        // Withdrawn at the provider, and this client does not know.
+        // Revoked at the provider, without this client's knowledge.
         _ = try await scene.transport.send(
             TransportRequest(
                 .post,
@@ -454,7 +454,7 @@ final class FailingStore: TokenStore {
 
     // MARK: Signing out
 
-    @Test func withdrawsTheTokensAndForgetsThem() async throws {
+    @Test func signOutRevokesAndDeletesTheTokens() async throws {
         let client = try client()
         let tokens = try await client.signIn().credential.tokens
         let signOut = try await client.signOut()
@@ -471,7 +471,7 @@ final class FailingStore: TokenStore {
         #expect(try await client.signOut().credential == nil)
     }
 
-    @Test func forgetsWhateverTheProviderSays() async throws {
+    @Test func signOutDeletesTheTokensEvenWhenRevocationFails() async throws {
         let client = try client()
         _ = try await client.signIn()
         transport.takeDown()
@@ -494,10 +494,10 @@ final class FailingStore: TokenStore {
         #expect(try await other.credential() == nil)
     }
 
-    @Test func asksWhatATokenIsGoodFor() async throws {
+    @Test func introspectsTokens() async throws {
         let client = try client()
         _ = try await client.signIn()
-        // This one has no secret, and such are told nothing.
+        // A client without a secret may not introspect.
         let refused = await #expect(throws: AuthError.self) { try await client.introspect() }
         #expect(refused?.code == .providerRejected)
         let confidential = EmulatorScene(

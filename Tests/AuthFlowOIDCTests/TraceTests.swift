@@ -6,14 +6,14 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// A transport that keeps every value that was sent or received, to look for afterwards.
+/// A transport that keeps every value that was sent or received, to search for it afterwards.
 private final class ValueCollector: HTTPTransport {
     private let base: any HTTPTransport
     private let seen = Mutex<Set<String>>([])
 
     init(_ base: any HTTPTransport) { self.base = base }
 
-    /// What looks like a secret: long, and no word.
+    /// The values that look like a secret: long, and not a word.
     var secrets: Set<String> {
         seen.withLock { $0 }.filter { $0.count >= 16 && $0.contains { $0.isNumber || $0.isUppercase } }
     }
@@ -32,7 +32,7 @@ private final class ValueCollector: HTTPTransport {
 }
 
 @Suite struct TraceTests {
-    @Test func writesDownALoginWithItsChecksAndWithoutSecrets() async throws {
+    @Test func tracesASignInWithItsChecksAndWithoutSecrets() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let trace = FlowTrace()
             let collector = ValueCollector(scene.transport)
@@ -54,13 +54,13 @@ private final class ValueCollector: HTTPTransport {
                 "✓ storing",
             ] { #expect(page.contains(words), "\(words)") }
             #expect(!page.contains(tokens.accessToken.exposed))
-            // Nothing that was on the wire and looks like a secret.
+            // No value that was on the wire and looks like a secret.
             #expect(collector.secrets.count >= 5)
             for secret in collector.secrets { #expect(!page.contains(secret), "\(secret)") }
         }
     }
 
-    @Test func writesDownWhereALoginEnded() async throws {
+    @Test func tracesTheCheckThatEndedASignIn() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let trace = FlowTrace()
             scene.emulator.fault = .idToken(.wrongNonce)
@@ -68,13 +68,13 @@ private final class ValueCollector: HTTPTransport {
             await #expect(throws: AuthError.self) { try await client.signIn() }
             let page = trace.html()
             #expect(page.contains("✗ ID Token validation: invalid_id_token"))
-            // The checks before it were passed, and it was not.
+            // The checks before it passed, and it did not.
             #expect(page.contains("ID Token validation: iat "))
             #expect(!page.contains("ID Token validation: nonce "))
         }
     }
 
-    @Test func showsNoValueThatCouldBeSecret() throws {
+    @Test func redactsEveryValueThatCouldBeSecret() throws {
         let call = TransportRequest(
             .post,
             try Endpoint("https://id.example.com/token?session=ABCDEF"),

@@ -7,7 +7,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Tokens that a provider has handed out and that could not be written down: they are the only copy, whatever happens next.
+/// Tokens that a provider has issued and that could not be stored: they are the only copy, whatever happens next.
 @Suite struct UnsavedTokensTests {
     private let time: TestTime
     private let scene: EmulatorScene
@@ -51,7 +51,7 @@ import Testing
         return try await client.freshTokens()
     }
 
-    @Test func aSignOutRevokesThem() async throws {
+    @Test func aSignOutRevokesUnsavedTokens() async throws {
         let client = try client()
         let unsaved = try await refreshedUnsaved(client)
         let error = await #expect(throws: AuthError.self) { try await client.signOut() }
@@ -63,7 +63,7 @@ import Testing
         #expect(revoked.contains(unsaved.refreshToken?.exposed ?? ""))
     }
 
-    @Test func aSignInThatWasNotStoredIsSignedOut() async throws {
+    @Test func aSignInThatWasNotStoredCanBeSignedOut() async throws {
         let client = try client()
         _ = try await client.signIn()
         _ = try await client.signOut()
@@ -79,19 +79,19 @@ import Testing
         #expect(after?.code == .loginRequired)
     }
 
-    @Test func aSignOutThatFailsLosesNothing() async throws {
+    @Test func aFailedSignOutLosesNoUnsavedTokens() async throws {
         let client = try client()
         _ = try await refreshedUnsaved(client)
         await #expect(throws: AuthError.self) { try await client.signOut() }
         time.advance(3600)
-        // The provider ends the session of a refresh token that comes twice.
+        // The provider ends the session when a refresh token is used twice.
         _ = try await client.freshTokens()
         store.fail(false)
         time.advance(3600)
         _ = try await client.freshTokens()
     }
 
-    @Test func theyAreWrittenWithWhateverIsWrittenNext() async throws {
+    @Test func unsavedTokensAreStoredWithTheNextWrite() async throws {
         let alice = try client()
         let bob = try client(user: .bob)
         _ = try await bob.signIn(.addAccount)
@@ -106,7 +106,7 @@ import Testing
         #expect(try await other.freshTokens().refreshToken == unsaved.refreshToken)
     }
 
-    @Test func theyAreDroppedOnceAnotherProcessHasSignedInAnew() async throws {
+    @Test func unsavedTokensAreDroppedOnceAnotherProcessHasSignedIn() async throws {
         let client = try client()
         _ = try await refreshedUnsaved(client)
         store.fail(false)
@@ -115,8 +115,8 @@ import Testing
         #expect(try await client.freshTokens().accessToken == newer.accessToken)
     }
 
-    /// Without refresh tokens, too, a sign-out in another process is the end.
-    @Test func theyDoNotOutliveASignOutElsewhere() async throws {
+    /// Without refresh tokens, too, a sign-out in another process ends the session.
+    @Test func unsavedTokensDoNotOutliveASignOutInAnotherProcess() async throws {
         scene.emulator.fault = .tokenResponse(.member("refresh_token", nil))
         let client = try client()
         _ = try await client.signIn()
@@ -131,8 +131,8 @@ import Testing
         #expect(try await self.client().credential() == nil)
     }
 
-    /// A refresh of the session before a sign-in, whose answer comes after it.
-    @Test func aLateRefreshOfTheSessionBeforeReplacesNoSignIn() async throws {
+    /// A refresh of the previous session whose response arrives after a new sign-in.
+    @Test func aLateRefreshOfThePreviousSessionReplacesNoNewSignIn() async throws {
         let slow = SlowRefreshes(scene.transport)
         var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
@@ -153,9 +153,10 @@ import Testing
         #expect(try await client.freshTokens() == signIn.credential.tokens)
     }
 
-    // MARK: What cannot be checked
+    // MARK: Tokens that cannot be checked
 
-    /// The keys are out of reach when a refreshed ID Token has come: the refresh token is new, and nothing was refused.
+    /// The keys cannot be fetched when a refreshed ID Token has arrived: the refresh token is new, and nothing was
+    /// refused.
     @Test func aRefreshThatCannotBeCheckedKeepsTheOldAccessToken() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
@@ -164,7 +165,7 @@ import Testing
         var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
         let other = try scene.client(registration: settings, store: store, transport: network, host: time.host)
-        // Within the margin: the old token is good for some seconds more.
+        // Within the margin: the old token is valid for some seconds more.
         time.advance(3590)
         #expect(try await other.freshTokens().accessToken == first.accessToken)
         let kept = try #require(try await other.credential()?.tokens)
@@ -172,7 +173,7 @@ import Testing
         #expect(kept.expiresAt == first.expiresAt)
     }
 
-    @Test func whatWasRefusedIsNotReplacedByWhatWasAtHand() async throws {
+    @Test func afterARefusedRefreshNoCachedTokensAreReturned() async throws {
         let client = try client()
         let first = try await client.signIn().credential.tokens
         scene.emulator.fault = .idToken(.claim("sub", "another"))
@@ -182,7 +183,7 @@ import Testing
         #expect(try await client.credential()?.tokens.accessToken == first.accessToken)
     }
 
-    @Test func anEmptyRefreshTokenTakesTheirPlaceNowhere() async throws {
+    @Test func anEmptyRefreshTokenDoesNotReplaceTheStoredOne() async throws {
         let client = try client()
         scene.emulator.refreshPolicy = .lasting
         let first = try await client.signIn().credential.tokens
@@ -193,7 +194,7 @@ import Testing
 
     // MARK: Bindings
 
-    @Test func storedTokensGoToNoOtherEndpointByHand() async throws {
+    @Test func storedTokensAreNotSentToOtherConfiguredEndpoints() async throws {
         let tokens = try await client().signIn().credential.tokens
         let elsewhere = try client(
             provider: OIDCProvider(
@@ -215,7 +216,7 @@ import Testing
     // MARK: Revocation
 
     @Test(arguments: [("invalid_token", true), ("unsupported_token_type", false), ("server_error", false)])
-    func aTokenThatIsNotGoodAnyMoreIsRevoked(_ error: String, _ isDone: Bool) async throws {
+    func revocationTreatsAnInvalidTokenAsRevoked(_ error: String, _ isDone: Bool) async throws {
         let network = RevocationResponses(scene.transport, error)
         var settings = try EmulatorScene.registration()
         settings.scopes = ["openid", "profile", "offline_access"]
@@ -229,7 +230,7 @@ import Testing
         }
     }
 
-    /// A network in which keys cannot be had once they have changed.
+    /// A network in which the key set cannot be fetched.
     private final class KeysOutOfReach: HTTPTransport {
         private let base: any HTTPTransport
         init(_ base: any HTTPTransport) { self.base = base }

@@ -6,9 +6,9 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Every user agent passes the suite that others' agents are asked to pass.
+/// Every user agent passes the conformance suite for third-party user agents.
 @Suite struct UserAgentConformanceTests {
-    @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback"]) func loopbackConforms(
+    @Test(arguments: ["http://127.0.0.1/callback", "http://localhost/callback"]) func loopbackUserAgentConforms(
         _ redirectURI: String
     ) async throws {
         let agent = LoopbackUserAgent(launcher: nil)
@@ -17,7 +17,7 @@ import Testing
         }.run()
     }
 
-    @Test func systemBrowserConforms() async throws {
+    @Test func systemBrowserUserAgentConforms() async throws {
         let folder = "/tmp/authflow-\(UUID().uuidString.prefix(8))"
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let handOver = RedirectHandOver(directory: folder)
@@ -29,7 +29,7 @@ import Testing
         }.run()
     }
 
-    @Test func headlessConforms() async throws {
+    @Test func headlessUserAgentConforms() async throws {
         let provider = InProcessTransport(origin: "https://id.example.com") { request, _ in
             let query = FormURLEncoding.decode((request.path ?? "").drop { $0 != "?" }.dropFirst())
             let answer = FormURLEncoding.encodeQuery(["code": "conformance", "state": query?["state"] ?? ""])

@@ -9,7 +9,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// An emulated Okta org, the way to it, and the apps of one maker.
+/// An emulated Okta org, the transport to it, and the apps of one vendor.
 struct OktaScene: Sendable {
     let emulator: OktaEmulator
     let transport: any HTTPTransport
@@ -47,7 +47,7 @@ struct OktaScene: Sendable {
         OktaProvider(issuer: issuer, audience: "api://default", signOut: signOut)
     }
 
-    /// An app of the group. Without a user it can sign in only by what another app has shared.
+    /// An app of the group. Without a user it can sign in only with what another app has shared.
     func app(
         _ name: String,
         settings: ClientRegistration.Values? = nil,
@@ -109,12 +109,12 @@ struct OktaScene: Sendable {
             #expect(error?.code == .loginRequired)
             #expect(error?.message.contains("signed out in the app mail") == true)
             #expect(error?.message.contains("The refresh token is invalid or expired.") == true)
-            // And what is shared signs nobody in any more.
+            // The shared credential no longer signs a user in.
             await #expect(throws: AuthError.self) { try await scene.app("calendar").signIn() }
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheExchangeAsTheGuideHasIt(
+    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheTokenExchangeOfOktasGuide(
         _ setting: EmulatorScene.Setting
     ) async throws {
         try await OktaScene.with(setting) { scene in
@@ -136,7 +136,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func speaksAsTheDraftDoesWhenAsked() async throws {
+    @Test func sendsTheTokenTypeOfTheNativeSSODraftWhenConfigured() async throws {
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.nativeSSO?.audience = nil
             _ = try await scene.app("mail", user: .alice).signIn()
@@ -148,7 +148,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    /// Facts 1.6: what Okta may answer an exchange with. The person is then asked, and the reason is in an event.
+    /// Facts 1.6: Okta's error responses to a token exchange. The user is then asked, and the reason is in an event.
     static let exchangeErrors: [(error: String, words: String, status: Int)] = [
         ("invalid_request", "'actor_token' is invalid.", 400),
         ("invalid_request", "'actor_token_type' is invalid or not supported.", 400),
@@ -168,7 +168,7 @@ struct OktaScene: Sendable {
         ("access_denied", "The 'subject_token' issuer isn't a trusted authorization server.", 403),
     ]
 
-    @Test(arguments: exchangeErrors) func asksThePersonWhenTheExchangeFails(
+    @Test(arguments: exchangeErrors) func asksTheUserWhenTheTokenExchangeFails(
         _ failure: (error: String, words: String, status: Int)
     ) async throws {
         try await OktaScene.with(.inProcess) { scene in
@@ -185,7 +185,7 @@ struct OktaScene: Sendable {
     }
 
     @Test(arguments: ["invalid_request", "invalid_grant"])
-    func replacesASecretThatIsNoGoodAnyMore(_ error: String) async throws {
+    func replacesADeviceSecretThatIsNoLongerValid(_ error: String) async throws {
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.nativeSSO?.unknownSecretError = error
             let mail = try scene.app("mail", user: .alice)
@@ -200,7 +200,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func asksThePersonWhenAnotherAccountIsWanted() async throws {
+    @Test func asksTheUserWhenAnotherAccountIsRequested() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             let calendar = try scene.app("calendar", user: .bob)
@@ -208,11 +208,11 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func sharesNothingThatWasRefused() async throws {
+    @Test func sharesNoCredentialThatWasRefused() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let first = try await scene.app("mail", user: .alice, store: store).signIn().credential
-            // Somebody else, where alice is signed in: refused, and what is shared stays hers.
+            // Another user, where alice is signed in: refused, and nothing of that user is shared.
             let shared = SharedCredentialStore(group: "acme", store: scene.shared)
             let before = try await shared.value(for: scene.issuer)
             try await shared.change(for: scene.issuer) { _ in nil }
@@ -228,7 +228,7 @@ struct OktaScene: Sendable {
     @Test(arguments: [
         EmulatorFault.idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA")),
         .idToken(.claim("ds_hash", 5)),
-    ]) func refusesAnIDTokenOfAnotherSecret(_ fault: EmulatorFault) async throws {
+    ]) func refusesAnIDTokenWithAWrongDSHash(_ fault: EmulatorFault) async throws {
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.fault = fault
             let mail = try scene.app("mail", user: .alice)
@@ -244,7 +244,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func takesAnIDTokenThatSaysNothingOfSecrets() async throws {
+    @Test func acceptsAnIDTokenWithoutDSHash() async throws {
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.nativeSSO?.secretHash = { _ in nil }
             _ = try await scene.app("mail", user: .alice).signIn()
@@ -256,7 +256,7 @@ struct OktaScene: Sendable {
         ("exampleDeviceSecret", "5PuHaT28DJPEaOveu9ZCmg"),
         ("+oUXe6pnhkDOTTjR5ZGFQoZGVBrQPiDsUWIk27ioyhM=", "NnBjKfSGdSu_54hyC6ymWQ"),
         ("the_device_secret", "CQA955--8peYcNpnDuWS8g"),
-    ]) func hashesSecretsAsOktaDoes(_ secret: String, _ hash: String) async throws {
+    ]) func hashesDeviceSecretsAsOktaDoes(_ secret: String, _ hash: String) async throws {
         #expect(OIDCEmulator.secretHash(secret) == hash)
         try await OktaScene.with(.inProcess) { scene in
             let idToken = try await scene.app("mail", user: .alice).signIn().credential.tokens.verifiedIDToken
@@ -268,18 +268,18 @@ struct OktaScene: Sendable {
         EmulatorFault.idToken(.claim("sub", "248289761002")), .idToken(.claim("sid", "another")),
         .idToken(.wrongAudience),
         .idToken(.badSignature),
-    ]) func asksThePersonWhenTheExchangeBringsSomethingElse(_ fault: EmulatorFault) async throws {
+    ]) func asksTheUserWhenTheTokenExchangeReturnsAWrongIDToken(_ fault: EmulatorFault) async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             scene.emulator.custom.fault = fault
             let calendar = try scene.app("calendar")
-            // Nobody is there to be asked.
+            // No user can be asked.
             await #expect(throws: AuthError.self) { try await calendar.signIn() }
             #expect(try await calendar.credential() == nil)
         }
     }
 
-    @Test func takesTheNonceOfTheFirstSignInAgain() async throws {
+    @Test func acceptsTheNonceOfTheFirstSignInInAnExchangedIDToken() async throws {
         // Defect 7 of the facts: an ID Token of an exchange may carry the nonce of the sign-in it comes from.
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.nativeSSO?.repeatsNonce = true
@@ -289,7 +289,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func exchangesAnIDTokenThatHasExpired() async throws {
+    @Test func exchangesAnExpiredIDToken() async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
         try await OktaScene.with(.inProcess, now: { time.now }) { scene in
             _ = try await scene.app("mail", user: .alice, host: time.host).signIn()
@@ -299,7 +299,7 @@ struct OktaScene: Sendable {
     }
 
     @Test(arguments: [OktaProvider.SignOut.thisApp, .allAppsWithSecretInAddress])
-    func endsWhatIsConfigured(_ signOut: OktaProvider.SignOut) async throws {
+    func signsOutOfThisAppOrAllAppsAsConfigured(_ signOut: OktaProvider.SignOut) async throws {
         try await OktaScene.with(.inProcess) { scene in
             let mail = try scene.app("mail", provider: scene.provider(signOut), user: .alice)
             let secret = try await mail.signIn().credential.tokens.deviceSecret
@@ -321,7 +321,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func signsNobodyInAgainAfterASignOutThatOktaDidNotHear() async throws {
+    @Test func signsNoUserInAgainAfterASignOutThatDidNotReachOkta() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let mail = try scene.app("mail", user: .alice)
             _ = try await mail.signIn()
@@ -336,7 +336,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func saysWhatASecretIsGoodFor(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorScene.Setting.allCases) func introspectsDeviceSecrets(_ setting: EmulatorScene.Setting)
         async throws
     {
         try await OktaScene.with(setting) { scene in
@@ -353,7 +353,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func asksNoOtherServerAboutATokenThanItCameFrom() async throws {
+    @Test func introspectsTokensOnlyAtTheServerThatIssuedThem() async throws {
         try await OktaScene.with(.inProcess) { scene in
             let store = MemoryTokenStore()
             let client = try scene.app("mail", user: .alice, store: store)
@@ -369,7 +369,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func bindsTheTokensOfEveryApp() async throws {
+    @Test func bindsTheTokensOfEveryAppWithDPoP() async throws {
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.dpop = .requiredWithNonce
             for (name, user) in [("mail", OIDCEmulator.User.alice), ("calendar", nil)] {
@@ -383,7 +383,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func sharesAmongManyAppsAtOnce() async throws {
+    @Test func signsInManyAppsAtOnceWithTheSharedCredential() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             let subjects = try await withThrowingTaskGroup(of: String?.self) { group in
@@ -411,7 +411,7 @@ struct OktaScene: Sendable {
     }
 
     @Test(arguments: [["openid", "device_sso"], ["device_sso", "offline_access"], ["device_sso"]])
-    func wantsTheThreeScopesTogether(_ scopes: [String]) async throws {
+    func requiresOpenIDDeviceSSOAndOfflineAccessTogether(_ scopes: [String]) async throws {
         try await OktaScene.with(.inProcess) { scene in
             var settings = try scene.settings("mail")
             settings.scopes = scopes
@@ -433,7 +433,7 @@ struct OktaScene: Sendable {
             let first = try await client.signIn().credential
             #expect(first.identity?.issuer == scene.emulator.origin)
             #expect(first.tokens.deviceSecret == nil)
-            // Refresh tokens of native apps stay, and refreshed ID Tokens are verified (defect 6).
+            // Refresh tokens of native apps are not rotated, and refreshed ID Tokens are verified (defect 6).
             let second = try await client.refresh()
             #expect(second.tokens.refreshToken == first.tokens.refreshToken)
             #expect(second.tokens.verifiedIDToken != first.tokens.verifiedIDToken)
@@ -462,7 +462,7 @@ struct OktaScene: Sendable {
 
     // MARK: Errors
 
-    /// Facts 1.2, 1.5 and 1.7 to 1.9: errors of the token endpoint in both shapes, and what becomes of them.
+    /// Facts 1.2, 1.5 and 1.7 to 1.9: errors of the token endpoint in both formats, and the resulting error codes.
     static let errors: [(failure: OktaEmulator.Failure, code: AuthError.Code, words: String)] = [
         (.init("invalid_grant", "The refresh token is invalid or expired."), .loginRequired, "is invalid or expired"),
         (
@@ -475,7 +475,7 @@ struct OktaScene: Sendable {
         (.init("unauthorized_client", "Configured grant types: [x]."), .providerRejected, "Configured grant types"),
         (.init("server_error", "Something broke.", status: 500), .temporarilyUnavailable, "Something broke"),
         (.init("temporarily_unavailable", "Come back."), .providerRejected, "Come back"),
-        // A limit in the shape, and with the code, of an ended session: it must not end one.
+        // A rate limit in the format, and with the code, of an ended session: it must not end one.
         (
             .init("invalid_grant", "API call exceeded rate limit due to too many requests.", status: 429),
             .temporarilyUnavailable, ""
@@ -498,7 +498,7 @@ struct OktaScene: Sendable {
         (.init("E0000010", "Service is in read only mode", status: 503, shape: .okta), .temporarilyUnavailable, ""),
     ]
 
-    @Test(arguments: errors, EmulatorScene.Setting.allCases) func reports(
+    @Test(arguments: errors, EmulatorScene.Setting.allCases) func mapsEveryTokenEndpointError(
         _ test: (failure: OktaEmulator.Failure, code: AuthError.Code, words: String),
         _ setting: EmulatorScene.Setting
     ) async throws {
@@ -512,13 +512,13 @@ struct OktaScene: Sendable {
             #expect(error?.code == test.code, "\(String(describing: error))")
             #expect(error?.description.contains(test.words) == true || test.words.isEmpty)
             #expect(test.code == .temporarilyUnavailable || error?.providerError?.error == test.failure.code)
-            // Only what has really ended is over.
+            // Only a session that the provider has ended is over.
             #expect((try await client.credential() == nil) == (test.code == .loginRequired))
         }
     }
 
     /// An exchanged ID Token that names another secret than the one that was exchanged.
-    @Test func comparesAnExchangedIDTokenWithTheSharedSecret() async throws {
+    @Test func comparesAnExchangedIDTokenWithTheSharedDeviceSecret() async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()
             scene.emulator.custom.fault = .idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
@@ -536,7 +536,7 @@ struct OktaScene: Sendable {
     @Test(arguments: [
         ("https://acme.okta.com/oauth2/aus1", "", false), ("https://acme.okta.com/oauth2/default", "", true),
         ("https://acme.okta.com/oauth2/aus1", #""audience": "api://acme","#, true),
-    ]) func wantsTheAudienceOfACustomServer(_ issuer: String, _ keys: String, _ isGood: Bool) throws {
+    ]) func requiresAnAudienceForACustomServer(_ issuer: String, _ keys: String, _ isGood: Bool) throws {
         let text = """
             {"profiles": {"a": {"provider": "okta", "issuer": "\(issuer)", "client_id": "c", \(keys)
              "scopes": ["openid", "device_sso", "offline_access"], "store": "memory"}}}
@@ -551,7 +551,7 @@ struct OktaScene: Sendable {
         if isGood { _ = try client() } else { #expect(throws: ConfigurationError.self) { try client() } }
     }
 
-    /// Facts 1.4: what comes back through the browser, with Okta's words as data.
+    /// Facts 1.4: error responses of the authorization endpoint, with Okta's texts as data.
     @Test(arguments: [
         ("access_denied", "User is not assigned to the client application.", AuthError.Code.accessDenied),
         ("access_denied", "Policy evaluation failed for this request", .accessDenied),
@@ -560,7 +560,7 @@ struct OktaScene: Sendable {
         ("consent_required", "The following scopes require user consent: [x]", .accessDenied),
         ("invalid_request", "PKCE code challenge is required by the application.", .providerRejected),
         ("unsupported_response_mode", "x", .providerRejected),
-    ]) func reportsWhatTheBrowserBrings(_ error: String, _ words: String, _ code: AuthError.Code) async throws {
+    ]) func mapsEveryAuthorizationErrorResponse(_ error: String, _ words: String, _ code: AuthError.Code) async throws {
         try await OktaScene.with(.inProcess) { scene in
             scene.emulator.custom.fault = .callback(
                 .parameters {
@@ -576,7 +576,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func sendsEveryParameterThatIsConfigured() async throws {
+    @Test func sendsEveryConfiguredAuthorizationParameter() async throws {
         // Defect 10: some were dropped.
         try await OktaScene.with(.inProcess) { scene in
             var settings = try scene.settings("mail")
@@ -587,7 +587,9 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test(arguments: EmulatorScene.Setting.allCases) func waitsAsLongAsTheLimitLasts(_ setting: EmulatorScene.Setting)
+    @Test(arguments: EmulatorScene.Setting.allCases) func waitsAsLongAsTheRateLimitLasts(
+        _ setting: EmulatorScene.Setting
+    )
         async throws
     {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
@@ -598,7 +600,7 @@ struct OktaScene: Sendable {
             scene.emulator.remainingCalls = 0
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.retryAfter == .seconds(60))
-            // Nobody is asked before (defects 1 and 3).
+            // No request is sent before (defects 1 and 3).
             let requests = scene.emulator.custom.requests.count
             scene.emulator.remainingCalls = nil
             await #expect(throws: AuthError.self) { try await client.freshTokens() }
@@ -608,7 +610,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func doesNotStormAfterTheSessionHasEnded() async throws {
+    @Test func sendsNoMoreRequestsAfterTheSessionHasEnded() async throws {
         // Defect 1: thousands of requests in a second.
         let time = VirtualTime()
         try await OktaScene.with(.inProcess, now: { time.now }) { scene in
@@ -622,7 +624,7 @@ struct OktaScene: Sendable {
         }
     }
 
-    @Test func signsInOnAnotherScreen() async throws {
+    @Test func signsInWithTheDeviceGrant() async throws {
         let time = VirtualTime()
         try await OktaScene.with(.inProcess, now: { time.now }) { scene in
             let settings = try scene.settings("mail")
@@ -651,7 +653,7 @@ struct OktaScene: Sendable {
         (#""shared": {"group": "acme", "store": {"name": "file", "directory": "shared"}}"#, true),
         (#""shared": {"group": "acme"}"#, false), (#""shared": {"store": "memory"}"#, false),
         (#""sign_out": "everything""#, false),
-    ]) func readsItsConfiguration(_ more: String, _ isGood: Bool) throws {
+    ]) func readsTheOktaConfiguration(_ more: String, _ isGood: Bool) throws {
         let text = """
             {"profiles": {"mail": {"provider": "okta", "issuer": "https://dev-1.okta.com/oauth2/default", "client_id": "m",
             "user_agent": {"name": "headless", "username": "a", "password": {"env": "P"}, "origins": ["https://a.example.com"]},

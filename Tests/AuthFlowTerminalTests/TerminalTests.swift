@@ -7,7 +7,7 @@ import Testing
 @testable import AuthFlowTerminal
 
 @Suite struct TerminalTests {
-    /// What a presenter writes for a code of the emulator's.
+    /// The lines that a presenter writes for a code of the emulator.
     private func lines(showsQRCode: Bool) async throws -> [String] {
         let time = VirtualTime()
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", now: { time.now })
@@ -40,7 +40,7 @@ import Testing
         return lines.withLock { $0 }
     }
 
-    @Test func showsWhereToGoAndWhatToEnter() async throws {
+    @Test func showsTheVerificationURIAndTheUserCode() async throws {
         let text = try await lines(showsQRCode: false).joined(separator: "\n")
         #expect(text.contains("\nhttps://id.example.com/device\n"))
         #expect(text.contains("enter this code:  "))
@@ -69,7 +69,7 @@ import Testing
         #expect(drawn.count == (width + 8 + 1) / 2)
     }
 
-    @Test func drawsNoCodeForWhatIsTooLong() {
+    @Test func drawsNoQRCodeForATextThatIsTooLong() {
         #expect(QRCode(String(repeating: "x", count: 5000)) == nil)
     }
 }

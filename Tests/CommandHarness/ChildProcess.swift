@@ -6,7 +6,7 @@ import Glibc
 /// Foundation's `Process` was seen to crash in `run()`, once in some fifteen runs of these tests, which start several at once.
 struct ChildProcess: Sendable {
     let identifier: pid_t
-    /// The ends to read from, of standard output and standard error.
+    /// The reading ends of standard output and standard error.
     let output: Int32
     let talk: Int32
 
@@ -46,7 +46,7 @@ struct ChildProcess: Sendable {
         self.talk = talkEnds.read
     }
 
-    /// Waits for its end, on the calling thread.
+    /// Waits until the program ends, on the calling thread.
     /// - Returns: Its exit status, or the signal that ended it.
     func end() -> Int32 {
         var status: Int32 = 0

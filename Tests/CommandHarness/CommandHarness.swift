@@ -1,6 +1,6 @@
 public import Foundation
 
-/// Lets a few in at a time: too many leave no processor for the emulator.
+/// Runs a few at a time: too many leave no processor for the emulator.
 private actor Gate {
     private var free: Int
     private var waiting: [CheckedContinuation<Void, Never>] = []
@@ -38,19 +38,19 @@ private actor Gate {
 
 /// The command line tool as its user runs it: the built program, its two streams and its exit status.
 public enum CommandHarness {
-    /// What came of a run.
+    /// The result of a run.
     public struct Outcome: Sendable {
         /// The exit status.
         public let status: Int32
-        /// What it wrote to standard output.
+        /// The text on standard output.
         public let output: String
-        /// What it wrote to standard error.
+        /// The text on standard error.
         public let talk: String
     }
 
     private static let gate = Gate(3)
 
-    /// Where the programs are that were built beside the tests.
+    /// The folder of the programs that were built with the tests.
     ///
     /// `AUTHFLOW_PROGRAMS` names another folder, to try the same tests on programs of another version.
     public static let folder =
@@ -121,7 +121,7 @@ public enum CommandHarness {
         return Outcome(status: await Self.onThread { child.end() }, output: outputText, talk: talkText)
     }
 
-    /// Runs what blocks where it holds up no other test.
+    /// Runs a blocking function on its own thread, so that it holds up no other test.
     private static func onThread<Value: Sendable>(_ body: @escaping @Sendable () -> Value) async -> Value {
         await withCheckedContinuation { continuation in
             Thread.detachNewThread { continuation.resume(returning: body()) }

@@ -6,7 +6,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// The command line tool as a person runs it: the built program, its two streams and its exit status.
+/// The command line tool as a user runs it: the built program, its two streams and its exit status.
 @Suite struct CommandTests {
     private typealias Outcome = CommandHarness.Outcome
 
@@ -39,7 +39,7 @@ import Testing
         CommandHarness.profile(issuer, changes)
     }
 
-    @Test func livesThroughADay() async throws {
+    @Test func signsInUsesTheTokensAndSignsOut() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -71,12 +71,12 @@ import Testing
         ("a missing key", ["client_id": nil], 2, #"the key "client_id" is missing"#),
         ("a misspelt key", ["isuer": #""x""#], 2, #"did you mean "issuer"?"#),
         ("an unknown provider", ["provider": #""oidcc""#], 2, #"did you mean "oidc"?"#),
-        ("an unreachable issuer", ["issuer": #""http://127.0.0.1:1""#], 7, "Nothing answers at 127.0.0.1:1"),
+        ("an unreachable issuer", ["issuer": #""http://127.0.0.1:1""#], 7, "Nothing responds at 127.0.0.1:1"),
         ("a secret in the file", ["client_secret": #""hunter2""#], 2, "never written into the file"),
         ("a scope that cannot be", ["scopes": #"["a b"]"#], 2, "RFC 6749 section 3.3"),
     ]
 
-    @Test(arguments: mistakes) func explains(
+    @Test(arguments: mistakes) func explainsMistakesInAProfile(
         _ mistake: (name: String, changes: [String: String?], status: Int32, words: String)
     ) async throws {
         try await EmulatorServer.run {
@@ -115,7 +115,7 @@ import Testing
         }
     }
 
-    @Test func signsInOnAnotherScreen() async throws {
+    @Test func signsInWithTheDeviceGrant() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -144,7 +144,7 @@ import Testing
         }
     }
 
-    @Test func theGitHubSampleShowsWhoSignedInAndWhatIsGranted() async throws {
+    @Test func theGitHubSampleShowsTheUserAndTheGrantedScopes() async throws {
         for flow in [[], ["--device"]] {
             let sample = try await run(["--emulator"] + flow, program: "github-login")
             #expect(sample.status == 0, "\(sample.talk)")
@@ -191,10 +191,10 @@ import Testing
                     return outcome.output
                 }
                 try await app("login", mail, 0)
-                #expect(try await app("login", calendar, 0).contains("nobody was asked"))
+                #expect(try await app("login", calendar, 0).contains("without a prompt"))
                 try await app("status", calendar, 0)
                 let deviceSecret = try #require(custom.deviceSecrets.first)
-                // What is on the disk is for this person alone, and not to be read without the key.
+                // The files are for this user alone, and unreadable without the key.
                 for file in try FileManager.default.subpathsOfDirectory(atPath: "\(folder)/data") {
                     let path = "\(folder)/data/\(file)"
                     let mode = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int
@@ -216,7 +216,7 @@ import Testing
         }
     }
 
-    @Test func explainsADenial() async throws {
+    @Test func explainsThatTheUserDeniedAccess() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -247,8 +247,8 @@ import Testing
         }
     }
 
-    @Test func failsAtOnceWhereNobodyCouldSignIn() async throws {
-        // Nothing answers at this issuer, and nobody asks it.
+    @Test func failsAtOnceWhereNoUserCouldSignIn() async throws {
+        // No server listens at this issuer, and no request is sent to it.
         try await withConfiguration(profile("http://127.0.0.1:1", ["user_agent": nil])) { path, _ in
             let outcome = try await run(["login", "--config", path])
             #expect(outcome.status == 4)
@@ -257,7 +257,7 @@ import Testing
         }
     }
 
-    @Test func followsTheChoiceOfWhoeverStartsIt() async throws {
+    @Test func usesTheUserAgentOfTheCommandLine() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -279,11 +279,12 @@ import Testing
         }
     }
 
-    /// The person's browser is elsewhere: they carry the address there, and the one that it ends at back to the terminal.
+    /// The user's browser is elsewhere: the user copies the URL there, and the one that it ends at back to the
+    /// terminal.
     @Test(arguments: [
         (#""redirect_uri": "http://127.0.0.1/callback""#, "loopback"),
         (#""redirect_uri": "com.example.authflow:/callback""#, "paste"),
-    ]) func signsInByPasteAfterAWrongGuess(_ test: (redirect: String, agent: String)) async throws {
+    ]) func signsInByPasteAfterAWrongURL(_ test: (redirect: String, agent: String)) async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -308,7 +309,7 @@ import Testing
         }
     }
 
-    @Test func examinesWhatALoginNeedsAndLeaksNothing() async throws {
+    @Test func doctorChecksWhatALoginNeedsWithoutLeakingSecrets() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -327,7 +328,7 @@ import Testing
                     "with any port, RFC 8252 section 7.3",
                 ] { #expect(outcome.output.contains(words), "\(words)") }
                 #expect(!(outcome.output + outcome.talk).contains("wonderland"))
-                // Nobody was asked for anything but the provider's metadata.
+                // Nothing but the provider's metadata was requested.
                 #expect(emulator.receivedRequests.map(\.path) == ["/.well-known/openid-configuration"])
 
                 let broken = try await run(["doctor", "--config", "\(folder)/none.json"], environment: environment)
@@ -353,7 +354,7 @@ import Testing
         }
     }
 
-    @Test func writesDownALoginForWhoeverAsks() async throws {
+    @Test func writesATraceAndATranscriptOfALogin() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -381,7 +382,7 @@ import Testing
         }
     }
 
-    @Test func saysWhatToDoWhenNobodyWaitsForARedirect() async throws {
+    @Test func explainsWhatToDoWhenNoLoginWaitsForARedirect() async throws {
         for (url, folder) in [
             ("com.example.authflow:/callback?code=SECRET&state=x", "/tmp"), ("x", "/tmp"), ("", "/tmp"),
         ] {
@@ -392,7 +393,7 @@ import Testing
         }
     }
 
-    @Test func stopsOnControlCAndFreesThePort() async throws {
+    @Test func controlCCancelsALoginAndFreesThePort() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -414,19 +415,19 @@ import Testing
     }
 
     #if os(Linux)
-    /// Two processes that end in the same way; of the first, which keeps nothing to itself, the system writes its memory.
-    @Test func leavesNoMemoryOnTheDiskWhenItCrashes() async throws {
+    /// Two processes that end in the same way; of the first, which is unprotected, the system writes a core dump.
+    @Test func leavesNoCoreDumpWhenItCrashes() async throws {
         let script = """
             import os, resource, signal, subprocess, sys, tempfile
             signal.alarm(30)
-            # Whoever starts this may have kept signals back, and its children would inherit that.
+            # The parent may have blocked signals, and children would inherit that.
             signal.pthread_sigmask(signal.SIG_SETMASK, [])
             hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
             resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
             with tempfile.TemporaryDirectory() as folder:
                 os.chdir(folder)
                 for command in (["sh", "-c", "echo; exec cat"], [sys.argv[1], "dev-idp"]):
-                    # Both wait until they are ended: the first for an input that never comes.
+                    # Both wait until they are killed: the first for an input that never comes.
                     streams = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
                     process = subprocess.Popen(command, **streams)
                     process.stdout.readline()
@@ -439,12 +440,12 @@ import Testing
         let environment = ["SWIFT_BACKTRACE": "enable=no"]
         let outcome = try await run(["-c", script, program], program: "/usr/bin/python3", environment: environment)
         let (control, ours) = ("\(SIGABRT) True\n", "\(SIGABRT) False\n")
-        // Where the system writes nobody's memory there is nothing to see.
+        // Where the system writes no core dumps there is nothing to see.
         #expect([control + ours, ours + ours].contains(outcome.output), "\(outcome.output)\(outcome.talk)")
     }
     #endif
 
-    @Test func saysThatTheCredentialCannotBeStored() async throws {
+    @Test func reportsThatTheCredentialCannotBeStored() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -452,13 +453,14 @@ import Testing
             try await withConfiguration(profile(emulator.issuer, store)) { path, _ in
                 let outcome = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
                 #expect(outcome.status == 8)
-                // Nobody is asked to sign in for nothing.
+                // The user is not asked to sign in for nothing.
                 #expect(!emulator.requests.contains("GET /authorize"))
             }
         }
     }
 
-    @Test(arguments: [["--help"], ["login", "--help"], ["config"]]) func helps(_ arguments: [String]) async throws {
+    @Test(arguments: [["--help"], ["login", "--help"], ["config"]])
+    func printsHelp(_ arguments: [String]) async throws {
         let outcome = try await run(arguments)
         #expect(outcome.status == 0)
         #expect(outcome.output.contains("USAGE"))
@@ -467,13 +469,13 @@ import Testing
     @Test(arguments: [
         ["--bogus"], ["login", "--bogus"], ["logni"], ["token", "--min-ttl", "x"], ["dev-idp", "--port", "0"],
     ])
-    func refusesMisuse(_ arguments: [String]) async throws {
+    func refusesInvalidArguments(_ arguments: [String]) async throws {
         let outcome = try await run(arguments)
         #expect(outcome.status == 2)
         #expect(outcome.output.isEmpty)
     }
 
-    @Test func theSampleShowsTheIDTokenAndItsResources() async throws {
+    @Test func theOIDCSampleShowsTheIDTokenAndItsResources() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -498,7 +500,7 @@ import Testing
     }
 
     @Test(arguments: ["none", "client_secret_basic", "client_secret_post"])
-    func registersAndSignsInWithTheResult(_ method: String) async throws {
+    func registersAClientAndSignsInWithIt(_ method: String) async throws {
         // Row 22.
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
@@ -522,7 +524,7 @@ import Testing
                 // What is there already is not touched, and nothing is registered.
                 let again = try await run(arguments)
                 #expect(again.status == 2)
-                #expect(again.talk.contains("there already"))
+                #expect(again.talk.contains("already exists"))
                 #expect(emulator.requests.count { $0 == "POST /register" } == 1)
 
                 // The tests have no browser: only the user agent is added.
@@ -566,7 +568,7 @@ import Testing
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
             try await withConfiguration(profile(emulator.issuer, longScopes)) { path, _ in
-                // Ended as soon as it is there; the provider does not forgive a refresh token that is used twice.
+                // The token expires at once; the provider does not accept a refresh token that is used twice.
                 emulator.accessTokenLifetime = 0
                 let login = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
                 #expect(login.status == 0, "\(login.talk)")
@@ -624,7 +626,7 @@ import Testing
         }
     }
 
-    @Test func saysWhyTheSessionHasEnded() async throws {
+    @Test func reportsWhyTheSessionHasEnded() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -642,7 +644,7 @@ import Testing
         }
     }
 
-    /// What can be in the place of a credential: how it is put there, and what is said about it.
+    /// Damage to a stored credential: the command that causes it, and a word of the message about it.
     static let damages: [(name: String, command: String, word: String)] = [
         ("truncated", "truncate -s 40 \"$f\"", "is damaged"),
         ("garbage", "head -c 500 /dev/urandom > \"$f\"", "is damaged"),
@@ -653,7 +655,7 @@ import Testing
         ("open folder", "chmod 777 \"$(dirname \"$f\")\"", "chmod 700"),
     ]
 
-    @Test(arguments: damages) func saysWhatIsWrongWithTheStore(
+    @Test(arguments: damages) func reportsWhatIsWrongWithTheStore(
         _ damage: (name: String, command: String, word: String)
     ) async throws {
         try await EmulatorServer.run {
@@ -668,7 +670,7 @@ import Testing
                 #expect(token.status == 8, "\(damage.name): \(token.talk)")
                 #expect(token.talk.contains(damage.word), "\(damage.name): \(token.talk)")
                 #expect(refreshes(emulator) == 0)
-                // Nothing that was there is overwritten, and nobody signs in for nothing.
+                // Nothing that was there is overwritten, and the user does not sign in for nothing.
                 let asked = emulator.requests.count { $0 == "GET /authorize" }
                 let login = try await run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
                 #expect(login.status == 8, "\(damage.name): \(login.talk)")
@@ -677,7 +679,7 @@ import Testing
         }
     }
 
-    @Test func keepsAndSelectsAccounts() async throws {
+    @Test func storesAndSelectsAccounts() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in

@@ -3,14 +3,14 @@ import Testing
 
 @testable import AuthFlowCommand
 
-/// The commands that are read without the parser mean what the parser would have them mean.
+/// Commands that are read without the argument parser mean the same as with it.
 @Suite struct DirectCommandTests {
     @Test(arguments: [
         ["token"], ["token", "--json"], ["token", "-c", "a.json", "-p", "work"], ["token", "--min-ttl", "0"],
         ["token", "--config", "a.json", "--profile", "work", "--account", "248", "--min-ttl", "86400", "--json"],
         ["token", "--config", "a.json", "--config", "b.json"], ["token", "--json", "--json"],
         ["token", "--profile", ""],
-    ]) func aTokenIsAskedForAlike(_ arguments: [String]) throws {
+    ]) func readsTokenArgumentsAsTheParserDoes(_ arguments: [String]) throws {
         let parsed = try #require(try AuthFlowCommand.parseAsRoot(arguments) as? TokenCommand)
         #expect(
             DirectCommand(arguments)
@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(arguments: [["status"], ["status", "--json"], ["status", "-p", "work", "--account", "248", "--json"]])
-    func theStatusIsAskedForAlike(_ arguments: [String]) throws {
+    func readsStatusArgumentsAsTheParserDoes(_ arguments: [String]) throws {
         let parsed = try #require(try AuthFlowCommand.parseAsRoot(arguments) as? StatusCommand)
         #expect(DirectCommand(arguments) == .status(StatusRequest(choice: parsed.options.choice, asJSON: parsed.json)))
     }
@@ -34,7 +34,7 @@ import Testing
         ["token", "--min-ttl", "86401"], ["token", "--min-ttl", "-1"], ["status", "--min-ttl", "5"], ["token", "--"],
         ["token", "--jso"],
         ["help", "token"], ["tokens"],
-    ]) func everythingElseIsLeftToTheParser(_ arguments: [String]) {
+    ]) func leavesAllOtherArgumentsToTheParser(_ arguments: [String]) {
         #expect(DirectCommand(arguments) == nil)
     }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plays the person at a terminal whose browser is on another machine:
+"""Plays the user at a terminal whose browser is on another machine:
 
     paste.py PROGRAM ARGUMENTS
 

@@ -2,7 +2,7 @@
 
 import PackageDescription
 
-// An app of somebody else's, which depends on the OIDC product alone.
+// A third-party app, which depends on the OIDC product alone.
 let package = Package(
     name: "Consumer",
     platforms: [.macOS(.v15)],

@@ -2,11 +2,12 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// Feeds every target with inputs made from a seed, and says so when one is accepted that must not be, or takes too long.
+/// Feeds every target with inputs made from a seed, and reports one that is accepted and must not be, or takes too
+/// long.
 ///
 ///     fuzz [count of inputs in all] [seed] [target]
 @main enum Main {
-    /// What is being fed.
+    /// The input that is being fed.
     private static let current = Mutex<(target: String, number: Int)>(("", 0))
 
     static func main() async throws {
@@ -41,7 +42,7 @@ import Synchronization
     /// How long one input may take, in seconds.
     private static let patience: UInt32 = 20
 
-    /// Says which input hangs when the alarm that is set for each of them goes off, and ends the run.
+    /// Reports which input hangs when the alarm that is set for each of them goes off, and ends the run.
     private static func watch() -> any DispatchSourceSignal {
         signal(SIGALRM, SIG_IGN)
         let source = DispatchSource.makeSignalSource(signal: SIGALRM)

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A server that answers every connection with the bytes it is told, one after the other, and hangs up.
+/// A server that sends the given bytes on every connection, one after the other, and closes it.
 final class PuppetServer: Sendable {
     let port: Int
     private let bytes = Mutex<[UInt8]>([])
@@ -29,7 +29,7 @@ final class PuppetServer: Sendable {
         }
     }
 
-    /// Answers with these bytes from now on.
+    /// Responds with these bytes from now on.
     func say(_ bytes: [UInt8]) { self.bytes.withLock { $0 = bytes } }
 
     private func serve(_ connection: Int32) {

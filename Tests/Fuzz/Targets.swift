@@ -9,12 +9,12 @@ import Foundation
 import HTTPTypes
 import Synchronization
 
-/// An input that did what none may.
+/// An input with an effect that none may have.
 struct Finding: Error, CustomStringConvertible {
     let description: String
 }
 
-/// A provider that says what it is told to.
+/// A provider with responses that a target sets.
 final class PuppetProvider: Sendable {
     static let issuer = "https://id.example.com"
 
@@ -35,7 +35,7 @@ final class PuppetProvider: Sendable {
         responses = Mutex(["/.well-known/openid-configuration": metadata, "/jwks": keySet])
     }
 
-    /// Answers at a path with these bytes from now on.
+    /// Responds at a path with these bytes from now on.
     func say(_ body: [UInt8], at path: String) { responses.withLock { $0[path] = body } }
 
     func client() throws -> AuthClient {
@@ -66,11 +66,11 @@ final class PuppetProvider: Sendable {
     }
 }
 
-/// Something that is fed with bad input.
+/// Code that is fed with bad input.
 struct Target: Sendable {
     let name: String
     /// Feeds one input.
-    /// - Throws: ``Finding`` when it accepts what it must refuse. A crash or a hang is seen without help.
+    /// - Throws: ``Finding`` when it accepts what it must refuse. Crashes and hangs need no check.
     let feed: @Sendable (inout Mutator) async throws -> Void
 }
 
@@ -83,7 +83,7 @@ extension Target {
         ]
     }
 
-    /// A request at the loopback port: what is taken for one has a path, one host, a bounded body, and no line break where
+    /// A request at the loopback port: an accepted one has a path, one host, a bounded body, and no line break where
     /// none may be.
     private static var request: Target {
         let head = """
@@ -107,7 +107,7 @@ extension Target {
         }
     }
 
-    /// A callback is the answer when it is the answer to the last character, and then its code goes to the provider.
+    /// A redirect is accepted when it is right to the last character, and then its code goes to the provider.
     private static func callback() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client()
@@ -124,15 +124,15 @@ extension Target {
                 _ = try await client.finishSignIn(request, with: bad)
                 throw Finding(description: "a sign-in without tokens was finished")
             } catch let error as AuthError where error.code == .invalidCallback {
-                // Nothing was used up; the right answer could still come.
+                // Nothing was used up; the right response could still arrive.
             } catch is AuthError {
-                // The answer was right enough to be an answer, and was used up.
+                // The response was right enough to be accepted as one, and the request was used up.
                 pending.withLock { $0 = nil }
             }
         }
     }
 
-    /// A token is good when it is good to the last character.
+    /// A token is valid when it is right to the last character.
     private static func token() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client()
@@ -147,7 +147,7 @@ extension Target {
         }
     }
 
-    /// No key set makes a token good that its owner did not sign.
+    /// No key set makes a token valid that the owner of the keys did not sign.
     private static func keySet() throws -> Target {
         let provider = try PuppetProvider()
         let forged = try provider.token(.es256, signedBy: EmulatorKeys())
@@ -164,7 +164,7 @@ extension Target {
         }
     }
 
-    /// No document makes this client believe in another issuer or in an address without TLS.
+    /// No document makes this client accept another issuer or an address without TLS.
     private static func discovery() throws -> Target {
         let provider = try PuppetProvider()
         return Target(name: "discovery") { mutator in
@@ -181,7 +181,7 @@ extension Target {
         }
     }
 
-    /// No response signs anybody in with a forged ID Token.
+    /// No response signs a user in with a forged ID Token.
     private static func response() throws -> Target {
         let provider = try PuppetProvider()
         let client = try provider.client()
@@ -197,12 +197,12 @@ extension Target {
                 "\(pending.redirectURI)?code=c&state=\(state)&iss=\(FormURLEncoding.encode(PuppetProvider.issuer))"
             do {
                 _ = try await client.finishSignIn(pending, with: answer)
-                throw Finding(description: "a forged ID Token signed somebody in")
+                throw Finding(description: "a forged ID Token signed a user in")
             } catch is AuthError {}
         }
     }
 
-    /// Responses of GitHub's, in its three formats: what can be read has a token, and nothing crashes.
+    /// Responses of GitHub, in its three formats: what can be read has a token, and nothing crashes.
     private static func gitHubResponse() throws -> Target {
         let json = #"{"access_token":"gho_x","scope":"repo,gist","token_type":"bearer","expires_in":28800}"#
         let form = "access_token=gho_x&scope=repo%2Cgist&token_type=bearer&expires_in=28800"
@@ -228,7 +228,7 @@ extension Target {
         }
     }
 
-    /// A server's response, byte by byte: what is taken for one is within its bounds, and nothing crashes.
+    /// A server's response, byte by byte: an accepted one is within its bounds, and nothing crashes.
     private static func server() throws -> Target {
         let server = try PuppetServer()
         let responses = [
@@ -250,7 +250,7 @@ extension Target {
         }
     }
 
-    /// A configuration makes a client, or says what is wrong with it.
+    /// A configuration makes a client, or an error says what is wrong with it.
     private static let configuration = Target(name: "configuration") { mutator in
         let good = """
             {"default_profile": "work", "profiles": {"work": {"provider": "oidc", "issuer": "https://id.example.com",

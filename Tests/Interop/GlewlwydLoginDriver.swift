@@ -43,7 +43,7 @@ struct GlewlwydLoginDriver: LoginDriver {
             let plugin = query?["plugin"], let callback = query?["callback_url"]
         else { throw AuthError(.userAgentFailed, "\(page.endpoint) is not Glewlwyd's sign-out page.") }
         // What the page does when the user, whose browser is still signed in, confirms the sign-out. This browser has forgotten
-        // the sign-in, and Glewlwyd ends a session for those alone who have one.
+        // the sign-in, and Glewlwyd ends a session only for a browser that has one.
         try await send(
             .post,
             "/api/auth/",
@@ -70,7 +70,7 @@ struct GlewlwydLoginDriver: LoginDriver {
             )
         )
         guard response.status == 200 else {
-            throw AuthError(.accessDenied, "Glewlwyd answered \(method) \(path) with status \(response.status).")
+            throw AuthError(.accessDenied, "Glewlwyd responded to \(method) \(path) with status \(response.status).")
         }
     }
 }
@@ -81,7 +81,7 @@ extension UserAgentFactory {
         let keys = [
             ConfigurationKey("username", .text, required: true, "The user name."),
             ConfigurationKey("password", .secret, required: true, "The password, by reference."),
-            ConfigurationKey("origin", .url, required: true, "Where both may be sent."),
+            ConfigurationKey("origin", .url, required: true, "The origin that both may be sent to."),
         ]
         return UserAgentFactory("glewlwyd", keys: keys) { options, _ in
             HeadlessUserAgent(

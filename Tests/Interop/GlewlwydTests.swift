@@ -5,7 +5,7 @@ import AuthFlowOIDC
 import Foundation
 import Testing
 
-/// Signing in at a provider that nobody here wrote. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
+/// Signing in at a third-party provider. Run by `Tests/Interop/glewlwyd.sh`, which starts it.
 @Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_GLEWLWYD_ISSUER"] != nil))
 struct GlewlwydTests {
     private let environment = ProcessInfo.processInfo.environment
@@ -71,7 +71,7 @@ struct GlewlwydTests {
         #expect(error?.code == .loginRequired)
     }
 
-    @Test func signsInOnAnotherScreen() async throws {
+    @Test func signsInWithTheDeviceGrant() async throws {
         let client = try client(flows: [.device])
         let credential = try await client.signIn().credential
         #expect(credential.identity?.displayName == "Alice Example")
@@ -79,7 +79,7 @@ struct GlewlwydTests {
         #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
     }
 
-    @Test func signsInWithTokensThatAreBoundToAKey() async throws {
+    @Test func signsInWithDPoPBoundTokens() async throws {
         let client = try client(dpop: true)
         let credential = try await client.signIn().credential
         #expect(credential.tokens.tokenType.lowercased() == "dpop")
@@ -102,14 +102,14 @@ struct GlewlwydTests {
         #expect(try await client.credential() == nil)
     }
 
-    @Test func saysThatThePasswordIsWrong() async throws {
+    @Test func reportsAWrongPassword() async throws {
         let client = try client(password: "looking-glass")
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .accessDenied)
         #expect(error.map { "\($0)" }?.contains("looking-glass") == false)
     }
 
-    @Test func isSentBackWithAnErrorForScopesThatAreNotKnown() async throws {
+    @Test func failsWithAnErrorResponseForUnknownScopes() async throws {
         let client = try client(scopes: #"["unknown"]"#)
         await #expect(throws: AuthError.self) { try await client.signIn() }
     }

@@ -4,25 +4,26 @@ import AuthFlowTesting
 import Foundation
 import Testing
 
-/// What state the keyring is in; nil without one.
+/// The state of the keyring; nil without one.
 private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
 
-/// A real GNOME Keyring, started by `keyring.sh`, which says in the environment what state it is in.
+/// A real GNOME Keyring, started by `keyring.sh`, which names its state in the environment.
 @Suite(.serialized, .enabled(if: keyring != nil, "Run through Tests/Interop/keyring.sh.")) struct KeyringTests {
     private let key = RecordKey(name: "work", issuer: "https://id.example.com", clientID: "client")
 
-    @Test(.enabled(if: keyring == "unlocked")) func conforms() async throws {
+    @Test(.enabled(if: keyring == "unlocked")) func secretServiceStoreConforms() async throws {
         try await TokenStoreConformance(store: SecretServiceTokenStore()).run()
     }
 
-    @Test(.enabled(if: keyring == "unlocked")) func keepsTheKeyOfEncryptedFiles() async throws {
+    @Test(.enabled(if: keyring == "unlocked")) func storesTheKeyOfEncryptedFiles() async throws {
         let directory = NSTemporaryDirectory() + "authflow-\(UUID().uuidString)"
         defer { try? FileManager.default.removeItem(atPath: directory) }
         let files = FileTokenStore(directory: directory)
         try await TokenStoreConformance(store: EncryptedTokenStore(files, key: .store(SecretServiceTokenStore()))).run()
     }
 
-    @Test(.enabled(if: keyring == "locked" || keyring == "absent")) func saysAtOnceThatItCannotBeUsed() async throws {
+    @Test(.enabled(if: keyring == "locked" || keyring == "absent"))
+    func reportsAtOnceThatTheKeyringCannotBeUsed() async throws {
         let start = ContinuousClock.now
         let store = SecretServiceTokenStore()
         let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key) }
@@ -36,7 +37,7 @@ private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
         #expect(ContinuousClock.now - start < .seconds(7))
     }
 
-    @Test(.enabled(if: keyring == "hanging")) func waitsThreeSecondsForAServiceThatHangsAndGivesTheLockBack()
+    @Test(.enabled(if: keyring == "hanging")) func waitsThreeSecondsForAHangingServiceAndReleasesTheLock()
         async throws
     {
         let start = ContinuousClock.now
@@ -45,7 +46,7 @@ private let keyring = ProcessInfo.processInfo.environment["AUTHFLOW_KEYRING"]
             try await store.withLease(on: key) { _ in try await store.bytes(for: key) }
         }
         #expect(error?.code == .storageFailed)
-        #expect(error?.message.contains("did not answer within 3 seconds") == true)
+        #expect(error?.message.contains("did not respond within 3 seconds") == true)
         #expect(ContinuousClock.now - start < .seconds(5))
         // The lock is free, although the thread may still wait for the service.
         try await store.withLease(on: key) { _ in }

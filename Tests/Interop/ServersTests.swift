@@ -52,7 +52,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         return String(decoding: response.body, as: UTF8.self)
     }
 
-    @Test func aPrivateAuthorityIsTrustedWhenItIsNamed() async throws {
+    @Test func aPrivateAuthorityIsTrustedWhenItIsConfigured() async throws {
         #expect(try await get("good", settings()).hasPrefix("HTTP/2.0"))
         let error = await #expect(throws: AuthError.self) { try await get("good", settings(trusting: false)) }
         #expect(error?.message.contains("not among the authorities") == true, "\(error as Any)")
@@ -61,7 +61,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
     @Test(arguments: [
         ("expired", "it has expired"), ("other-name", "it is for another name"), ("self-signed", "signed by itself"),
         ("sha1", "too weak"), ("small-key", "too weak"),
-    ]) func aCertificateThatIsWrongIsRefusedWithItsReason(_ server: String, _ reason: String) async throws {
+    ]) func refusesAWrongCertificateWithTheReason(_ server: String, _ reason: String) async throws {
         let error = await #expect(throws: AuthError.self) { try await get(server, settings()) }
         #expect(error?.code == .networkFailed)
         #expect(error?.message.contains(reason) == true, "\(error as Any)")
@@ -69,7 +69,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
     }
 
     /// nginx ends each connection with GOAWAY after three requests; no request is lost.
-    @Test func manyRequestsShareConnectionsAndSurviveTheirEnd() async throws {
+    @Test func concurrentRequestsSurviveTheEndOfTheirConnections() async throws {
         let settings = try settings()
         let responses = try await withThrowingTaskGroup(of: String.self) { group in
             for _ in 0..<60 { group.addTask { try await get("good", settings) } }
@@ -79,8 +79,8 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         #expect(responses.allSatisfy { $0.hasPrefix("HTTP/2.0") })
     }
 
-    /// What must not be sent twice goes where there is no such goodbye.
-    @Test func postsSurviveTheEndOfConnections() async throws {
+    /// Requests that must not be sent twice use connections that do not end with GOAWAY.
+    @Test func postRequestsSurviveTheEndOfConnections() async throws {
         let settings = try settings()
         let responses = try await withThrowingTaskGroup(of: String.self) { group in
             for _ in 0..<60 { group.addTask { try await get("good", settings, method: .post) } }
@@ -89,12 +89,12 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         #expect(responses.count == 60)
     }
 
-    @Test func aCutConnectionIsNoEndOfABody() async throws {
+    @Test func aConnectionCutWithoutCloseNotifyIsAnError() async throws {
         let error = await #expect(throws: AuthError.self) { try await get("cut", settings()) }
         #expect(error?.code == .networkFailed)
     }
 
-    @Test func aClientCertificateIsShownWhenItIsAskedFor() async throws {
+    @Test func sendsTheClientCertificateWhenTheServerRequestsIt() async throws {
         var settings = try settings()
         for (file, key) in [("client.pem", "client.key"), ("client-both.pem", "client-both.pem")] {
             settings.clientCertificate = .init(file: "\(folder)/\(file)", keyFile: "\(folder)/\(key)")
@@ -103,7 +103,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         settings.clientCertificate = .init(file: "\(folder)/client-again.pem", keyFile: "\(folder)/good.key")
         let wrong = await #expect(throws: AuthError.self) { try await get("client", settings) }
         #expect(wrong?.message.contains("client certificate") == true, "\(wrong as Any)")
-        // It would be asked for at the terminal, if that were not forbidden.
+        // Its passphrase would be asked for at the terminal, if that were not forbidden.
         settings.clientCertificate = .init(
             file: "\(folder)/client-once-more.pem",
             keyFile: "\(folder)/client-locked.key"
@@ -111,7 +111,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         await #expect(throws: AuthError.self) { try await get("client", settings) }
     }
 
-    @Test func aProxyPassesTheConnectionOn() async throws {
+    @Test func connectsThroughAProxy() async throws {
         #expect(try await get("good", settings(proxy: "plain-proxy")).hasPrefix("HTTP/2.0"))
         #expect(try await get("good", settings(proxy: "password-proxy", password: "wonderland")).hasPrefix("HTTP/2.0"))
     }
@@ -120,9 +120,9 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
         arguments: [
             ("password-proxy", nil, "wants a user name and a password"),
             ("password-proxy", "wrong", "wants a user name and a password"),
-            ("refusing-proxy", nil, "refuses to connect"), ("dead", nil, "Nothing answers at the proxy"),
+            ("refusing-proxy", nil, "refuses to connect"), ("dead", nil, "Nothing responds at the proxy"),
         ] as [(String, String?, String)]
-    ) func aProxyThatDoesNotIsNamed(
+    ) func reportsWhyAProxyDoesNotConnect(
         _ proxy: String,
         _ password: String?,
         _ reason: String

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Signs in with a real Chromium, as a person would, with the command line tool that is given:
+# Signs in with a real Chromium, as a user would, with the command line tool that is given:
 #
 #   Tests/Interop/browser.sh PATH/TO/authflow
 #
-# once against the bundled provider and once against Glewlwyd; then reads userinfo and signs out. What the person sees at
-# the end is saved as a picture under .build-browser/.
+# once against the bundled provider and once against Glewlwyd; then reads userinfo and signs out. The final page is
+# saved as a picture under .build-browser/.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -31,7 +31,7 @@ forgerock=$!
 for _ in $(seq 100); do [ -s "$work/issuer" ] && [ -s "$work/base" ] && break; sleep 0.1; done
 base=$(cat "$work/base")
 
-# The browser gets no more of the environment than it needs: what the driver is to know stands in its command line.
+# The browser gets no more of the environment than it needs: the driver's settings are in its command line.
 profile() { # issuer client redirect-uri driver-settings...
   local issuer=$1 client=$2 redirect=$3
   shift 3
@@ -85,7 +85,7 @@ for name in emulator glewlwyd; do
   "$authflow" login --profile $name 2>"$work/talk" || { cat "$work/talk" >&2; exit 1; }
   "$authflow" userinfo --profile $name >"$work/userinfo"
   expect "$work/userinfo" '"name": "Alice Example"'
-  # Glewlwyd revokes tokens for clients with a secret alone, and the tool says that they go on.
+  # Glewlwyd revokes tokens only for clients with a secret, and the tool says that they stay valid.
   expected=0; [ $name = emulator ] || expected=9
   status=0; "$authflow" logout --profile $name || status=$?
   [ "$status" -eq $expected ] || { echo "browser: logout exits with $status, not $expected" >&2; exit 1; }

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Plays the person in front of a browser: a real Chromium, driven over WebDriver with nothing but the standard library.
+"""Plays the user in front of a browser: a real Chromium, driven over WebDriver with nothing but the standard library.
 
 Usage: browser_login.py URL      (the address to sign in at, as a user agent opens it)
 
 Environment:
   BROWSER_LOGIN_PROVIDER    emulator (default), glewlwyd or forgerock: which pages to expect; nobody, when none may ask;
                             or fragment: a provider that refuses, in a fragment whose parameters have names of a form's methods
-  BROWSER_LOGIN_PROFILE     a folder for the browser's profile, to be the same browser again; one of its own unless given
-  BROWSER_LOGIN_DECISION    allow (default) or deny: what to answer the emulator
+  BROWSER_LOGIN_PROFILE     a folder for the browser's profile, to be the same browser again; default: a new one
+  BROWSER_LOGIN_DECISION    allow (default) or deny: the choice on the emulator's consent page
   BROWSER_LOGIN_SCREENSHOT  where to save pictures of the last page: NAME for NAME-light.png and NAME-dark.png
   BROWSER_LOGIN_TEXT        where to save the text of the last page
   BROWSER_LOGIN_SCHEME      the private-use scheme that the provider's pages may open, as if "always allow" had been ticked;
@@ -121,7 +121,7 @@ def sign_in_at_glewlwyd(browser):
     browser.type("#username", "alice")
     browser.type("#password", "wonderland")
     browser.click("#loginbut")
-    # What its page asks before it goes on: which scopes are granted, and then to continue.
+    # Its page asks which scopes are granted, and then whether to continue.
     browser.click("#grant-profile")
     browser.click("#grant-email")
     browser.click("button.btn-primary")
@@ -135,7 +135,7 @@ def sign_in_at_forgerock(browser):
 
 
 def refusal_in_a_fragment(url):
-    """Where a provider that refuses sends the browser: what the client asked for is in the redirect of its start page."""
+    """The URL to which a refusing provider redirects; the client's request is in the redirect of its start page."""
     class Stays(urllib.request.HTTPRedirectHandler):
         def redirect_request(self, *_):
             return None
@@ -172,7 +172,7 @@ def main():
                     "cmd": "Emulation.setEmulatedMedia", "params": {"features": features}})
                 with open(f"{os.environ['BROWSER_LOGIN_SCREENSHOT']}-{scheme}.png", "wb") as file:
                     file.write(base64.b64decode(browser.command("GET", "/screenshot")))
-        # Last, because whoever waits for it may then end everything.
+        # Last, because the caller, which waits for it, may then end everything.
         if "BROWSER_LOGIN_TEXT" in os.environ:
             with open(os.environ["BROWSER_LOGIN_TEXT"], "w") as file:
                 file.write(text)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Signs in as a person does at a Linux desktop, with nothing replaced by anything:
+# Signs in as a user does at a Linux desktop, with nothing replaced by a stub:
 #
 #   Tests/Interop/desktop.sh PATH/TO/authflow
 #
@@ -25,14 +25,14 @@ started="$started $!"
 started="$started $!"
 for _ in $(seq 100); do [ -s "$work/issuer" ] && [ -s "$work/display" ] && break; sleep 0.1; done
 
-# A user of their own, at a desktop that nothing of the machine's leaks into.
+# A separate user, at a desktop that is isolated from the machine's own.
 mkdir -p "$work/home/.local/share/applications" "$work/run"
 chmod 700 "$work/run"
 unset BROWSER SSH_CONNECTION SSH_CLIENT SSH_TTY WAYLAND_DISPLAY XDG_CURRENT_DESKTOP DESKTOP_SESSION
 export HOME=$work/home XDG_RUNTIME_DIR=$work/run DISPLAY=:$(cat "$work/display")
 export XDG_CONFIG_HOME=$HOME/.config XDG_DATA_HOME=$HOME/.local/share
 
-# The person's browser: what xdg-open starts for web addresses, with a person in front of it.
+# The user's browser, which xdg-open starts for web addresses, with a simulated user in front of it.
 browser() { # settings...
   cat >"$XDG_DATA_HOME/applications/person.desktop" <<ENTRY
 [Desktop Entry]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command beside Glewlwyd, an OpenID provider that nobody here wrote (Debian package glewlwyd).
+# Runs a command beside Glewlwyd, a third-party OpenID provider (Debian package glewlwyd).
 #
 #   Tests/Interop/glewlwyd.sh COMMAND [ARGUMENT ...]
 #
@@ -29,7 +29,7 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# Two free ports: for the provider, and for the redirect, which this provider wants to know exactly.
+# Two free ports: for the provider, and for the redirect URI, which this provider compares exactly.
 read -r port redirect_port < <(python3 -c '
 import socket
 sockets = [socket.socket() for _ in range(2)]

@@ -22,7 +22,7 @@ def call(method, path, body=None):
         with opener.open(request, timeout=10) as reply:
             return reply.read()
     except urllib.error.HTTPError as error:
-        sys.exit(f"glewlwyd_seed: {method} {path} answered {error.code}: {error.read().decode()}")
+        sys.exit(f"glewlwyd_seed: {method} {path} failed with status {error.code}: {error.read().decode()}")
 
 
 def wait_until_it_answers():
@@ -78,7 +78,7 @@ call("POST", "/api/client/", {
     "client_id": "authflow-interop", "name": "AuthFlow interop", "enabled": True, "confidential": False,
     "redirect_uri": [redirect_uri], "post_logout_redirect_uris": [redirect_uri], "authorization_type": ["code", "refresh_token", "device_authorization"],
     "token_endpoint_auth_method": ["none"], "scope": ["openid", "profile", "email"]})
-# Tokens can be withdrawn by clients that prove who they are.
+# Only clients that authenticate can revoke tokens.
 call("POST", "/api/client/", {
     "client_id": "authflow-interop-confidential", "name": "AuthFlow interop, with a secret", "enabled": True,
     "confidential": True, "client_secret": "interop-secret-of-some-length", "redirect_uri": [redirect_uri],

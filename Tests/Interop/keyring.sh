@@ -3,7 +3,7 @@
 #   keyring.sh unlocked COMMAND...    a keyring that is open
 #   keyring.sh locked COMMAND...      one that is locked, and no prompt to unlock it
 #   keyring.sh absent COMMAND...      a session bus with no keyring at all
-#   keyring.sh hanging COMMAND...     a keyring that takes every call and answers none
+#   keyring.sh hanging COMMAND...     a keyring that accepts every call and never responds
 # Nothing of the user's is touched, and what was started is ended.
 set -euo pipefail
 
@@ -11,7 +11,7 @@ if [ "${1:-}" != --inside ]; then
   home=$(mktemp -d)
   trap 'rm -rf "$home"' EXIT
   mkdir -m 700 "$home/run"
-  # A bus without services to start: whatever answers was started here.
+  # A bus without services to start: every service on it was started here.
   sed "s|@HOME@|$home|" > "$home/bus.conf" <<'BUS'
 <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN" "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
 <busconfig>

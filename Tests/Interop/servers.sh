@@ -92,7 +92,7 @@ proxy plain-proxy ''
 proxy password-proxy 'BasicAuth alice wonderland'
 proxy refusing-proxy 'ConnectPort 1'
 
-# A server whose response ends where its connection does, without the goodbye of TLS (close_notify).
+# A server whose response ends where its connection does, without the closing alert of TLS (close_notify).
 python3 - "$(port cut)" "$work" >/dev/null 2>&1 <<'PYTHON' & started+=($!)
 import socket, ssl, sys
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -30,7 +30,7 @@ STAGES = [
     "ConformanceTests|SigningInTests|TokenLifeTests|DeviceGrantTests|DPoPTests|ResumeTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
-# What the checks at the port are seen by, first for them.
+# The tests that see the checks at the port run first for these.
 LOOPBACK = "AuthFlowLoopbackTests"
 
 # Checks whose absence nothing can show, each with the reason.
@@ -73,11 +73,11 @@ SWITCH = """
 import AuthFlow
 import Foundation
 
-/// Which check is switched off.
+/// The number of the check that is switched off.
 private let activeMutant = Int(ProcessInfo.processInfo.environment["AUTHFLOW_MUTANT"] ?? "") ?? 0
 func mutant(_ number: Int) -> Bool { activeMutant == number }
 
-/// What a check that looks for a value takes when it is switched off and there is none.
+/// The value for a check that looks for one, when it is switched off and there is none.
 func mutantValue<Value>(_ number: Int) -> Value? {
     guard mutant(number) else { return nil }
     let soon = Date().timeIntervalSince1970 + 30

@@ -5,7 +5,7 @@ import Foundation
 import HTTPTypes
 import Synchronization
 
-/// A server that answers by a function and remembers what it was sent.
+/// A server whose responses come from a function, and which records its requests.
 final class Witness: ProviderEmulator {
     let origin: String
     private let answer: @Sendable (HTTPRequest, [UInt8]) async -> TransportResponse
@@ -38,7 +38,7 @@ final class Witness: ProviderEmulator {
     }
 }
 
-/// An emulator whose answers to some requests are held back until a test lets them go.
+/// An emulator whose responses to some requests are held back until a test releases them.
 final class HeldBack: ProviderEmulator {
     private let base: OIDCEmulator
     private let isHeld: @Sendable (HTTPRequest, [UInt8]) -> Bool
@@ -55,11 +55,11 @@ final class HeldBack: ProviderEmulator {
     /// Waits until such a request has come.
     func arrival() async { for await _ in arrived.stream { break } }
 
-    /// Lets the answers go.
+    /// Releases the responses.
     func release() { released.continuation.finish() }
 
     func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
-        // The provider has acted by the time its answer is on the way.
+        // The provider has acted by the time its response is on the way.
         let response = await base.handle(request, body: body)
         guard isHeld(request, body) else { return response }
         arrived.continuation.yield()

@@ -5,11 +5,11 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// What an attacker can put into a folder that the tool is then run in, with the real tool.
+/// Files that an attacker can put into a folder that the tool is then run in, with the real tool.
 @Suite struct HostileFileTests {
     private static let password = ["PASSWORD": "wonderland"]
 
-    /// A home of its own, with a folder for what is trusted in it.
+    /// A separate home, with a folder for the trusted files in it.
     private func withHome<Return>(_ body: (_ home: String) async throws -> Return) async throws -> Return {
         let home = NSTemporaryDirectory() + "authflow-home-\(UUID().uuidString)"
         try FileManager.default.createDirectory(
@@ -51,7 +51,7 @@ import Testing
         }
     }
 
-    @Test func trustsAFileAsItIsAndAsksAgainWhenItHasChanged() async throws {
+    @Test func trustsAConfigurationFileUntilItChanges() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    @Test func usesTheUsersOwnFileWithoutTrust() async throws {
+    @Test func usesTheUsersOwnConfigurationFileWithoutTrust() async throws {
         try await withHome { home in
             let folder = "\(home)/.config/authflow"
             try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
@@ -122,7 +122,7 @@ import Testing
         try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: path)
     }
 
-    @Test func everyOneOfManyChangesOfTrustIsKept() async throws {
+    @Test func keepsEveryOneOfManyConcurrentTrustChanges() async throws {
         try await withHome { home in
             let folders = (0..<6).map { "\(home)/\($0)" }
             for folder in folders {
@@ -157,7 +157,7 @@ import Testing
         #expect(outcome.talk.contains("could not be written"))
     }
 
-    @Test func nothingIsRegisteredWhereNothingCanBeWritten() async throws {
+    @Test func registersNoClientWhereTheResultCannotBeWritten() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -173,7 +173,8 @@ import Testing
 
     static let modes: [(file: Int, folder: Int)] = [(0o666, 0o755), (0o646, 0o755), (0o644, 0o777), (0o600, 0o702)]
 
-    @Test(arguments: modes) func believesNoFileThatOthersCanChange(_ mode: (file: Int, folder: Int)) async throws {
+    @Test(arguments: modes)
+    func refusesConfigurationFilesThatOthersCanChange(_ mode: (file: Int, folder: Int)) async throws {
         try await withHome { home in
             try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, folder in
                 try FileManager.default.setAttributes([.posixPermissions: mode.file], ofItemAtPath: path)
@@ -191,7 +192,7 @@ import Testing
         }
     }
 
-    @Test func waitsForNoPipeAndReadsNoDevice() async throws {
+    @Test func refusesPipesAndDevicesAsConfigurationFiles() async throws {
         try await withHome { home in
             try #require(mkfifo("\(home)/pipe", 0o600) == 0)
             for path in ["\(home)/pipe", "/dev/zero", home] {
@@ -208,7 +209,8 @@ import Testing
         }
     }
 
-    /// The endpoints of another server beside the issuer of the real one: what is stored for that issuer stays where it is.
+    /// The endpoints of another server beside the issuer of the real one: tokens stored for that issuer are not sent to
+    /// it.
     @Test(arguments: ["token --min-ttl 86400", "userinfo", "logout", "logout --browser"])
     func sendsNoStoredTokenToOtherEndpointsOfTheSameIssuer(_ command: String) async throws {
         try await EmulatorServer.run {
@@ -275,7 +277,7 @@ import Testing
         }
     }
 
-    @Test func writesATranscriptAndATraceOverItsOwnAlone() async throws {
+    @Test func overwritesOnlyItsOwnTranscriptsAndTraces() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -293,7 +295,7 @@ import Testing
                         ["login", "--config", path, "--trace", "\(folder)/login.html"],
                         environment: Self.password
                     )
-                    #expect(login.status == 0 && login.talk.contains("is written down"), "\(login.talk)")
+                    #expect(login.status == 0 && login.talk.contains("is written to"), "\(login.talk)")
                 }
                 let visit = try String(contentsOfFile: "\(folder)/visit.txt", encoding: .utf8)
                 #expect(visit.contains("POST") && !visit.contains("wonderland"))
@@ -307,7 +309,7 @@ import Testing
         }
     }
 
-    @Test func truncatesNothingThatHasTheNameOfALock() async throws {
+    @Test func truncatesNoOtherFileWithTheNameOfALock() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
@@ -326,7 +328,7 @@ import Testing
         }
     }
 
-    @Test func leavesNoLockWhereNothingIsKept() async throws {
+    @Test func leavesNoLockFileWithoutACredential() async throws {
         try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, folder in
             let login = try await CommandHarness.run(["login", "--config", path], environment: Self.password)
             #expect(login.status == 7, "\(login.talk)")

@@ -6,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Pages that a headless visit comes to, and what it must not do there.
+/// Pages that a headless visit reaches, and what it must not do there.
 @Suite struct HostilePageTests {
     /// Visits a start address in a network of functions, by origin.
     private func visit(
@@ -35,7 +35,7 @@ import Testing
         return try await agent.withRedirectSession(options) { try await $0.visit(start) }
     }
 
-    /// A network of functions that remembers what it was asked.
+    /// A network of functions that records its requests.
     private final class Network: HTTPTransport {
         struct Seen: Sendable {
             let line: String
@@ -64,7 +64,7 @@ import Testing
 
     // MARK: Sites
 
-    @Test func sendsNoFormOfAnotherSite() async throws {
+    @Test func submitsNoFormFromAnotherSite() async throws {
         for page in [
             "<form method=post action='https://id.example.com/transfer'><button>Continue</button></form>",
             "<form method=get action='https://id.example.com/transfer'><button>Continue</button></form>",
@@ -81,7 +81,7 @@ import Testing
         }
     }
 
-    @Test func sendsNoFormToAnotherSite() async throws {
+    @Test func submitsNoFormToAnotherSite() async throws {
         let network = Network { _ in
             .html(
                 "<form method=post action='https://evil.example.net/'><input type=hidden name=token value=t><button>Allow</button></form>"
@@ -96,7 +96,7 @@ import Testing
         #expect(button.seen.count == 1)
     }
 
-    @Test func namesThePageAsTheOriginOfItsForm() async throws {
+    @Test func sendsTheOriginOfThePageWithItsForm() async throws {
         let network = Network { line in
             switch line {
             case "GET https://id.example.com/start":
@@ -122,7 +122,7 @@ import Testing
         ("a=1; Secure; SameSite=None", "http://127.0.0.1:1", "post", false),
     ]
 
-    @Test(arguments: cookies) func honoursSameSite(
+    @Test(arguments: cookies) func honoursTheSameSiteAttributeOfCookies(
         _ test: (cookie: String, target: String, method: String, isSent: Bool)
     ) async throws {
         let (target, method, cookie) = (test.target, test.method, test.cookie)
@@ -145,7 +145,7 @@ import Testing
     }
 
     @Test(arguments: ["http://127.0.0.1:9200/_shutdown", "http://localhost/x", "https://10.0.0.1/x"])
-    func isLedToNoLocalService(_ address: String) async throws {
+    func followsNoPublicPageToALocalService(_ address: String) async throws {
         for page in [
             TransportResponse.redirect(address), .html("<form action='\(address)'><button>Continue</button></form>"),
         ] {
@@ -159,7 +159,7 @@ import Testing
 
     // MARK: Consent
 
-    @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoButtonThatSendsTheSameAsAnother(
+    @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoConsentButtonThatSendsTheSameAsAnother(
         _ consent: HTMLFormDriver.Consent
     ) async throws {
         for form in [
@@ -183,7 +183,7 @@ import Testing
         "<form method=post action=/x><input name=q><button>Sign out</button></form>", "<p>You are signed out.</p>",
         "<form method=post action='https://evil.example.net/'><button>Sign out</button></form>",
         "<form method=post action=/x><button name=a value=1>Yes</button><button name=a value=1>No</button></form>",
-    ]) func aSignOutTypesNothingAndPressesNothingElse(_ page: String) async throws {
+    ]) func aSignOutTypesNothingAndPressesOnlyItsConfirmation(_ page: String) async throws {
         let network = Network { _ in .html(page) }
         let error = await #expect(throws: AuthError.self) {
             try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
@@ -193,7 +193,7 @@ import Testing
     }
 
     @Test(arguments: ["Sign out", "Log Out", "LOGOUT", "Yes", "Yes, sign me out"])
-    func aSignOutConfirmsItself(_ label: String) async throws {
+    func aSignOutPressesItsConfirmationButton(_ label: String) async throws {
         let network = Network { line in
             line.hasPrefix("GET")
                 ? .html(
@@ -218,7 +218,7 @@ import Testing
     }
 
     @Test(arguments: [TransportResponse(head: HTTPResponse(status: .noContent)), .text("{}")])
-    func anEmptySuccessIsTheEndOfASession(_ response: TransportResponse) async throws {
+    func anEmptySuccessResponseEndsASignOut(_ response: TransportResponse) async throws {
         let network = Network { _ in response }
         let answer = try await visit("https://id.example.com/logout?id_token_hint=x", purpose: .signOut, in: network)
         #expect(answer == "com.example.app:/callback?state=the-state")
@@ -235,7 +235,7 @@ import Testing
             ), "No such  [2Jclient"
         ),
         (.html("<title>Gone</title><p>Nothing here", status: .notFound), "Gone: Nothing here"),
-    ]) func showsWhatAPageSays(_ response: TransportResponse, _ words: String) async throws {
+    ]) func showsTheTextOfAnErrorPage(_ response: TransportResponse, _ words: String) async throws {
         let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in response }) }
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
     }
@@ -265,7 +265,8 @@ import Testing
         ("size", { String(repeating: "x", count: 600_000) }),
     ]
 
-    @Test(arguments: monsters) func readsNoMonster(_ test: (name: String, page: @Sendable () -> String)) async throws {
+    @Test(arguments: monsters)
+    func refusesPagesThatAreTooLargeOrTooComplex(_ test: (name: String, page: @Sendable () -> String)) async throws {
         let page = test.page()
         let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in .html(page) }) }
         #expect(error?.message.contains("was not read") == true, "\(error?.message ?? "")")

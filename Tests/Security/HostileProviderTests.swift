@@ -7,14 +7,14 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-/// Providers that answer in ways of their own, over real sockets, with the real tool: what it says, what it exits with, and
-/// what it never prints.
+/// Providers with unusual responses, over real sockets, with the real tool: its messages, its exit status, and what it
+/// never prints.
 @Suite struct HostileProviderTests {
     private static let environment = ["PASSWORD": "wonderland"]
 
     private typealias Answer = @Sendable (_ path: String, _ body: String) async -> TransportResponse?
 
-    /// An emulator of which some answers are replaced.
+    /// An emulator of which some responses are replaced.
     private func withProvider(
         _ changes: [String: String?] = [:],
         answering answer: @escaping Answer = { _, _ in nil },
@@ -109,7 +109,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: failures) private func saysWhatWentWrong(_ test: Failing) async throws {
+    @Test(arguments: failures) private func reportsProviderErrorsWithTheirExitStatus(_ test: Failing) async throws {
         try await withProvider {
             [test] path, _ in
             path == test.path ? test.response : nil
@@ -122,7 +122,7 @@ import Testing
         }
     }
 
-    @Test func aProviderThatTakesPushedRequestsOnlyIsUnsupportedAtOnce() async throws {
+    @Test func aProviderThatRequiresPARIsUnsupportedAtOnce() async throws {
         let bend = MetadataFault.members { $0["require_pushed_authorization_requests"] = true }
         try await withProvider { emulator, witness, path in
             emulator.fault = .metadata(bend)
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    @Test func doctorFindsWhatWouldBreakASignIn() async throws {
+    @Test func doctorFindsMetadataThatWouldBreakASignIn() async throws {
         let bend = MetadataFault.members {
             $0["token_endpoint_auth_methods_supported"] = ["private_key_jwt"]
             $0["code_challenge_methods_supported"] = ["plain"]
@@ -158,7 +158,7 @@ import Testing
 
     // MARK: Sessions
 
-    @Test func aSignOutThatLeavesSomethingExitsWithNine() async throws {
+    @Test func anIncompleteSignOutExitsWithNine() async throws {
         try await withProvider {
             path,
             _ in
@@ -172,7 +172,7 @@ import Testing
         }
     }
 
-    @Test func aSessionThatHasExpiredForGoodExitsWithFour() async throws {
+    @Test func anExpiredTokenWithoutARefreshTokenExitsWithFour() async throws {
         try await withProvider { emulator, _, path in
             emulator.accessTokenLifetime = 0
             #expect(try await run("login", "--config", path).status == 0)
@@ -182,7 +182,7 @@ import Testing
         }
     }
 
-    @Test func aSessionThatEndsWithoutWordsAsksForASignInAndKeepsTheCredential() async throws {
+    @Test func repeatedRefusalsWithoutAnErrorCodeRequireASignInAndKeepTheCredential() async throws {
         let isOver = Mutex(false)
         try await withProvider(Self.longScopes) { path, body in
             path == "/token" && isOver.withLock { $0 } ? .text("", status: .badRequest) : nil
@@ -200,7 +200,7 @@ import Testing
         }
     }
 
-    @Test func tokensThatLiveHalfAMinuteAreUsedAndNotRefreshedByEachProcess() async throws {
+    @Test func shortLivedTokensAreUsedAndNotRefreshedByEachProcess() async throws {
         try await withProvider(Self.longScopes) { emulator, witness, path in
             emulator.accessTokenLifetime = 30
             #expect(try await run("login", "--config", path).status == 0)
@@ -214,7 +214,7 @@ import Testing
         }
     }
 
-    @Test func aDeniedSecondSignInSaysNothingOfTheFirst() async throws {
+    @Test func aDeniedSecondSignInKeepsTheFirstSession() async throws {
         try await withProvider { emulator, _, path in
             #expect(try await run("login", "--config", path).status == 0)
             let agent = """
@@ -232,7 +232,7 @@ import Testing
 
     // MARK: What is shown
 
-    @Test func printsNothingOfAProviderRaw() async throws {
+    @Test func escapesProviderTextInAllOutput() async throws {
         let hostile = Self.hostileText
         #expect(!isClean(hostile))
         let bend = MetadataFault.members {
@@ -261,7 +261,7 @@ import Testing
         }
     }
 
-    @Test func showsTheAddressWithoutABrowserAndPromisesNone() async throws {
+    @Test func noBrowserShowsTheURLAndPromisesNoBrowser() async throws {
         try await withProvider(["user_agent": nil]) { _, _, path in
             let outcome = try await CommandHarness.run(
                 ["login", "--no-browser", "--config", path],
@@ -276,7 +276,7 @@ import Testing
 
     // MARK: Registration
 
-    @Test func aSecretWithoutAMethodIsForBasic() async throws {
+    @Test func aRegisteredSecretWithoutAMethodIsForClientSecretBasic() async throws {
         // RFC 7591 section 2: "If unspecified or omitted, the default is 'client_secret_basic'".
         let response = #"{"client_id": "new-client", "client_secret": "s3cr3t-of-the-client"}"#
         try await withProvider {

@@ -35,7 +35,8 @@ import Testing
         }
     }
 
-    @Test(arguments: [SIGINT, SIGTERM]) func aRefreshUnderWayIsFinishedAndStored(_ signal: Int32) async throws {
+    @Test(arguments: [SIGINT, SIGTERM])
+    func aSignalDuringARefreshLetsItFinishAndBeStored(_ signal: Int32) async throws {
         try await withProvider(holding: "refresh_token") { emulator, provider, path in
             emulator.accessTokenLifetime = 0
             let login = try await CommandHarness.run(["login", "--config", path], environment: Self.environment)
@@ -61,7 +62,7 @@ import Testing
         }
     }
 
-    @Test func aCodeThatWasSentIsFinishedAndStored() async throws {
+    @Test func aSignalDuringACodeExchangeLetsItFinishAndBeStored() async throws {
         try await withProvider(holding: "authorization_code") { _, provider, path in
             let process = Mutex<Int32>(0)
             async let interrupted = CommandHarness.run(
@@ -78,7 +79,7 @@ import Testing
         }
     }
 
-    @Test func aSecondSignalEndsItAtOnce() async throws {
+    @Test func aSecondSignalEndsTheToolAtOnce() async throws {
         try await withProvider(holding: "refresh_token") { emulator, provider, path in
             emulator.accessTokenLifetime = 0
             _ = try await CommandHarness.run(["login", "--config", path], environment: Self.environment)

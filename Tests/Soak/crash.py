@@ -4,9 +4,9 @@
     crash.py PATH/TO/authflow COUNT
 
 After every kill the store must hold a whole credential: the new one, or the one before it. It is run twice. With a provider
-that forgives a refresh token that is used again within a minute, the session always goes on. With one that forgives nothing,
-a kill between the provider's answer and the writing of it ends the session, which no client can prevent: then the next run
-must say so, once, with status 4.
+that accepts a refresh token again within a minute, the session always goes on. With one that never does, a kill between
+the provider's response and its storage ends the session, which no client can prevent: then the next run must say so,
+once, with status 4.
 """
 
 import json, os, pathlib, random, signal, subprocess, sys, tempfile, time

@@ -19,7 +19,7 @@ def fail(message, *details):
 
 
 def no_children():
-    """Whatever the process started has ended, or does so without being told."""
+    """Checks that all that the process started has ended, or ends by itself."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         try:

@@ -23,7 +23,7 @@ import Synchronization
         exit(isWithinBounds ? 0 : 1)
     }
 
-    /// What an ID Token costs beyond its signature.
+    /// Measures ID Token validation against the signature check alone.
     private static func validation(_ isWithinBounds: inout Bool) async throws {
         let bench = try ValidationBench()
         print("ID Token validation with cached keys, beside the signature check alone (same library, same run)\n")
@@ -49,7 +49,7 @@ import Synchronization
         try await parts(bench)
     }
 
-    /// What it costs to ask for tokens that are fresh.
+    /// Measures how long it takes to get tokens that are fresh.
     private static func freshTokens(_ isWithinBounds: inout Bool) async throws {
         let emulator = try OIDCEmulator(issuer: "https://id.example.com")
         let transport = InProcessTransport(emulator)
@@ -95,7 +95,7 @@ import Synchronization
         }.subject
     }
 
-    /// Where the rest goes.
+    /// Measures the other parts of the validation.
     private static func parts(_ bench: ValidationBench) async throws {
         let token = try bench.token(.es256)
         let payload = token.split(separator: ".")[1]
@@ -117,7 +117,7 @@ import Synchronization
         print("| JSON, the same bytes | \(us(parsing.subject)) | \(parsingCount.map { "\(Int($0))" } ?? "") |")
     }
 
-    /// How often keys are fetched when many tokens come at once.
+    /// Counts how often keys are fetched when many tokens are validated at once.
     private static func keyFetches(_ isWithinBounds: inout Bool) async throws {
         let cold = try ValidationBench()
         let token = Secret(try cold.token(.es256))
@@ -152,7 +152,7 @@ final class ValidationBench: Sendable {
     private let keys: EmulatorKeys
     private let count: FetchCount
 
-    /// Counts what is asked of the key set.
+    /// Counts the requests for the key set.
     private final class FetchCount: Sendable {
         let fetches = Mutex(0)
     }
@@ -185,7 +185,7 @@ final class ValidationBench: Sendable {
         )
     }
 
-    /// A token of the usual size, 24 hours good.
+    /// A token of the usual size, valid for 24 hours.
     func token(_ algorithm: SignatureAlgorithm, keyID: String? = nil) throws -> String {
         let now = Int64(Date().timeIntervalSince1970)
         return try keys.sign(
@@ -202,7 +202,7 @@ final class ValidationBench: Sendable {
         )
     }
 
-    /// The signature check alone: hash and verify, as an app with the key at hand would.
+    /// The signature check alone: hash and verify, as an app with the key in memory would.
     func signatureCheck(of token: String, _ algorithm: SignatureAlgorithm) throws -> () -> Bool {
         let parts = token.split(separator: ".")
         let signed = Array("\(parts[0]).\(parts[1])".utf8)

@@ -3,7 +3,7 @@ import CAllocationCounter
 #endif
 
 /// Times two pieces of work against each other in one run: batches of each in turn, so that whatever else the machine
-/// does hits both alike.
+/// does affects both alike.
 struct Comparison {
     /// Median nanoseconds of one piece of the work under test.
     let subject: Double

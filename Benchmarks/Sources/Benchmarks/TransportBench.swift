@@ -5,7 +5,7 @@ import FoundationNetworking
 import HTTPTypes
 import Synchronization
 
-/// What the transport costs by itself: one request after another, a thousand at once, ten thousand that are cancelled.
+/// Measures the transport by itself: one request after another, a thousand at once, ten thousand that are cancelled.
 enum TransportBench {
     static func run(_ isWithinBounds: inout Bool) async throws {
         let server = try PlainServer(delay: 0)
@@ -68,7 +68,7 @@ enum TransportBench {
         }
         let threads = most.value - before
         print(
-            "\n1,000 requests at once to a server that takes 50 ms: \(answered) answered, \(server.connections) connections (bound 64), \(threads) threads more (bound 8)"
+            "\n1,000 requests at once to a server that takes 50 ms: \(answered) responses, \(server.connections) connections (bound 64), \(threads) threads more (bound 8)"
         )
         if answered != 1000 || server.connections > 64 || threads > 8 { isWithinBounds = false }
     }
@@ -126,7 +126,7 @@ private final class Peak: Sendable {
     func note(_ other: Int) { number.withLock { $0 = max($0, other) } }
 }
 
-/// What the system knows about this process.
+/// Reads what the system reports about this process.
 private enum Process {
     static var descriptors: Int { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0 }
     static var threads: Int { (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task").count) ?? 0 }
@@ -138,7 +138,7 @@ private enum Process {
     }
 }
 
-/// A server that answers every request alike, after a while, with a thread for each connection.
+/// A server with the same response to every request, after a delay, and a thread for each connection.
 private final class PlainServer: Sendable {
     let port: Int
     private let listener: Int32
@@ -149,7 +149,7 @@ private final class PlainServer: Sendable {
     /// How many there are.
     var open: Int { counts.withLock(\.open) }
 
-    /// - Parameter delay: How long an answer takes, in microseconds.
+    /// - Parameter delay: How long a response takes, in microseconds.
     init(delay: UInt32) throws {
         listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_in()

@@ -1,23 +1,23 @@
 extension AuthClient {
-    /// Makes a client from a profile of a configuration file and the lists of what the profile may choose from.
+    /// Creates a client from a profile of a configuration file and the lists of what the profile may choose from.
     ///
     /// There is no global registry: what a program lists is what its configuration can name.
     /// - Parameters:
     ///   - profile: The profile.
     ///   - providers: The provider adapters to choose from.
     ///   - userAgents: The user agents to choose from. Without `user_agent`, or with `auto`, the first that can work here is
-    ///     taken.
-    ///   - devicePresenter: Shows the person the code for signing in on another screen; nil when that is no way to sign in.
+    ///     used.
+    ///   - devicePresenter: Shows the user the code for signing in on another screen; nil for no device grant.
     ///   - stores: The token stores to choose from.
-    ///   - flows: The ways to sign in, whatever the profile says.
-    ///   - override: The name of the user agent, whatever the profile says; with the profile's options for it, if there are
-    ///     any.
-    ///   - launchEnvironment: Where the program runs; found out unless given.
-    ///   - account: The subject of the account that is meant, whatever the profile says.
-    ///   - transport: The client's way to the provider; default: the one that the profile describes, which user agents take in any case.
+    ///   - flows: The grants to sign in with; default: those of the profile.
+    ///   - override: The name of the user agent, with the profile's options for it, if there are any; default: the
+    ///     profile's choice.
+    ///   - launchEnvironment: Where the program runs; default: detected.
+    ///   - account: The subject of the account to use; default: that of the profile.
+    ///   - transport: The client's transport; default: the one that the profile describes. User agents always use that.
     ///   - host: Time, randomness and environment.
-    ///   - observer: Receives every event of every flow, at once and in order. It must not block.
-    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when `override` cannot be followed.
+    ///   - observer: Receives every event of every flow, immediately and in order. It must not block.
+    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when `override` cannot be used.
     public convenience init(
         profile: Profile,
         providers: [ProviderFactory],

@@ -1,4 +1,4 @@
-/// What is wrong with a configuration file, each fault with its place.
+/// The faults of a configuration file, each with its place.
 public struct ConfigurationError: Error, Sendable, Hashable {
     /// The faults, in the order they were found; at least one.
     public let issues: [ConfigurationIssue]
@@ -22,14 +22,14 @@ public struct ConfigurationIssue: Sendable, Hashable {
     public let line: Int
     /// The column, from 1.
     public let column: Int
-    /// The way to the value, such as `profiles.work.scopes[1]`; empty for the whole file.
+    /// The path to the value, such as `profiles.work.scopes[1]`; empty for the whole file.
     public let keyPath: String
     /// What is wrong and what to write instead. Values of the file are quoted only where they are names.
     public let problem: String
 }
 
 extension ConfigurationIssue: CustomStringConvertible {
-    /// `file:line:column: key path: problem`, which editors make a link of.
+    /// `file:line:column: key path: problem`, which editors turn into a link.
     public var description: String {
         "\(file):\(line):\(column): " + (keyPath.isEmpty ? "" : "\(keyPath): ") + problem
     }

@@ -21,15 +21,15 @@ public struct ConfigurationFile: Sendable {
     /// The largest file that is read, in bytes.
     private static let maximumSize = 1024 * 1024
 
-    /// Reads a file. It decides where secrets go, so it must belong to this user or root, and no other user may be able to write to it
-    /// or to its folder.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when there is no such file, or others could have written it;
+    /// Reads a file. It decides where secrets go, so it must belong to this user or root, and no other user may be able
+    /// to write to it or to its folder.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when there is no such file, or other users can write to it;
     ///   ``ConfigurationError`` when its text is not acceptable.
     public init(path: String) throws {
         try self.init(text: try Self.contents(ofFile: path), name: path, directory: Self.directory(of: path))
     }
 
-    /// The bytes of a configuration file, once it is known that only this user or root could have written them.
+    /// The bytes of a configuration file, after checking that only this user or root could have written them.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     package static func contents(ofFile path: String) throws(AuthError) -> [UInt8] {
         try TrustedFile(path).contents(maximumSize: maximumSize)
@@ -63,7 +63,7 @@ public struct ConfigurationFile: Sendable {
             ])
         }
         var checker = ConfigurationChecker(source: source)
-        // A profile depends on the program's lists, and is checked with them at hand.
+        // A profile depends on the program's lists, and is checked later, with them.
         checker.check(json, .object(Self.keys(profile: .any)), at: JSONPath())
         guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
         self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()

@@ -23,12 +23,12 @@ public struct ConfigurationObject: Sendable {
         self.environment = environment
     }
 
-    /// An object without keys, in the place of another.
+    /// Creates an object without keys, at the place of another.
     init(empty other: ConfigurationObject) {
         self.init([:], path: other.path, source: other.source, environment: other.environment)
     }
 
-    /// Whether the key is there.
+    /// Whether the key is present.
     public func has(_ key: String) -> Bool { json[key] != nil }
 
     /// The string at a key.
@@ -40,7 +40,7 @@ public struct ConfigurationObject: Sendable {
     /// The number at a key.
     public func number(_ key: String) -> Int? { json[key]?.integer.map(Int.init) }
 
-    /// The truth value at a key.
+    /// The Boolean at a key.
     public func flag(_ key: String) -> Bool? { json[key]?.bool }
 
     /// The endpoint at a key.
@@ -92,7 +92,7 @@ public struct ConfigurationObject: Sendable {
         source.error(problem, at: key.map(path.member) ?? path)
     }
 
-    /// Runs something that may refuse the value of a key, and adds the place to its error.
+    /// Runs `body`, which may refuse the value of a key, and adds the place to its error.
     public func located<Return>(_ key: String, _ body: () throws(AuthError) -> Return) throws -> Return {
         do throws(AuthError) {
             return try body()
@@ -122,8 +122,8 @@ public struct ConfigurationObject: Sendable {
 }
 
 extension ConfigurationObject: CustomStringConvertible, CustomReflectable {
-    /// Where it stands.
+    /// The object's place: its file and path.
     public var description: String { "\(source.file): \(path)" }
-    /// A mirror without children: the environment that secrets are taken from is behind it.
+    /// A mirror without children: the object holds the environment that secrets are read from.
     public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

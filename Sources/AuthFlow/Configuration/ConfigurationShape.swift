@@ -1,9 +1,9 @@
-/// What a value in a configuration file may look like.
+/// The shape that a value in a configuration file must have.
 ///
 /// The shapes are the one source for three things: checking a file (`ConfigurationChecker.swift`), the JSON Schema that
 /// editors use (`ConfigurationShape+JSONSchema.swift`), and the reading of values, which can then no longer fail.
 public indirect enum ConfigurationShape: Sendable {
-    /// Any value: what it may be is checked elsewhere.
+    /// Any value: it is checked elsewhere.
     case any
     /// A string with at least one character.
     case text
@@ -35,11 +35,11 @@ public indirect enum ConfigurationShape: Sendable {
 public struct ConfigurationKey: Sendable {
     /// The key.
     public let name: String
-    /// What its value may look like.
+    /// The shape that its value must have.
     public let shape: ConfigurationShape
-    /// Whether it must be there.
+    /// Whether it is required.
     public let isRequired: Bool
-    /// What it is for, in one sentence.
+    /// Its purpose, in one sentence.
     public let summary: String
 
     /// Creates a key.

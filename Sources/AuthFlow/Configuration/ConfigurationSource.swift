@@ -1,10 +1,10 @@
 import AuthFlowJSON
 
-/// Where a configuration came from: its name for messages, the folder its paths are relative to, and its text.
+/// The source of a configuration: its name for messages, the folder its paths are relative to, and its text.
 struct ConfigurationSource: Sendable {
     let file: String
     let directory: String
-    /// Where places are looked up when there is something to say about one, which is seldom.
+    /// The text in which the place of a fault is looked up when there is one, which is rare.
     let text: [UInt8]
 
     func issue(_ problem: String, at path: JSONPath) -> ConfigurationIssue {

@@ -1,4 +1,4 @@
-/// Makes a provider adapter from a profile: the line by which an adapter is listed.
+/// Makes a provider adapter from a profile. Programs list the factories of the adapters that they support.
 ///
 /// ```swift
 /// extension ProviderFactory {
@@ -16,13 +16,13 @@ public struct ProviderFactory: Sendable {
     /// The keys it adds to a profile.
     public let keys: [ConfigurationKey]
 
-    /// How a client with a secret proves who it is by default.
+    /// How a client with a secret authenticates by default.
     public let secretMethod: ClientAuthentication.Method
 
-    /// The scopes that are asked for by default.
+    /// The scopes that are requested by default.
     public let defaultScopes: [String]
 
-    /// Checks what this provider demands of a profile's settings.
+    /// Checks what this provider requires of a profile's settings.
     let check: @Sendable (_ registration: ClientRegistration, _ profile: ConfigurationObject) throws -> Void
 
     let make: @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
@@ -31,9 +31,9 @@ public struct ProviderFactory: Sendable {
     /// - Parameters:
     ///   - name: The name to choose it by.
     ///   - keys: The keys it adds to a profile.
-    ///   - secretMethod: How a client with a secret proves who it is; default: `client_secret_basic`.
-    ///   - defaultScopes: The scopes that are asked for when the profile names none; default: `openid`.
-    ///   - check: Checks what this provider demands of a profile's settings. It throws
+    ///   - secretMethod: How a client with a secret authenticates; default: `client_secret_basic`.
+    ///   - defaultScopes: The scopes that are requested when the profile names none; default: `openid`.
+    ///   - check: Checks what this provider requires of a profile's settings. It throws
     ///     ``ConfigurationObject/error(_:at:)`` of the profile that it is given.
     ///   - make: Makes the adapter.
     public init(
@@ -57,7 +57,7 @@ public struct ProviderFactory: Sendable {
     }
 }
 
-/// Makes a token store from its options: the line by which a store is listed.
+/// Makes a token store from its options. Programs list the factories of the stores that they support.
 public struct TokenStoreFactory: Sendable {
     /// The name that `store` chooses it by.
     public let name: String
@@ -98,25 +98,25 @@ extension TokenStoreFactory {
     /// `file`: a file that only its owner can read.
     ///
     /// ## Configuration keys
-    /// - `directory` (string, optional): Where the files go; the person's data directory unless given.
+    /// - `directory` (string, optional): Where the files go; default: the user's data directory.
     public static var file: TokenStoreFactory {
         TokenStoreFactory("file", keys: [directoryKey]) { options, host in
             FileTokenStore(directory: directory(options, host), clock: host.clock)
         }
     }
 
-    /// `encrypted-file`: files that are of no use without a key.
+    /// `encrypted-file`: files that are useless without a key.
     ///
     /// ## Configuration keys
-    /// - `directory` (string, optional): Where the files go; the person's data directory unless given.
-    /// - `key_file` (string): A file with the key, made when it is not there. Or:
+    /// - `directory` (string, optional): Where the files go; default: the user's data directory.
+    /// - `key_file` (string): A file with the key, created when it is missing. Or:
     /// - `passphrase` (secret): A passphrase. Or:
     /// - `key_store` (string): `secret-service`, the system's key store. One of the three.
     public static var encryptedFile: TokenStoreFactory {
         let keys = [
             directoryKey,
-            ConfigurationKey("key_file", .text, "A file with the key; made when it is not there."),
-            ConfigurationKey("passphrase", .secret, "A passphrase that the key is made from."),
+            ConfigurationKey("key_file", .text, "A file with the key; created when it is missing."),
+            ConfigurationKey("passphrase", .secret, "A passphrase that the key is derived from."),
             ConfigurationKey(
                 "key_store",
                 .choice(PlatformKeyStore.names),
@@ -144,7 +144,7 @@ extension TokenStoreFactory {
         ConfigurationKey(
             "directory",
             .text,
-            "The directory for the files. Relative to this file; the person's data directory unless given."
+            "The directory for the files. Relative to this file; default: the user's data directory."
         )
     }
 
@@ -152,6 +152,6 @@ extension TokenStoreFactory {
         options.filePath("directory") ?? FileTokenStore.defaultDirectory(environment: host.environment)
     }
 
-    /// The stores that need nothing but this package and what the system has.
+    /// The stores that need only this package and the system.
     public static var standard: [TokenStoreFactory] { [.file, .memory, .encryptedFile] + PlatformKeyStore.factories }
 }

@@ -1,5 +1,5 @@
 extension NetworkSettings {
-    /// The keys of a profile for the way to the network.
+    /// The keys of a profile for its network settings.
     static let keys = [
         ConfigurationKey(
             "proxy",
@@ -7,7 +7,7 @@ extension NetworkSettings {
                 .text,
                 .object([
                     ConfigurationKey("url", .text, required: true, "Its address: http://proxy.example.com:3128."),
-                    ConfigurationKey("username", .text, "The name that it knows this client by."),
+                    ConfigurationKey("username", .text, "The user name for it."),
                     ConfigurationKey("password", .secret, "The password that goes with it, by reference."),
                 ])
             ),
@@ -98,7 +98,7 @@ extension NetworkSettings {
 
     private static func require(_ pair: FormParameters.Pair, _ configuration: ConfigurationObject) throws {
         let name = pair.name.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
-        // `*`, `+` and `-` mean something to libcurl.
+        // `*`, `+` and `-` are special to libcurl.
         let allowed = Set("abcdefghijklmnopqrstuvwxyz0123456789.-".utf8)
         let host = String(name[0])?.lowercased() ?? ""
         guard name.count == 2, !host.isEmpty, !host.hasPrefix("-"), allowed.isSuperset(of: host.utf8),
@@ -123,7 +123,8 @@ private struct PEMFile {
     private let path: String
     private let text: String
 
-    /// Reads a file that only this user or root could have written: it decides who is believed, or who this client is.
+    /// Reads a file that only this user or root could have written: it decides which servers are trusted, or how this
+    /// client identifies itself.
     init(_ path: String) throws(AuthError) {
         self.path = path
         self.text = String(

@@ -33,7 +33,8 @@ public struct Profile: Sendable {
         )
         var issues = checker.issues
         if provider == nil {
-            // Without the provider its own keys cannot be told from misspelt ones: only what is wrong anyway is said.
+            // Without the provider its own keys cannot be told from misspelt ones: only
+            // faults that are certain are reported.
             let own = Set(providers.flatMap(\.keys).map(\.name))
             issues.removeAll { issue in own.contains { issue.keyPath == path.member($0).description } }
         }
@@ -41,13 +42,13 @@ public struct Profile: Sendable {
         return (provider, ConfigurationObject(json, path: path, source: source, environment: environment))
     }
 
-    /// The way to the network that the profile describes: its proxy and its certificates.
+    /// The transport that the profile describes, with its proxy and its certificates.
     /// - Parameter environment: The variables that name a proxy and hold its password.
     /// - Throws: ``ConfigurationError`` with the place of what is wrong.
     public func transport(
         environment: [String: String] = HostServices.system.environment
     ) throws -> any HTTPTransport {
-        // These keys alone: the others may be those of providers that are not known here.
+        // Only these keys: the others may belong to providers that are not known here.
         let names = NetworkSettings.keys.map(\.name)
         let members = (json.object ?? [:]).filter { names.contains($0.key) }
         var checker = ConfigurationChecker(source: source)
@@ -59,7 +60,7 @@ public struct Profile: Sendable {
         #else
         for key in NetworkSettings.keys.map(\.name) where configuration.has(key) {
             throw configuration.error(
-                "this system has settings of its own for the network, and none for each client",
+                "on this system the network is configured for the whole system, not for each client",
                 at: key
             )
         }
@@ -74,7 +75,7 @@ public struct Profile: Sendable {
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory]
     ) -> [ConfigurationKey] {
-        // What `auto` is told, every agent that it may choose is told.
+        // Every agent that `auto` may choose receives the options of `auto`.
         let automatic = userAgents.filter(\.isAutomatic).flatMap(\.keys).reduce(into: [ConfigurationKey]()) {
             keys,
             key in
@@ -105,67 +106,67 @@ public struct Profile: Sendable {
             ConfigurationKey(
                 "client_authentication",
                 .choice(["none", "client_secret_basic", "client_secret_post"]),
-                "How the client proves who it is: none without a secret, otherwise client_secret_basic unless given."
+                "How the client authenticates; default: none without a secret, otherwise client_secret_basic."
             ),
             ConfigurationKey(
                 "flow",
                 .either(.choice(flows), .list(.choice(flows))),
-                "How to sign in: in a user agent (authorization_code, unless given) or on another screen (device); or a list, of which the first that can begin is taken."
+                "How to sign in: in a user agent (authorization_code, the default) or on another screen (device); or a list, of which the first that can begin is used."
             ),
             ConfigurationKey(
                 "scopes",
                 .texts,
-                "What is asked for; [] for nothing. Default: what the provider's adapter asks for, mostly [\"openid\"]."
+                "The scopes to request; [] for none. Default: those of the provider's adapter, mostly [\"openid\"]."
             ),
             ConfigurationKey(
                 "redirect_uri",
                 .either(.text, .list(.text)),
-                "Where the provider sends the person back to, as registered; or a list, of which the first that can be used is taken. http://127.0.0.1/callback on a free port unless given."
+                "Where the provider sends the user back to, as registered; or a list, of which the first that can be used is taken. Default: http://127.0.0.1/callback on a free port."
             ),
             ConfigurationKey(
                 "user_agent",
                 .either(agent, .list(agent)),
-                "How the person is shown the provider's page: one, or a list of which the first that can work is taken; auto unless given."
+                "How the user is shown the provider's page: one, or a list of which the first that can work is taken; default: auto."
             ),
-            ConfigurationKey("store", store, "Where the credential is kept; file unless given."),
+            ConfigurationKey("store", store, "Where the credential is stored; default: file."),
             ConfigurationKey(
                 "shared",
                 .object([
                     ConfigurationKey("group", .text, required: true, "The name that all apps of the group give."),
-                    ConfigurationKey("store", store, required: true, "Where it is kept: the same for all of them."),
+                    ConfigurationKey("store", store, required: true, "Where it is stored: the same for all of them."),
                 ]),
-                "What several apps share, so that a person signs in once for all of them."
+                "What several apps share, so that a user signs in once for all of them."
             ),
             ConfigurationKey("parameters", .object(purposes), "More parameters, for requests of each purpose."),
             ConfigurationKey(
                 "response_mode",
                 .choice(ResponseMode.allCases.map(\.rawValue)),
-                "How the provider hands the answer to the browser; query unless given."
+                "How the provider sends the authorization response through the browser; default: query."
             ),
             ConfigurationKey(
                 "id_token_signing_algorithms",
                 .list(.choice((SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric).map(\.rawValue))),
-                "The algorithms that ID Tokens may be signed with; those the provider announces, but for HS256 and its kin, unless given."
+                "The algorithms that ID Tokens may be signed with; default: those the provider announces, except HS256, HS384 and HS512."
             ),
             ConfigurationKey(
                 "clock_leeway",
                 .number(0...300),
-                "How far this machine's clock and the provider's may be apart, in seconds; 60 unless given."
+                "How far this machine's clock and the provider's may be apart, in seconds; default: 60."
             ),
             ConfigurationKey(
                 "freshness_margin",
                 .number(0...3600),
-                "How long before its end an access token counts as ended, in seconds; 60 unless given."
+                "How long before its expiry an access token counts as expired, in seconds; default: 60."
             ),
             ConfigurationKey(
                 "account",
                 .text,
-                "The subject of the account that is meant when several are signed in; the last one unless given."
+                "The subject of the account to use when several are signed in; default: the last one."
             ),
             ConfigurationKey(
                 "post_logout_redirect_uri",
                 .text,
-                "Where the provider sends the person back to after a sign-out, as registered."
+                "Where the provider sends the user back to after a sign-out, as registered."
             ),
             ConfigurationKey(
                 "client_id_at_sign_out",
@@ -185,7 +186,7 @@ public struct Profile: Sendable {
             ConfigurationKey(
                 "timeout",
                 .number(5...3600),
-                "How long a sign-in may take, in seconds; 300 unless given."
+                "How long a sign-in may take, in seconds; default: 300."
             ),
         ] + NetworkSettings.keys + (provider?.keys ?? [])
     }

@@ -9,7 +9,7 @@ import Darwin
 import Glibc
 #endif
 
-/// A file whose text is believed, because only this user or root could have written it.
+/// A file whose text is trusted, because only this user or root could have written it.
 struct TrustedFile {
     let path: String
 
@@ -22,9 +22,9 @@ struct TrustedFile {
     }
 
     /// Reads the file.
-    /// - Throws: ``AuthError`` with `invalid_configuration` and the command that mends what is wrong.
+    /// - Throws: ``AuthError`` with `invalid_configuration` and the command that fixes what is wrong.
     func contents(maximumSize: Int) throws(AuthError) -> [UInt8] {
-        // Not blocking: a pipe of that name would be waited for.
+        // Non-blocking: opening a pipe of that name would wait.
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
             throw refusal("There is no \(kind) at \(path), or it cannot be read.")
@@ -35,7 +35,8 @@ struct TrustedFile {
             throw refusal("\(path) is not a plain file.")
         }
         try requireOwn(status, path)
-        // A link can be replaced by those who can write to its folder, and what it leads to by those who can write to that one.
+        // A link can be replaced by users who can write to its folder, and its target by users who can write to the
+        // folder of the target.
         var link = stat()
         if unsafe lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK {
             guard link.st_uid == geteuid() || link.st_uid == 0 else { throw foreign(path) }
@@ -53,7 +54,7 @@ struct TrustedFile {
         return bytes
     }
 
-    /// Those who can write to a folder further up can put another tree in the place of this one.
+    /// Requires that no other user can replace this tree by writing to a folder further up.
     private func requireClosedAncestors() throws(AuthError) {
         var folder = folder(of: resolved)
         while folder != "/", folder != "." {
@@ -74,13 +75,13 @@ struct TrustedFile {
 
     private func writable(_ path: String) -> AuthError {
         refusal(
-            "Others can write to \(DisplayText.sanitized(path)), so what the configuration says cannot be believed. Look at it, then run: chmod go-w '\(DisplayText.sanitized(path))'"
+            "Others can write to \(DisplayText.sanitized(path)), so the configuration cannot be trusted. Look at it, then run: chmod go-w '\(DisplayText.sanitized(path))'"
         )
     }
 
     private func foreign(_ path: String) -> AuthError {
         refusal(
-            "\(DisplayText.sanitized(path)) belongs to another user, so what the configuration says cannot be believed. Look at it, then copy it, or run: chown \(geteuid()) '\(DisplayText.sanitized(path))'"
+            "\(DisplayText.sanitized(path)) belongs to another user, so the configuration cannot be trusted. Look at it, then copy it, or run: chown \(geteuid()) '\(DisplayText.sanitized(path))'"
         )
     }
 

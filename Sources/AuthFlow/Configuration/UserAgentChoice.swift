@@ -1,11 +1,11 @@
-/// The choice among user agents: by a profile, by a program's user, or by `auto`, which takes what works here.
+/// The choice among user agents: by a profile, by the user, or by `auto`, which takes what works here.
 ///
-/// The first agent in the list that can work is taken; when none can for certain, the first that may.
+/// The first agent in the list that certainly can work is taken; when there is none, the first that may.
 struct UserAgentChoice: Sendable {
     /// The name that stands for all agents that need no options, in the order in which the program lists them.
     static let auto = "auto"
 
-    /// An agent that has been looked at.
+    /// An agent whose availability is known.
     struct Candidate: Sendable {
         let factory: UserAgentFactory
         let options: ConfigurationObject
@@ -16,11 +16,11 @@ struct UserAgentChoice: Sendable {
     private let context: UserAgentContext
 
     /// - Parameters:
-    ///   - override: The name of the agent to take, whatever the configuration says.
+    ///   - override: The name of the agent to use; nil for the profile's choice.
     ///   - configuration: The profile.
     ///   - factories: The agents that the program lists.
-    ///   - context: Where it runs.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the override cannot be followed.
+    ///   - context: Where the program runs.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the override cannot be used.
     init(
         of override: String?,
         in configuration: ConfigurationObject,
@@ -69,7 +69,7 @@ struct UserAgentChoice: Sendable {
         return (name, ConfigurationObject(empty: configuration))
     }
 
-    /// The one to take: the first that can work, otherwise the first that may.
+    /// The agent to use: the first that certainly can work, otherwise the first that may.
     var best: Candidate? {
         candidates.first { if case .available = $0.availability { true } else { false } } ?? lastResort
     }
@@ -78,7 +78,7 @@ struct UserAgentChoice: Sendable {
         candidates.first { if case .lastResort = $0.availability { true } else { false } }
     }
 
-    /// Why those before it in the list are not taken.
+    /// The reasons why the agents before it in the list are not used.
     func passedOver(for choice: Candidate) -> [String] {
         candidates.prefix { $0.factory.name != choice.factory.name }.map {
             "\($0.factory.name): \($0.availability.reason)"
@@ -140,11 +140,11 @@ struct UserAgentChoice: Sendable {
 }
 
 extension Profile {
-    /// Which user agent of a profile would be chosen, and why.
+    /// The user agent of a profile that would be chosen, and why.
     public struct UserAgentExplanation: Sendable {
         /// Its name; nil when none can work here.
         public let chosen: String?
-        /// What is said about each agent, the chosen one among them: its name, a colon, and the reason.
+        /// A line for each agent, including the chosen one: its name, a colon, and the reason.
         public let reasons: [String]
     }
 
@@ -167,7 +167,7 @@ extension Profile {
     }
 }
 
-/// A user agent that was chosen by configuration, and says so when it is used.
+/// A user agent that was chosen by configuration, and reports so when it is used.
 private struct ChosenUserAgent: UserAgent {
     let name: String
     let because: String

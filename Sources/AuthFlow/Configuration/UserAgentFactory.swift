@@ -1,4 +1,4 @@
-/// Makes a user agent from its options: the line by which a user agent is listed.
+/// Makes a user agent from its options. Programs list the factories of the user agents that they support.
 ///
 /// ```swift
 /// extension UserAgentFactory {
@@ -10,12 +10,12 @@
 /// }
 /// ```
 public struct UserAgentFactory: Sendable {
-    /// Whether an agent can work where the process runs. Each reason is in words for the person, in lower case and without
-    /// a full stop.
+    /// Whether an agent can work where the process runs. Each reason is in words for the user, in lower case and
+    /// without a full stop.
     public enum Availability: Sendable, Hashable {
         /// It can.
         case available(because: String = "")
-        /// It may, but something else that can is better.
+        /// It may, but one that certainly can is better.
         case lastResort(reason: String)
         /// It cannot.
         case unavailable(reason: String)
@@ -33,7 +33,7 @@ public struct UserAgentFactory: Sendable {
     /// The options it takes.
     public let keys: [ConfigurationKey]
 
-    /// Whether it needs no options, and may so be chosen by itself.
+    /// Whether it needs no options, so that `auto` may choose it.
     var isAutomatic: Bool { !keys.contains(where: \.isRequired) }
 
     let availability: @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) -> Availability
@@ -60,15 +60,15 @@ public struct UserAgentFactory: Sendable {
     }
 }
 
-/// What a user agent may have to know besides its options.
+/// What a user agent may need to know besides its options.
 public struct UserAgentContext: Sendable {
     /// Where the program runs.
     public let launchEnvironment: LaunchEnvironment
 
-    /// The redirect URIs that the provider knows the client by, best first.
+    /// The client's registered redirect URIs, best first.
     public let redirectURIs: [RedirectURI]
 
-    /// The way to the network, for agents that need no browser.
+    /// The transport, for agents that need no browser.
     public let transport: any HTTPTransport
 
     /// Creates a context.

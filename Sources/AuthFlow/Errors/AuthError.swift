@@ -4,24 +4,24 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Why a flow stopped.
+/// The error that a flow stops with.
 ///
-/// ``description`` is a sentence (or two) that a person can act on. Neither it nor any other property holds a token, an
+/// ``description`` is a sentence (or two) that a user can act on. Neither it nor any other property holds a token, an
 /// authorization code, a secret or the query of a URL.
 public struct AuthError: Error, Sendable {
-    /// What went wrong, as an open set: plug-ins may add their own.
+    /// What went wrong: an open set, to which plug-ins may add their own codes.
     public let code: Code
 
     /// What happened, which rule it breaks, and what to do.
     public let message: String
 
-    /// What the provider itself said, when it said something.
+    /// The error parameters that the provider sent; nil when it sent none.
     public let providerError: ProviderError?
 
-    /// The HTTP status of the response that caused it; nil when none did.
+    /// The HTTP status of the response that caused the error; nil when none did.
     public let status: Int?
 
-    /// How long the server asks to be left alone (`Retry-After`), when it does.
+    /// How long the server asks the client to wait (`Retry-After`); nil when it does not say.
     public let retryAfter: Duration?
 
     /// The error below this one, for debugging.
@@ -30,10 +30,10 @@ public struct AuthError: Error, Sendable {
     /// Creates an error.
     /// - Parameters:
     ///   - code: What went wrong.
-    ///   - message: A sentence for a person, without any secret.
-    ///   - providerError: What the provider said, as data.
+    ///   - message: A sentence for the user, without any secret.
+    ///   - providerError: The error parameters that the provider sent.
     ///   - status: The HTTP status of the response that caused it; default: that of `providerError`.
-    ///   - retryAfter: How long the server asks to be left alone.
+    ///   - retryAfter: How long the server asks the client to wait.
     ///   - underlyingError: The error that caused this one.
     public init(
         _ code: Code,
@@ -62,54 +62,54 @@ extension AuthError {
 
         /// A setting is missing, misspelt, or contradicts another.
         public static let invalidConfiguration = Self(rawValue: "invalid_configuration")
-        /// The provider's metadata could not be had or cannot be used.
+        /// The provider's metadata cannot be fetched or used.
         public static let discoveryFailed = Self(rawValue: "discovery_failed")
-        /// A document names another issuer than the one that was asked.
+        /// A document names an issuer other than the one that was requested.
         public static let issuerMismatch = Self(rawValue: "issuer_mismatch")
-        /// No answer came: name resolution, connection, TLS, or the connection broke.
+        /// No response came: name resolution, the connection or TLS failed, or the connection broke.
         public static let networkFailed = Self(rawValue: "network_failed")
-        /// The provider is overloaded or limits how often it is asked (status 429 or 503); see ``AuthError/retryAfter``.
+        /// The provider is overloaded or limits the request rate (status 429 or 503); see ``AuthError/retryAfter``.
         public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
         /// Time ran out.
         public static let timedOut = Self(rawValue: "timed_out")
-        /// The person, or the provider for them, said no (`access_denied`).
+        /// The user, or the provider for them, denied the request (`access_denied`).
         public static let accessDenied = Self(rawValue: "access_denied")
-        /// The provider answered with an error of OAuth's, kept in ``AuthError/providerError``.
+        /// The provider responded with an OAuth error, kept in ``AuthError/providerError``.
         public static let providerRejected = Self(rawValue: "provider_rejected")
-        /// A response of the provider's does not follow its specification.
+        /// A response of the provider does not follow its specification.
         public static let invalidResponse = Self(rawValue: "invalid_reply")
-        /// The URL that came back is not an answer to this sign-in.
+        /// The URL that came back is not an authorization response to this sign-in.
         public static let invalidCallback = Self(rawValue: "invalid_callback")
         /// The ID Token failed a check, named in the message.
         public static let invalidIDToken = Self(rawValue: "invalid_id_token")
-        /// The userinfo response is about somebody else than the ID Token, or cannot be verified.
+        /// The UserInfo response is about another subject than the ID Token, or cannot be verified.
         public static let invalidUserInfo = Self(rawValue: "invalid_user_info")
-        /// The provider does not offer what was asked for.
+        /// The provider does not support what was requested.
         public static let unsupported = Self(rawValue: "unsupported")
         /// The user agent cannot work here, or could not finish.
         public static let userAgentFailed = Self(rawValue: "user_agent_failed")
-        /// No user agent that may be used can work here: somebody has to sign in somewhere else, or by other means.
+        /// No user agent that may be used can work here: the user has to sign in elsewhere, or by other means.
         public static let noUserAgent = Self(rawValue: "no_user_agent")
         /// The port that the redirect URI names is taken.
         public static let portBusy = Self(rawValue: "port_busy")
         /// An API has refused the access token.
         public static let accessTokenRejected = Self(rawValue: "access_token_rejected")
-        /// Somebody else signed in than the one who is signed in already.
+        /// The user who signed in is not the one who is already signed in.
         public static let accountMismatch = Self(rawValue: "account_mismatch")
-        /// Nobody is signed in, or the session has ended.
+        /// No user is signed in, or the session has ended.
         public static let loginRequired = Self(rawValue: "login_required")
         /// Credentials could not be read, written or locked.
         public static let storageFailed = Self(rawValue: "storage_failed")
         /// Another holder has taken over the right to write a credential, so nothing was written.
         public static let leaseLost = Self(rawValue: "lease_lost")
-        /// What is stored can be read and is no credential that can be used: it is damaged, too large, of another version, or
-        /// its key is not there. Signing out locally removes it.
+        /// What is stored can be read but is not a usable credential: it is damaged, too large, of another version, or
+        /// its key is missing. Signing out locally removes it.
         public static let credentialUnusable = Self(rawValue: "credential_unusable")
     }
 }
 
 extension AuthError {
-    /// Whether the next try may go better: nothing was learnt but that the other side could not be heard now.
+    /// Whether a retry may succeed: the server could not be reached, or could not handle the request now.
     var isPassing: Bool { [.networkFailed, .timedOut, .temporarilyUnavailable].contains(code) }
 }
 

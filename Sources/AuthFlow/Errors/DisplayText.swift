@@ -1,9 +1,9 @@
-/// Text that somebody else wrote, made fit for a terminal, a log or a page.
+/// Makes untrusted text safe to show in a terminal, a log or a page.
 public enum DisplayText {
-    /// Replaces control and format characters (which can move a cursor or reverse a line) and cuts what is too long.
+    /// Replaces control and format characters (which can move a cursor or reverse a line) and truncates long text.
     /// - Parameters:
-    ///   - text: Anybody's text.
-    ///   - limit: The most characters that are kept.
+    ///   - text: Untrusted text.
+    ///   - limit: The most characters to keep; default: 300.
     public static func sanitized(_ text: String, limit: Int = 300) -> String {
         var result = ""
         for scalar in text.unicodeScalars.prefix(limit) {
@@ -12,8 +12,8 @@ public enum DisplayText {
         return text.unicodeScalars.count > limit ? result + "…" : result
     }
 
-    /// Whether a character is not shown itself but changes how others are: what steers a terminal, turns the direction of
-    /// writing, or has no agreed appearance.
+    /// Whether a character is not shown itself but changes how others are: it controls a terminal, changes the writing
+    /// direction, or has no agreed appearance.
     public static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: true
@@ -21,10 +21,10 @@ public enum DisplayText {
         }
     }
 
-    /// Escapes what HTML gives a meaning to, for use in text and in quoted attributes.
+    /// Escapes characters that have a meaning in HTML, for use in text and in quoted attributes.
     ///
-    /// It goes by code points, as readers of HTML do: in Swift a quotation mark with a combining mark behind it is another
-    /// character than a quotation mark.
+    /// It works on code points, as HTML parsers do: in Swift a quotation mark followed by a combining mark is not
+    /// equal to a quotation mark.
     public static func escapedForHTML(_ text: String) -> String {
         var result = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {

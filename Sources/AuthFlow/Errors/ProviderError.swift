@@ -22,7 +22,8 @@ public struct ProviderError: Sendable, Hashable {
 }
 
 extension ProviderError: CustomStringConvertible {
-    /// The code and the words, cut and without control characters, so that a hostile provider cannot write to a terminal.
+    /// The code and the description, truncated and without control characters, so that a hostile provider cannot write
+    /// to a terminal.
     public var description: String {
         let words = errorDescription.map { ": \(DisplayText.sanitized($0))" } ?? ""
         return DisplayText.sanitized(error) + words

@@ -1,17 +1,17 @@
 import HTTPTypes
 
-/// What a server asks for in `WWW-Authenticate` (RFC 9110 section 11.6.1): one of its challenges.
+/// One challenge of a server's `WWW-Authenticate` (RFC 9110 section 11.6.1).
 struct AuthenticationChallenge: Sendable, Hashable {
-    /// `auth-scheme` in lower case: it has no case (section 11.1).
+    /// `auth-scheme` in lower case: it is case-insensitive (section 11.1).
     let scheme: String
 
-    /// The parameters by their names in lower case; those of a `token68` are none.
+    /// The parameters by their names in lower case; a `token68` has none.
     let parameters: [String: String]
 
     /// The longest field that is read, in bytes.
     private static let maximumSize = 8 * 1024
 
-    /// The challenges of all fields, in order. What cannot be read ends the list: nothing is guessed.
+    /// The challenges of all fields, in order. Anything malformed ends the list: nothing is guessed.
     static func challenges(in response: TransportResponse) -> [AuthenticationChallenge] {
         response.head.headerFields[values: .wwwAuthenticate].flatMap { field -> [AuthenticationChallenge] in
             let bytes = Array(field.utf8)
@@ -21,8 +21,8 @@ struct AuthenticationChallenge: Sendable, Hashable {
         }
     }
 
-    /// Reads section 11.6.1's list, in which a comma stands between challenges and between their parameters alike: a name with an
-    /// equals sign behind it is a parameter, and one without is the scheme of the next challenge.
+    /// Reads the list of section 11.6.1, in which a comma separates both challenges and their parameters: a name
+    /// followed by an equals sign is a parameter, and one without is the scheme of the next challenge.
     private struct Reader {
         let bytes: [UInt8]
         var position = 0
@@ -83,7 +83,7 @@ struct AuthenticationChallenge: Sendable, Hashable {
 
         private var current: UInt8? { position < bytes.count ? bytes[position] : nil }
 
-        /// Skips spaces, and commas if told to.
+        /// Skips spaces, and commas when `separators` is true.
         private mutating func skip(separators: Bool) {
             while let byte = current, byte == 0x20 || byte == 0x09 || separators && byte == UInt8(ascii: ",") {
                 position += 1

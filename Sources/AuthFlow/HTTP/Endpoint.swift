@@ -8,7 +8,7 @@ import Foundation
 ///
 /// RFC 9700 section 2.6: "Authorization responses MUST NOT be transmitted over unencrypted network connections", and
 /// OAuth 2.1 section 1.5 asks for TLS on every OAuth URL. Plain `http` passes for `127.0.0.1`, `[::1]` and `localhost`
-/// only, where nobody is in between.
+/// only, where no attacker is in between.
 public struct Endpoint: Sendable, Hashable {
     /// The URL exactly as it was given. Issuers are compared by it, character by character.
     public let url: String
@@ -52,7 +52,7 @@ public struct Endpoint: Sendable, Hashable {
         }
         guard components.fragment == nil else { throw refuse("it has a fragment (#...), which RFC 6749 forbids") }
         guard scheme == "https" || scheme == "http" && Self.isLoopback(host: host) else {
-            throw refuse("only https is safe; plain http works for 127.0.0.1, [::1] and localhost alone")
+            throw refuse("only https is safe; plain http works only for 127.0.0.1, [::1] and localhost")
         }
         guard !NetworkReach.isObscureAddress(host) else {
             throw refuse("its host is a number that is read in several ways; write an IPv4 address as 192.0.2.1")
@@ -86,10 +86,10 @@ public struct Endpoint: Sendable, Hashable {
         return url + separator + FormURLEncoding.encodeQuery(parameters)
     }
 
-    /// What goes into the request line: path and query.
+    /// The target in the request line: path and query.
     public var requestTarget: String { (path.isEmpty ? "/" : path) + (query.map { "?\($0)" } ?? "") }
 
-    /// What goes into the `Host` field.
+    /// The value of the `Host` field.
     public var authority: String { host + (port.map { ":\($0)" } ?? "") }
 }
 

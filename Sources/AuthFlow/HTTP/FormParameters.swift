@@ -11,7 +11,7 @@ public struct FormParameters: Sendable, Hashable {
         public let value: String
     }
 
-    /// Creates parameters without any.
+    /// Creates an empty list.
     public init() {}
 
     /// The value of the first parameter with this name. Setting replaces all of that name; setting nil removes them.
@@ -28,7 +28,7 @@ public struct FormParameters: Sendable, Hashable {
         }
     }
 
-    /// Adds a parameter at the end, whether or not its name is there already.
+    /// Adds a parameter at the end, even when its name is already present.
     public mutating func append(_ name: String, _ value: String) {
         pairs.append(Pair(name: name, value: value))
     }

@@ -5,7 +5,7 @@ public enum FormURLEncoding {
         parameters.pairs.map { "\(encode($0.name))=\(encode($0.value))" }.joined(separator: "&")
     }
 
-    /// Encodes for the query of a URL. A space becomes `%20`, which readers of both kinds understand.
+    /// Encodes for the query of a URL. A space becomes `%20`, which both kinds of decoders understand.
     public static func encodeQuery(_ parameters: FormParameters) -> String {
         encodeForm(parameters).split(separator: "+", omittingEmptySubsequences: false).joined(separator: "%20")
     }
@@ -44,7 +44,7 @@ public enum FormURLEncoding {
         return parameters
     }
 
-    /// Decodes escapes alone (RFC 3986 section 2.1): a `+` stays what it is.
+    /// Decodes only escapes (RFC 3986 section 2.1): a `+` stays a `+`.
     static func percentDecoded(_ text: String) -> String? {
         decodeValue(Array(text.utf8)[...], plusIsSpace: false)
     }

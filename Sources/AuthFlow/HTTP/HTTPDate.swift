@@ -4,7 +4,7 @@ package import FoundationEssentials
 package import Foundation
 #endif
 
-/// A point in time as HTTP fields have it (RFC 9110 section 5.6.7), in the form that is sent today:
+/// A date in HTTP fields (RFC 9110 section 5.6.7), in the format that is sent today:
 /// `Sun, 06 Nov 1994 08:49:37 GMT`.
 package enum HTTPDate {
     private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]

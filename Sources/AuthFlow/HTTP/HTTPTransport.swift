@@ -9,7 +9,7 @@ public import Foundation
 /// A type that performs one HTTP exchange.
 ///
 /// It follows no redirects, keeps no cookies, and caches nothing: the engine decides about all three. It honours the
-/// limits that travel in the call. A fake for tests is one method:
+/// limits in the request. A fake for tests is one method:
 ///
 /// ```swift
 /// struct OfflineTransport: HTTPTransport {
@@ -17,13 +17,13 @@ public import Foundation
 /// }
 /// ```
 public protocol HTTPTransport: Sendable {
-    /// Sends a call and returns the whole response.
+    /// Sends a request and returns the whole response.
     /// - Throws: ``AuthError`` with `network_failed` when no response came, `timed_out` when it took too long,
-    ///   `invalid_reply` when it is larger than the call allows; `CancellationError` when the task is cancelled.
+    ///   `invalid_reply` when it is larger than the request allows; `CancellationError` when the task is cancelled.
     func send(_ call: TransportRequest) async throws -> TransportResponse
 }
 
-/// A request on its way out, with the limits its response is held to.
+/// A request, with the limits for its response.
 public struct TransportRequest: Sendable {
     /// The method, address and header fields.
     public var head: HTTPRequest
@@ -37,14 +37,14 @@ public struct TransportRequest: Sendable {
     /// The largest body accepted, in bytes.
     public var maximumResponseSize: Int
 
-    /// Creates a call.
+    /// Creates a request.
     /// - Parameters:
     ///   - method: The HTTP method.
-    ///   - endpoint: Where to.
+    ///   - endpoint: The endpoint to send it to.
     ///   - headerFields: The header fields.
     ///   - body: The body; empty for none.
-    ///   - timeout: How long the whole exchange may take.
-    ///   - maximumResponseSize: The largest body accepted, in bytes.
+    ///   - timeout: How long the whole exchange may take; default: 30 seconds.
+    ///   - maximumResponseSize: The largest body accepted, in bytes; default: 1 MiB.
     public init(
         _ method: HTTPRequest.Method,
         _ endpoint: Endpoint,
@@ -65,7 +65,7 @@ public struct TransportRequest: Sendable {
         self.maximumResponseSize = maximumResponseSize
     }
 
-    /// The address of the call.
+    /// The URL of the request.
     public var url: String { "\(head.scheme ?? "https")://\(head.authority ?? "")\(head.path ?? "/")" }
 }
 
@@ -76,7 +76,7 @@ extension TransportRequest: CustomStringConvertible, CustomReflectable {
     public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-/// What came back: status, header fields and the whole body.
+/// A response: status, header fields and the whole body.
 public struct TransportResponse: Sendable {
     /// The status and header fields.
     public var head: HTTPResponse
@@ -104,7 +104,7 @@ public struct TransportResponse: Sendable {
         head.headerFields[.date].flatMap(HTTPDate.date)
     }
 
-    /// `Retry-After` (RFC 9110 section 10.2.3): how long to wait before asking again; nil when the response does not say.
+    /// `Retry-After` (RFC 9110 section 10.2.3): how long to wait before retrying; nil when the response does not say.
     public func retryAfter(now: Date) -> Duration? {
         guard let value = head.headerFields[.retryAfter] else { return nil }
         if let seconds = UInt32(value) { return .seconds(Int(seconds)) }
@@ -135,10 +135,10 @@ extension TransportResponse: CustomStringConvertible, CustomReflectable {
 }
 
 extension StringProtocol {
-    /// Leaves out spaces and tabs at both ends.
+    /// Removes spaces and tabs at both ends.
     package func trimmingSpaces() -> String { trimming { $0 == " " || $0 == "\t" } }
 
-    /// Leaves out spaces, tabs and line breaks at both ends.
+    /// Removes spaces, tabs and line breaks at both ends.
     package func trimmingWhitespace() -> String { trimming { [" ", "\t", "\r", "\n"].contains($0) } }
 
     private func trimming(_ isDropped: (Unicode.Scalar) -> Bool) -> String {

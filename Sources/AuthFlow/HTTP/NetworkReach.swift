@@ -9,12 +9,12 @@ import Darwin
 import Glibc
 #endif
 
-/// Who can be reached at an address: everybody, a private network, or this machine alone.
+/// What can be reached at an address: any host, a private network, or only this machine.
 ///
-/// What a public server names is asked at public addresses only. Otherwise a hostile provider could have a client send codes
-/// and secrets to services that trust everything on the same machine or network.
+/// An address that a public server names is used only when it is public itself. Otherwise a hostile provider could have
+/// a client send codes and secrets to services that trust everything on the same machine or network.
 enum NetworkReach: Int, Sendable, Comparable {
-    /// A name, or a public address. What a name resolves to is not looked at: providers inside a company have names, too.
+    /// A name, or a public address. What a name resolves to is not checked: providers inside a company have names, too.
     case anywhere
     /// An address of a private or local network (RFC 1918, RFC 4193, RFC 6598, RFC 3927, RFC 4291 section 2.5.6).
     case privateNetwork
@@ -93,11 +93,11 @@ enum NetworkReach: Int, Sendable, Comparable {
 }
 
 extension Endpoint {
-    /// Who can be reached at this address.
+    /// What can be reached at this address.
     var reach: NetworkReach { NetworkReach(host: host) }
 
-    /// Whether a server at this address may name another one to send something to: never one that is nearer to this machine than
-    /// itself, and plain http only when it is at a loopback address by plain http itself.
+    /// Whether a server at this address may name another one to send something to: never one that is nearer to this
+    /// machine than itself, and plain http only when it is at a loopback address by plain http itself.
     package func mayName(_ other: Endpoint) -> Bool {
         other.reach <= reach && (other.scheme == "https" || scheme == "http")
     }

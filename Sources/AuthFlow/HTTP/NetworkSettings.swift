@@ -1,22 +1,23 @@
 import HTTPTypes
 
-/// How every request of a client reaches the network: through which proxy, which certificates are trusted and shown, and how long is waited.
+/// The network settings of every request of a client: the proxy, the certificates that are trusted and shown, and the
+/// timeouts.
 public struct NetworkSettings: Sendable {
-    /// The way to the internet. It is never taken to this machine itself.
+    /// The proxy to use. It is never used for this machine itself.
     public var proxy = Proxy.none
 
-    /// A PEM file with certificates of authorities that are trusted besides the system's; nil for the system's alone. The system's count
-    /// where libcurl knows a folder of them, as on Debian.
+    /// A PEM file with certificates of authorities that are trusted besides the system's; nil for the system's alone.
+    /// The system's are used where libcurl knows a folder of them, as on Debian.
     public var certificateAuthorities: String?
 
-    /// What the client shows to servers that ask for a certificate (mutual TLS); nil for nothing.
+    /// The certificate that is shown to servers that ask for one (mutual TLS); nil for none.
     public var clientCertificate: ClientCertificate?
 
     /// Addresses of names that are not looked up, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests, and
-    /// without effect behind a proxy, which looks names up by itself.
+    /// without effect behind a proxy, which looks up names itself.
     public var addresses: [String: String] = [:]
 
-    /// How long a connection may take to be made, TLS included; default: 15 seconds.
+    /// How long connecting may take, TLS included; default: 15 seconds.
     public var connectTimeout = Duration.seconds(15)
 
     /// How long a server may take from the request to the first byte of its response; default: 30 seconds.
@@ -40,7 +41,7 @@ public struct NetworkSettings: Sendable {
         /// `http://`, `https://`, `socks5://` or `socks5h://`, a host, and a port.
         public let url: String
 
-        /// The name that the proxy knows this client by; nil for a proxy that does not ask.
+        /// The user name for the proxy; nil for a proxy that does not ask for one.
         public let username: String?
 
         /// The password that goes with it.
@@ -50,7 +51,8 @@ public struct NetworkSettings: Sendable {
         let place: String
 
         /// Creates a proxy.
-        /// - Throws: ``AuthError`` with `invalid_configuration` when the address is none of a proxy, or has credentials in it.
+        /// - Throws: ``AuthError`` with `invalid_configuration` when the address is not a proxy's, or has
+        ///   credentials in it.
         public init(url: String, username: String? = nil, password: Secret? = nil) throws(AuthError) {
             func refuse(_ reason: String) -> AuthError {
                 AuthError(.invalidConfiguration, "The proxy cannot be used: \(reason).")
@@ -65,9 +67,9 @@ public struct NetworkSettings: Sendable {
             }
             let place = parts[2].hasSuffix("/") ? String(parts[2].dropLast()) : parts[2]
             guard !place.utf8.contains(UInt8(ascii: "@")) else {
-                throw refuse("its address has a user name in it, which has a place of its own")
+                throw refuse("its address has a user name in it, which has to be given separately")
             }
-            // Without one, libcurl would take 1080.
+            // Without one, libcurl would use 1080.
             let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
             guard let port = digits.flatMap({ UInt16($0) }), port > 0 else { throw refuse("its address has no port") }
             guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {
@@ -82,7 +84,7 @@ public struct NetworkSettings: Sendable {
 
     /// A certificate with its private key, in PEM.
     public struct ClientCertificate: Sendable {
-        /// The file with the certificate, and those between it and its authority.
+        /// The file with the certificate, and the intermediate ones between it and its authority.
         public let file: String
 
         /// The file with the private key, which has no passphrase.
@@ -98,10 +100,10 @@ public struct NetworkSettings: Sendable {
 
 extension NetworkSettings {
     /// The proxy that a call goes through; nil for none.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the environment names a proxy that is none.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the environment names a proxy that is not valid.
     func proxy(for call: TransportRequest) throws(AuthError) -> ProxyServer? {
         let host = call.host
-        // What happens between two programs of this machine is not the proxy's to see, and it could not reach them.
+        // A proxy must not see what two programs of this machine exchange, and could not reach them.
         guard NetworkReach(host: host) != .thisMachine else { return nil }
         switch proxy {
         case .none: return nil

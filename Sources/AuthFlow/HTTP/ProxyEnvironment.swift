@@ -1,11 +1,11 @@
-/// The proxy as the environment names it, by the conventions that curl has made common.
+/// The proxy that the environment names, by curl's conventions.
 struct ProxyEnvironment {
     private let variables: [String: String]
 
     init(_ variables: [String: String]) { self.variables = variables }
 
     /// The proxy for a server; nil for none.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the variable that counts is not the address of a proxy.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the variable that applies is not a proxy's address.
     func proxy(scheme: String, host: String, port: Int) throws(AuthError) -> NetworkSettings.ProxyServer? {
         guard !isExcepted(host, port) else { return nil }
         // HTTP_PROXY is set by a header field of a request where a program runs as CGI, and is not read for that reason.
@@ -21,7 +21,7 @@ struct ProxyEnvironment {
         return nil
     }
 
-    /// An address as these variables have it: a scheme that may be missing, credentials that may stand before the host.
+    /// Reads an address as in these variables: the scheme may be missing, and credentials may precede the host.
     private static func server(_ value: String) throws(AuthError) -> NetworkSettings.ProxyServer {
         let (scheme, rest) =
             value.firstRange(of: "://").map { (String(value[..<$0.lowerBound]), String(value[$0.upperBound...])) } ?? (
@@ -39,7 +39,7 @@ struct ProxyEnvironment {
         )
     }
 
-    /// Whether `no_proxy` names a host: by itself, by a domain it is in, or by `*`; with a port, for that port alone.
+    /// Whether `no_proxy` names a host: by its name, by a domain it is in, or by `*`; with a port, for that port only.
     private func isExcepted(_ host: String, _ port: Int) -> Bool {
         let list = variables["no_proxy"] ?? variables["NO_PROXY"] ?? ""
         let rootless = host.hasSuffix(".") ? String(host.dropLast()) : host

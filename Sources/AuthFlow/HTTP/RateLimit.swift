@@ -7,16 +7,16 @@ public import Foundation
 #endif
 
 extension TransportResponse {
-    /// Passes when the server has answered, and throws when it only says that it cannot now, or is asked too often.
+    /// Returns when the server has handled the request, and throws when it is unavailable or limits the request rate.
     ///
-    /// Any status from 500 on is the server's own error, unless the body names one of OAuth's.
+    /// Any status from 500 on is a server error, unless the body names an OAuth error.
     ///
-    /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may say when to come back in `Retry-After`. Many
-    /// providers count calls in `X-RateLimit-Remaining` and say in `X-RateLimit-Reset`, in seconds since 1970, when the count
-    /// begins again, or write `X-Rate-Limit-`; some then answer with 403.
+    /// Status 429 (RFC 6585 section 4) and 503 (RFC 9110 section 15.6.4) may say when to retry in `Retry-After`. Many
+    /// providers count requests in `X-RateLimit-Remaining` and say in `X-RateLimit-Reset`, in seconds since 1970, when
+    /// the count starts again, or write `X-Rate-Limit-`; some then respond with 403.
     /// - Parameters:
-    ///   - source: Who answered, for the message.
-    ///   - now: The time.
+    ///   - source: The server that responded, for the message.
+    ///   - now: The current time.
     /// - Throws: ``AuthError`` with `temporarily_unavailable`, and how long to wait when that is known.
     public func requireAvailable(from source: String, now: Date) throws(AuthError) {
         let isUsedUp = rateLimit("Remaining") == "0"
@@ -32,7 +32,7 @@ extension TransportResponse {
         throw AuthError(
             .temporarilyUnavailable,
             isLimited
-                ? "\(source) limits how often it is asked (status \(status)). \(advice)"
+                ? "\(source) limits the request rate (status \(status)). \(advice)"
                 : "\(source) has a server error (status \(status)). \(advice)",
             providerError: words,
             status: status,
@@ -40,7 +40,7 @@ extension TransportResponse {
         )
     }
 
-    /// Whether an error of OAuth's came with the status, which then counts: some servers send all of theirs with 500.
+    /// Whether an OAuth error came with the status, and takes precedence: some servers send all of theirs with 500.
     private static func saysMore(_ error: ProviderError?) -> Bool {
         guard let error else { return false }
         return !["server_error", "temporarily_unavailable"].contains(error.error) && !error.error.hasPrefix("status ")

@@ -1,14 +1,14 @@
 import AuthFlowJSON
 import HTTPTypes
 
-/// An HTTP message as it may be shown: what it was, and the names of what it carried. Values are shown of parameters that
-/// never are secret, which is a short list; of all others there is only how long they are.
+/// An HTTP message as it may be shown: what it was, and the names of what it carried. Values are shown only for a short
+/// list of parameters that are never secret; for all others only the length is shown.
 public struct RedactedMessage: Sendable, Hashable {
     /// One parameter, header field or member.
     public struct Parameter: Sendable, Hashable {
         /// Its name.
         public let name: String
-        /// Its value, when that may be shown; otherwise how long it is, in brackets.
+        /// Its value, when that may be shown; otherwise its length, in brackets.
         public let value: String
     }
 
@@ -18,7 +18,7 @@ public struct RedactedMessage: Sendable, Hashable {
     /// What it carried, in order.
     public let parameters: [Parameter]
 
-    /// Parameters whose values say what a sign-in is like, and nothing that could be used to take part in it.
+    /// Parameters whose values describe a sign-in and cannot be used to take part in it.
     private static let publicNames: Set<String> = [
         "response_type", "response_mode", "scope", "client_id", "redirect_uri", "post_logout_redirect_uri",
         "code_challenge_method", "grant_type", "prompt", "max_age", "acr_values", "token_type", "expires_in", "error",
@@ -36,7 +36,7 @@ public struct RedactedMessage: Sendable, Hashable {
         } else if let members = try? JSON(parsing: call.body).object {
             parameters += Self.members(members)
         }
-        // That they are there says how the client proved who it is; what they say is nobody's business.
+        // Their presence shows how the client authenticated; their values stay hidden.
         for name in [.authorization, .cookie] as [HTTPField.Name] {
             for value in call.head.headerFields[values: name] {
                 parameters.append(Parameter(name: name.rawName, value: Self.length(value)))
@@ -62,7 +62,7 @@ public struct RedactedMessage: Sendable, Hashable {
         self.init(title: "\(response.status) \(response.head.status.reasonPhrase)\(type)", parameters: parameters)
     }
 
-    /// A visit of a browser to an address.
+    /// A browser's visit to an address.
     public init(visit url: String) {
         let (address, query) = Self.split(url)
         self.init(title: "GET \(Redaction.url(address))", parameters: Self.parameters(of: query))

@@ -8,8 +8,8 @@ import Synchronization
 import FoundationNetworking
 #endif
 
-/// Foundation's `URLSession`, with everything switched off that would act by itself: cookies, caches, stored credentials
-/// and redirects.
+/// Foundation's `URLSession`, with everything automatic switched off: cookies, caches, stored credentials and
+/// redirects.
 public struct URLSessionTransport: HTTPTransport {
     private let session: URLSession
     private let exchanges: Exchanges
@@ -81,10 +81,10 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         task.resume()
     }
 
-    /// Ends an exchange here and now, or before it begins.
+    /// Ends an exchange immediately, or before it begins.
     ///
-    /// Nothing is left to `URLSession`'s own report of a cancelled task: it may come before the exchange has begun, when
-    /// there is nobody to tell yet, and it does not come a second time.
+    /// It does not rely on `URLSession`'s own report of a cancelled task: that may come before the exchange has begun,
+    /// when no caller waits yet, and it does not come a second time.
     func cancel(_ task: URLSessionTask) {
         let exchange = state.withLock { state in
             let exchange = state.running.removeValue(forKey: task.taskIdentifier)
@@ -155,7 +155,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         exchange.continuation.resume(
             throwing: AuthError(
                 .invalidResponse,
-                "\(exchange.call) answered with more than \(exchange.call.maximumResponseSize) bytes."
+                "The response to \(exchange.call) has more than \(exchange.call.maximumResponseSize) bytes."
             )
         )
         stop(task)
@@ -180,14 +180,17 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         case .cancelled:
             return CancellationError()
         case .timedOut:
-            return AuthError(.timedOut, "\(place) did not answer within \(call.timeout.seconds) seconds.")
+            return AuthError(.timedOut, "\(place) did not respond within \(call.timeout.seconds) seconds.")
         case .cannotFindHost, .dnsLookupFailed:
             return AuthError(
                 .networkFailed,
                 "The name \(place) is not known here. Is it spelt right, and is there a network?"
             )
         case .cannotConnectToHost:
-            return AuthError(.networkFailed, "Nothing answers at \(place). Is the address right, and is the server up?")
+            return AuthError(
+                .networkFailed,
+                "Nothing responds at \(place). Is the address right, and is the server up?"
+            )
         case .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
             .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
             return AuthError(

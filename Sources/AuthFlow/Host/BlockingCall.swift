@@ -1,7 +1,7 @@
-/// A call of a library that blocks its thread, for as long as something outside of this program likes.
+/// Runs a library call that blocks its thread for a time that this program cannot bound.
 package enum BlockingCall {
-    /// Runs a call on a thread of its own. A caller that is cancelled leaves at once: the thread ends when the call does, and what it
-    /// brings is thrown away.
+    /// Runs a call on a thread of its own. A cancelled caller returns at once: the thread ends when the call does, and
+    /// its result is discarded.
     /// - Parameters:
     ///   - call: The call.
     ///   - onCancel: Tells the call to end, from another thread.

@@ -9,7 +9,7 @@ import Darwin
 import Glibc
 #endif
 
-/// Reading a file that a configuration names, which may be a device without an end.
+/// Reads a file that a configuration names, which may be an endless device.
 enum BoundedFile {
     /// The content of a file; nil when it cannot be read, or is larger than allowed.
     static func contents(atPath path: String, maximumSize: Int) -> [UInt8]? {
@@ -19,7 +19,7 @@ enum BoundedFile {
         return contents(of: descriptor, maximumSize: maximumSize)
     }
 
-    /// What can be read from a descriptor; nil when that fails, or is more than allowed.
+    /// The bytes read from a descriptor; nil when reading fails, or there are more than allowed.
     static func contents(of descriptor: Int32, maximumSize: Int) -> [UInt8]? {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)

@@ -3,8 +3,8 @@
 /// The operation is cancelled and awaited, so that whatever it opened is closed when this returns.
 /// - Parameters:
 ///   - duration: How long it may take.
-///   - clock: The clock that is waited on.
-///   - isLifted: Asked when time has run out: whether the operation may go on to its end all the same; default: no.
+///   - clock: The clock to wait on.
+///   - isLifted: Called when time has run out; returns whether the operation may still run to its end; default: no.
 ///   - timeoutError: Makes the error to throw when time runs out.
 ///   - operation: What to run.
 /// - Throws: What `operation` throws, the timeout error, or `CancellationError`.
@@ -18,7 +18,7 @@ public func withDeadline<Return: Sendable>(
     try await withThrowingTaskGroup(of: Return?.self) { group in
         group.addTask { try await operation() }
         group.addTask {
-            // A deadline may come a little late, so that the system can wake up for several things at once.
+            // The deadline may fire a little late, so that the system can wake up for several things at once.
             try await clock.sleep(for: duration, tolerance: .milliseconds(100))
             return nil
         }

@@ -4,10 +4,10 @@ import Darwin
 import Glibc
 #endif
 
-/// A thread for work that blocks, so that none of Swift's own threads has to: there are only as many of those as processors.
+/// A thread for blocking work, so that no thread of Swift's pool blocks: it has only as many as there are processors.
 package enum DetachedThread {
     /// Runs work on a new thread, which ends with it.
-    /// - Returns: Whether it does; false when the system refuses another thread.
+    /// - Returns: Whether the thread was started; false when the system refuses another one.
     @discardableResult package static func run(_ work: @escaping @Sendable () -> Void) -> Bool {
         let box = unsafe Unmanaged.passRetained(Work(work))
         // Allocated, because the compiler finds the type's initializer now in one C module, now in another.

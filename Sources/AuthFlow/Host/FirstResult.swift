@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The first of several results, for the one task that waits: what a call brings, or that the task was cancelled.
+/// The first of several results, for the one task that waits: the result of a call, or the task's cancellation.
 final class FirstResult<Value: Sendable>: Sendable {
     private enum State {
         case idle
@@ -10,7 +10,7 @@ final class FirstResult<Value: Sendable>: Sendable {
 
     private let state = Mutex(State.idle)
 
-    /// Waits for the first result. A cancelled task does not wait, whatever the work still does.
+    /// Waits for the first result. A cancelled task does not wait, even when the work goes on.
     /// - Parameters:
     ///   - begin: Begins the work, unless the task was cancelled before.
     ///   - onCancel: Called when the task is cancelled, from another thread.
@@ -25,13 +25,13 @@ final class FirstResult<Value: Sendable>: Sendable {
                 begin()
             }
         } onCancel: {
-            // In this order: work that begins at this very moment finds that there is a result, or is there to be told.
+            // In this order: work that begins at this moment either finds the result or receives `onCancel`.
             finish(.failure(CancellationError()))
             onCancel()
         }
     }
 
-    /// Gives a result; all but the first are dropped.
+    /// Reports a result; all but the first are dropped.
     func finish(_ result: Result<Value, any Error>) {
         let continuation = state.withLock { state -> CheckedContinuation<Value, any Error>? in
             defer { state = .finished }

@@ -4,9 +4,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Where the files of the user are.
+/// The user's home directory.
 package enum HomeDirectory {
-    /// `$HOME`, or what the system knows of the user when that is not set.
+    /// `$HOME`; when it is not set, the home directory that the system knows.
     package static func path(environment: [String: String]) -> String {
         environment["HOME"] ?? FileManager.default.homeDirectoryForCurrentUser.path
     }

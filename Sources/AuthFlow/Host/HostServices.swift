@@ -4,9 +4,9 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What the engine takes from the world around it: time, randomness, waiting, and the process environment.
+/// The host services that the engine uses: time, randomness, waiting, and the process environment.
 ///
-/// Tests pass their own; everybody else uses ``system``.
+/// Tests pass their own; all other callers use ``system``.
 public struct HostServices: Sendable {
     /// The wall clock, which token lifetimes are compared with.
     public var now: @Sendable () -> Date
@@ -20,7 +20,7 @@ public struct HostServices: Sendable {
     /// The variables of the environment. Read only for what a configuration or a default path names.
     public var environment: [String: String]
 
-    /// Creates services, each the system's unless given.
+    /// Creates services; default for each: the system's.
     public init(
         now: @escaping @Sendable () -> Date = { Date() },
         randomBytes: @escaping @Sendable (_ count: Int) -> [UInt8] = HostServices.systemRandomBytes,
@@ -42,7 +42,7 @@ public struct HostServices: Sendable {
         return (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
     }
 
-    /// The time without its fraction, as JWTs count it: what is stored is then read back as the same.
+    /// The time without its fraction, as in JWTs: a stored value is then read back unchanged.
     var wholeSecond: Date { Date(timeIntervalSince1970: now().timeIntervalSince1970.rounded(.down)) }
 
     /// A string of 43 characters that holds 256 random bits, for `state`, `nonce` and `code_verifier`.

@@ -2,7 +2,7 @@ import Synchronization
 
 /// One piece of work that any number of tasks wait for.
 ///
-/// It runs to its end whoever stops waiting: a task that is cancelled leaves at once, and takes nothing from the others.
+/// It runs to its end even when tasks stop waiting: a cancelled task returns at once, without affecting the others.
 final class SharedTask<Value: Sendable>: Sendable {
     private enum State {
         case running(waiters: [UInt64: CheckedContinuation<Value, any Error>], count: UInt64)
@@ -44,7 +44,7 @@ final class SharedTask<Value: Sendable>: Sendable {
                 let result = state.withLock { state -> Result<Value, any Error>? in
                     switch state {
                     case .finished(let result): return result
-                    // Looked at under the lock that the handler below takes: it can neither be missed nor come twice.
+                    // Checked under the lock that the handler below takes: a cancellation is not missed or seen twice.
                     case .running where Task.isCancelled: return .failure(CancellationError())
                     case .running(var waiters, let count):
                         waiters[ticket] = continuation

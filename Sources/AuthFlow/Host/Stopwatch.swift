@@ -1,6 +1,6 @@
 extension Clock where Duration == Swift.Duration {
-    /// Begins to measure.
-    /// - Returns: A function that says how long ago that was.
+    /// Starts measuring.
+    /// - Returns: A function that returns the time elapsed since then.
     func stopwatch() -> @Sendable () -> Duration {
         let start = now
         return { start.duration(to: now) }

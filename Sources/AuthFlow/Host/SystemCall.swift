@@ -4,7 +4,7 @@ package import Darwin
 package import Glibc
 #endif
 
-/// System calls for types that have methods of the same name, which would stand in front of them.
+/// System calls for types that have methods of the same name, which would shadow them.
 package enum SystemCall {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     @unsafe package static func write(_ descriptor: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
@@ -12,14 +12,14 @@ package enum SystemCall {
     }
 
     /// Writes all of the bytes, whether the system takes them at once or in parts.
-    /// - Returns: Whether it has; `errno` says why not.
+    /// - Returns: Whether all were written; `errno` says why not.
     package static func write(_ bytes: some Collection<UInt8>, to descriptor: Int32) -> Bool {
         var rest = Array(bytes)[...]
         while !rest.isEmpty {
             let count = unsafe rest.withUnsafeBytes { unsafe write(descriptor, $0.baseAddress, $0.count) }
             if count < 0 {
                 if errno == EINTR { continue }
-                // A terminal or a pipe that another program has made so takes no more for now.
+                // A terminal or a pipe that another program has made non-blocking takes no more for now.
                 var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                 if errno == EAGAIN, unsafe poll(&entry, 1, -1) >= 0 || errno == EINTR { continue }
                 return false

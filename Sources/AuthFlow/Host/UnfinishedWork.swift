@@ -1,12 +1,12 @@
 import Synchronization
 
-/// Work that is finished even when the task that waits for it is cancelled: a refresh token that the provider has already replaced,
-/// and that is not written down, is lost.
+/// Work that is finished even when the task that waits for it is cancelled: a rotated refresh token that is not stored
+/// is lost.
 final class UnfinishedWork: Sendable {
     private let running = Mutex<[UInt64: @Sendable () async -> Void]>([:])
     private let next = Atomic<UInt64>(0)
 
-    /// Begins a piece of work, for any number of tasks to wait for.
+    /// Begins a piece of work that any number of tasks can wait for.
     func begin<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) -> SharedTask<Value> {
         let number = next.add(1, ordering: .relaxed).newValue
         // Until the task is known, a drain waits for it here.
@@ -21,10 +21,10 @@ final class UnfinishedWork: Sendable {
         return task
     }
 
-    /// Runs a piece of work to its end. A caller that is cancelled leaves at once.
+    /// Runs a piece of work to its end. A cancelled caller returns at once.
     /// - Throws: What `work` throws, or `CancellationError` when the caller is cancelled.
     func finish<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
-        // Nothing is begun for a caller that is gone already.
+        // No work begins for a caller that is already cancelled.
         try Task.checkCancellation()
         return try await begin(work).value()
     }
@@ -33,7 +33,7 @@ final class UnfinishedWork: Sendable {
     var isBusy: Bool { running.withLock { !$0.isEmpty } }
 
     /// Waits until nothing is under way.
-    /// - Returns: Whether that came in time.
+    /// - Returns: Whether all work ended in time.
     func drain(within patience: Duration, clock: any Clock<Duration>) async -> Bool {
         do {
             try await withDeadline(patience, clock: clock) {

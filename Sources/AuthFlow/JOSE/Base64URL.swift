@@ -34,11 +34,11 @@ public enum Base64URL {
         decode(utf8: Array(text.utf8)[...])
     }
 
-    /// Decodes text that is given as its bytes.
+    /// Decodes text that is given as UTF-8 bytes.
     static func decode(utf8 text: ArraySlice<UInt8>) -> [UInt8]? {
         var isValid = true
-        // Tokens are decoded before anything is known of them, so this is worth doing without a check at every byte: the
-        // table has a place for every byte, and the target room for whatever the text may hold.
+        // Tokens are decoded before they are trusted, so this should be fast. It needs no check at every byte: the
+        // table has an entry for every byte, and the target has room for the longest result.
         let bytes = unsafe [UInt8](unsafeUninitializedCapacity: text.count * 3 / 4 + 1) { target, count in
             unsafe values.withUnsafeBufferPointer { values in
                 unsafe text.withUnsafeBufferPointer { text in
@@ -60,7 +60,7 @@ public enum Base64URL {
                         seen |= value
                         rest = rest &<< 6 | UInt32(value & 63)
                     }
-                    // What is left over holds no byte, one, or two, and bits that must be zero.
+                    // The remainder holds no byte, one or two, and bits that must be zero.
                     switch text.count & 3 {
                     case 0: break
                     case 2:

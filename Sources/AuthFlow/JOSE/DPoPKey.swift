@@ -7,29 +7,30 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The key that tokens are bound to: who cannot sign with it cannot use them (RFC 9449).
+/// The key that tokens are bound to: a client that cannot sign with it cannot use them (RFC 9449).
 ///
-/// One is made for each sign-in, kept with its tokens, and forgotten with them. It is a P-256 key and signs with ES256.
+/// One is generated for each sign-in, stored with its tokens, and deleted with them. It is a P-256 key and signs with
+/// ES256.
 struct DPoPKey: Sendable, Hashable {
     /// The private key, base64url.
     let stored: Secret
 
     private let publicPoint: [UInt8]
 
-    /// Makes a key.
-    /// - Throws: ``AuthError`` when the source of randomness gives nothing that is a key.
+    /// Generates a key.
+    /// - Throws: ``AuthError`` when the random source yields no valid key.
     init(host: HostServices) throws(AuthError) {
-        // A number beyond the order of the curve is no key. One in four thousand million is.
+        // A number beyond the order of the curve is not a key. One in four thousand million is beyond it.
         for _ in 0..<4 {
             if let key = DPoPKey(stored: Secret(Base64URL.encode(host.randomBytes(32)))) {
                 self = key
                 return
             }
         }
-        throw AuthError(.unsupported, "No key for DPoP could be made: the source of randomness is broken.")
+        throw AuthError(.unsupported, "No DPoP key could be generated: the random source is broken.")
     }
 
-    /// Reads what ``stored`` was written as.
+    /// Reads a key from its ``stored`` form.
     init?(stored: Secret) {
         guard let key = Self.privateKey(stored) else { return nil }
         self.stored = stored
@@ -40,7 +41,7 @@ struct DPoPKey: Sendable, Hashable {
         Base64URL.decode(stored.exposed).flatMap { try? P256.Signing.PrivateKey(rawRepresentation: $0) }
     }
 
-    /// The public half (RFC 7518 section 6.2.1). RFC 9449 section 4.2: "It MUST NOT contain a private key."
+    /// The public key (RFC 7518 section 6.2.1). RFC 9449 section 4.2: "It MUST NOT contain a private key."
     var publicJWK: JSON {
         [
             "kty": "EC", "crv": "P-256", "x": .string(Base64URL.encode(publicPoint.prefix(32))),
@@ -48,7 +49,7 @@ struct DPoPKey: Sendable, Hashable {
         ]
     }
 
-    /// The thumbprint of the public half (RFC 7638), which requests and tokens name the key by.
+    /// The thumbprint of the public key (RFC 7638), by which requests and tokens identify it.
     var thumbprint: String {
         let (x, y) = (Base64URL.encode(publicPoint.prefix(32)), Base64URL.encode(publicPoint.suffix(32)))
         // Section 3: the required members, in lexicographic order, without whitespace.
@@ -56,12 +57,12 @@ struct DPoPKey: Sendable, Hashable {
         return Base64URL.encode(SHA256.hash(data: Array(text.utf8)))
     }
 
-    /// Makes the proof for one request (RFC 9449 section 4.2).
+    /// Creates the DPoP proof for one request (RFC 9449 section 4.2).
     /// - Parameters:
     ///   - method: `htm`: the method of the request.
-    ///   - endpoint: Where it goes.
-    ///   - nonce: What the server wants to see in it, when it has said so.
-    ///   - accessToken: The token that is sent along; nil at a token endpoint, where none is.
+    ///   - endpoint: The target of the request.
+    ///   - nonce: The nonce that the server requires; nil when it has sent none.
+    ///   - accessToken: The access token that the request carries; nil at a token endpoint.
     ///   - time: The time, by the clock of the server that checks it where that is known.
     ///   - host: The randomness.
     func proof(
@@ -88,17 +89,17 @@ struct DPoPKey: Sendable, Hashable {
         let header: JSON = ["typ": "dpop+jwt", "alg": "ES256", "jwk": publicJWK]
         guard let key = Self.privateKey(stored), let headerText = try? header.serialized(),
             let payload = try? JSON.object(claims).serialized()
-        else { throw AuthError(.unsupported, "The proof for DPoP could not be written.") }
+        else { throw AuthError(.unsupported, "The DPoP proof could not be written.") }
         let text = "\(Base64URL.encode(headerText)).\(Base64URL.encode(payload))"
         guard let signature = try? key.signature(for: Array(text.utf8)) else {
-            throw AuthError(.unsupported, "The proof for DPoP could not be signed.")
+            throw AuthError(.unsupported, "The DPoP proof could not be signed.")
         }
         return "\(text).\(Base64URL.encode(signature.rawRepresentation))"
     }
 }
 
 extension DPoPKey: CustomStringConvertible, CustomReflectable {
-    /// The thumbprint of the public half.
+    /// The thumbprint of the public key.
     var description: String { thumbprint }
     /// A mirror without children.
     var customMirror: Mirror { Mirror(self, children: [:]) }

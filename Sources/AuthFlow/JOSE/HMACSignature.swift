@@ -1,6 +1,6 @@
 import Crypto
 
-/// Signatures with a shared secret (RFC 7518 section 3.2), whose key is the client's secret (OIDC Core section 10.1).
+/// Signatures with a shared secret (RFC 7518 section 3.2), whose key is the client secret (OIDC Core section 10.1).
 enum HMACSignature {
     static func isValid(_ code: [UInt8], for bytes: [UInt8], hash: SignatureAlgorithm.Hash, secret: Secret) -> Bool {
         let key = SymmetricKey(data: Array(secret.exposed.utf8))

@@ -8,7 +8,7 @@ public import Foundation
 
 /// An ID Token (OIDC Core section 2) whose claims and signature have passed every check.
 ///
-/// There is no way to make one outside the engine: holding one means it was verified.
+/// Only the engine can create one: holding one means it was verified.
 public struct IDToken: Sendable, Hashable {
     /// The header it was signed under.
     public let header: JWSHeader
@@ -19,21 +19,21 @@ public struct IDToken: Sendable, Hashable {
     /// `iss`: the provider.
     public let issuer: String
 
-    /// `sub`: the user, by a name that is unique at this issuer and never given to another.
+    /// `sub`: the user, by an identifier that is unique at this issuer and never reassigned.
     public let subject: String
 
     /// `aud`: the clients it is for; this client is among them.
     public let audience: [String]
 
-    /// `exp`: until when it may be accepted.
+    /// `exp`: when it expires.
     public let expiresAt: Date
 
-    /// `iat`: when it was made.
+    /// `iat`: when it was issued.
     public let issuedAt: Date
 
     /// - Parameters:
     ///   - token: The token, whose claims have been checked.
-    ///   - proof: That its signature has been checked, too.
+    ///   - proof: Proof that its signature has been verified.
     init(_ token: UnverifiedIDToken, _ proof: SignatureProof) {
         self.header = token.header
         self.claims = token.claims
@@ -44,13 +44,13 @@ public struct IDToken: Sendable, Hashable {
         self.issuedAt = token.issuedAt
     }
 
-    /// What a claim that ties a secret to this token has to say: the left half of the secret's hash, made as `at_hash` is (OIDC
-    /// Core section 3.1.3.6).
+    /// The value of a claim that binds a secret to this token: the left half of the secret's hash, computed as for
+    /// `at_hash` (OIDC Core section 3.1.3.6).
     /// - Returns: nil when the token's algorithm has no hash.
     public func leftHash(of secret: Secret) -> String? { header.algorithm.definition?.hash.leftHalf(of: secret) }
 }
 
-/// An ID Token whose claims have passed every check, and whose signature has not been looked at.
+/// An ID Token whose claims have passed every check, and whose signature has not been verified.
 struct UnverifiedIDToken: Sendable {
     let header: JWSHeader
     let claims: JSON
@@ -64,11 +64,11 @@ struct UnverifiedIDToken: Sendable {
 // MARK: - Stored form
 
 extension IDToken {
-    /// The token as a store keeps it.
+    /// The token in its stored form.
     var stored: JSON { ["header": header.json, "claims": claims] }
 
-    /// Reads what ``stored`` wrote. It was verified before it was stored, and what the store returns is as trustworthy as the
-    /// refresh token beside it.
+    /// Reads a token from its ``stored`` form. It was verified before it was stored, and what the store returns is as
+    /// trustworthy as the refresh token stored with it.
     init?(stored json: JSON) {
         guard let header = json["header"], let claims = json["claims"], let issuer = claims["iss"]?.string,
             let subject = claims["sub"]?.string, let expiry = claims["exp"]?.number, let issued = claims["iat"]?.number

@@ -9,37 +9,39 @@ import Foundation
 
 /// Checks an ID Token, clause by clause in the order of OpenID Connect Core 1.0 section 3.1.3.7.
 ///
-/// Everything fails closed. The text in quotation marks is the specification's.
+/// Everything fails closed. Text in quotation marks is quoted from the specifications.
 struct IDTokenValidation: Sendable {
-    /// What the token must say.
+    /// The values that the token must have.
     struct Expectation: Sendable {
         let issuer: String
         let clientID: String
         /// The algorithms agreed with the provider.
         var algorithms: [SignatureAlgorithm]
-        /// What it was issued for.
+        /// The kind of request it was issued for.
         let occasion: Occasion
-        /// The access token that came with the ID Token.
+        /// The access token issued with the ID Token.
         var accessToken: Secret?
-        /// The code that it was issued for.
+        /// The authorization code that it was issued for.
         var code: Secret?
         /// The longest time since it was issued, in seconds; nil for any.
         var longestAge: TimeInterval? = 600
         /// The longest time since the user last signed in, in seconds; nil when it was not asked for.
         var maximumAuthenticationAge: TimeInterval?
-        /// The authentication contexts of which one was asked for as essential: empty when any will do, nil when none was.
+        /// The `acr` values of which one was requested as essential: empty when any is accepted, nil when none was
+        /// requested.
         var essentialACRValues: [String]?
-        /// How far the two clocks may be apart, in seconds.
+        /// The accepted difference between the two clocks, in seconds.
         var leeway: TimeInterval = 60
-        /// How far this machine's clock is ahead of the provider's, in seconds, when the provider said its time.
+        /// How far this machine's clock is ahead of the provider's, in seconds; nil when the provider's time is not
+        /// known.
         var clockOffset: TimeInterval?
     }
 
-    /// What an ID Token can be issued for.
+    /// The kinds of request that an ID Token is issued for.
     enum Occasion: Sendable {
         /// A sign-in, with the nonce of the authorization request; nil when none was sent.
         case signIn(nonce: Secret?)
-        /// A refresh of the tokens that came with this one.
+        /// A refresh of the tokens issued with this one.
         case refresh(of: IDToken)
         /// An exchange of another token for one of this user's (RFC 8693); nil when the user is not known.
         case exchange(subject: String?)
@@ -49,11 +51,11 @@ struct IDTokenValidation: Sendable {
 
     let expectation: Expectation
     let now: Date
-    /// Told of every check that the token has passed, and the clause that asks for it.
+    /// Called with every check that the token has passed, and the clause that requires it.
     var passed: (@Sendable (_ check: String, _ clause: String) -> Void)?
 
-    /// Checks everything but the signature, which needs keys from the network; cheap checks come first so that a token
-    /// that is wrong anyway costs no request.
+    /// Checks everything but the signature, which needs keys from the network; cheap checks come first so that an
+    /// invalid token costs no request.
     func validateClaims(of jws: JWS) throws(AuthError) -> UnverifiedIDToken {
         var rules = JWTClaims(jws, now: now, leeway: expectation.leeway) {
             AuthError(.invalidIDToken, "The ID Token was refused: \($0).")
@@ -68,7 +70,7 @@ struct IDTokenValidation: Sendable {
         try rules.requireKeyIDIsString()
         // A logout token or an access token has another type.
         try rules.requireType(["jwt"], "ID Token")
-        // OIDC Back-Channel Logout 1.0 section 2.4: "events" is what tells a logout token from an ID Token.
+        // OIDC Back-Channel Logout 1.0 section 2.4: "events" distinguishes a logout token from an ID Token.
         guard claims["events"] == nil else {
             throw rules.refused("it is a security event, such as a logout token (events)")
         }
@@ -95,7 +97,7 @@ struct IDTokenValidation: Sendable {
         // audiences not trusted by the Client." No other audience is trusted.
         let audience = try rules.requireAudience(expectation.clientID)
         guard audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
-            throw rules.refused("it is also meant for clients that this one does not know (aud)")
+            throw rules.refused("it is also meant for clients that are not trusted (aud)")
         }
         passed?("aud", "OpenID Connect Core section 3.1.3.7, 3")
 
@@ -120,14 +122,14 @@ struct IDTokenValidation: Sendable {
         case .signIn(let nonce):
             // "11. If a nonce value was sent in the Authentication Request, a nonce Claim MUST be present and its value
             // checked to verify that it is the same value as the one that was sent in the Authentication Request."
-            // One that was never sent belongs to somebody else's sign-in.
+            // A nonce that was never sent belongs to another sign-in.
             guard claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
                 throw rules.refused("its nonce is not the one of this sign-in, so it may have been injected")
             }
             passed?("nonce", "OpenID Connect Core section 3.1.3.7, 11")
         case .exchange(let expected):
-            // No nonce was sent, and one of the sign-in that the exchanged token comes from may be repeated: what ties the
-            // answer to the request is the connection it came on, and whom it is about.
+            // No nonce was sent, and the token may repeat the nonce of the sign-in that the exchanged token comes from:
+            // what binds the response to the request is the connection and the subject.
             guard expected.map(subject.isIdentical) != false else {
                 throw rules.refused("it is about another user (sub)")
             }
@@ -140,7 +142,7 @@ struct IDTokenValidation: Sendable {
         // Section 5.5.1.1: when it "is requested as an Essential Claim", any other value is a failed authentication.
         if let wanted = expectation.essentialACRValues {
             guard let given = claims["acr"]?.string, wanted.isEmpty || wanted.containsIdentical(given) else {
-                throw rules.refused("the user did not sign in as strongly as was asked for (acr)")
+                throw rules.refused("the user's authentication does not meet the requested context (acr)")
             }
             passed?("acr", "OpenID Connect Core section 3.1.3.7, 12")
         }
@@ -152,7 +154,7 @@ struct IDTokenValidation: Sendable {
         if let maximum = expectation.maximumAuthenticationAge {
             guard let authenticated = claims["auth_time"]?.number else { throw rules.missing("auth_time") }
             guard authenticated >= time - leeway - maximum else {
-                throw rules.refused("the user signed in longer ago than was asked for (auth_time, max_age)")
+                throw rules.refused("the user's last authentication is older than requested (auth_time, max_age)")
             }
             passed?("auth_time", "OpenID Connect Core section 3.1.3.7, 13")
         }
@@ -162,19 +164,19 @@ struct IDTokenValidation: Sendable {
             }
         }
 
-        // Sections 3.1.3.8 and 3.3.2.11: at_hash ties the access token to the ID Token, and c_hash the code. Optional
-        // here, but never wrong.
+        // Sections 3.1.3.8 and 3.3.2.11: at_hash binds the access token to the ID Token, and c_hash the code. Both are
+        // optional here, but never wrong.
         let hash = jws.header.algorithm.definition?.hash
         // A token that another program presents comes without the access token and the code.
         let isPresented = if case .presented = expectation.occasion { true } else { false }
         let checksAccessToken = !isPresented || expectation.accessToken != nil
         guard claims["at_hash"] == nil || !checksAccessToken || fits(claims["at_hash"], expectation.accessToken, hash)
         else {
-            throw rules.refused("its at_hash does not fit the access token that came with it")
+            throw rules.refused("its at_hash does not match the access token issued with it")
         }
         if claims["at_hash"] != nil, checksAccessToken { passed?("at_hash", "OpenID Connect Core section 3.1.3.8") }
         guard claims["c_hash"] == nil || isPresented || fits(claims["c_hash"], expectation.code, hash) else {
-            throw rules.refused("its c_hash does not fit the code it came for")
+            throw rules.refused("its c_hash does not match the authorization code")
         }
         if claims["c_hash"] != nil { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
 

@@ -4,7 +4,7 @@ import CryptoExtras
 
 /// A public key from a JWK set (RFC 7517) that can verify signatures.
 struct JWK: Sendable {
-    /// The key's name within its set, when it has one.
+    /// The key ID, when it has one.
     let keyID: String?
 
     /// The only algorithm the key may be used with, when it names one.
@@ -20,18 +20,18 @@ struct JWK: Sendable {
         case ed25519(Curve25519.Signing.PublicKey)
     }
 
-    /// The longest RSA key that is read, in bits: verifying with a longer one would cost more than it is worth.
+    /// The longest RSA key that is accepted, in bits: verifying with a longer one would cost too much.
     private static let maximumRSASize = 8192
 
     /// Reads a key.
-    /// - Returns: nil when the key is of a kind that is not known here, is not for verifying signatures, or is malformed:
+    /// - Returns: nil when the key is of an unsupported type, is not for verifying signatures, or is malformed:
     ///   such keys are skipped, as RFC 7517 section 5 asks ("Implementations SHOULD ignore JWKs within a JWK Set that
     ///   use "kty" ... values that are not understood").
     init?(_ json: JSON) {
         // RFC 7517 sections 4.2 and 4.3: a key marked for encryption never verifies a signature.
         guard json["use"] == nil || json["use"]?.string == "sig" else { return nil }
         guard json["key_ops"] == nil || json["key_ops"]?.strings?.contains("verify") == true else { return nil }
-        // A key whose private half is published proves nothing about who signed.
+        // A key whose private part is published proves nothing about the signer.
         guard json["d"] == nil else { return nil }
         switch (json["kty"]?.string, json["crv"]?.string) {
         case ("RSA", _):
@@ -80,7 +80,7 @@ struct JWK: Sendable {
         return x + y
     }
 
-    /// Whether the key is of the kind that an algorithm needs, and does not name another.
+    /// Whether the key has the type that an algorithm needs, and does not name another algorithm.
     func fits(_ algorithm: SignatureAlgorithm) -> Bool {
         guard self.algorithm == nil || self.algorithm == algorithm.rawValue else { return false }
         switch (material, algorithm) {
@@ -92,7 +92,7 @@ struct JWK: Sendable {
         }
     }
 
-    /// Whether this key made the signature over these bytes. False for an algorithm that does not fit.
+    /// Whether this key made the signature over these bytes. False for an algorithm that does not match the key.
     func isValid(_ signature: [UInt8], for bytes: [UInt8], algorithm: SignatureAlgorithm) -> Bool {
         guard fits(algorithm), let definition = algorithm.definition else { return false }
         switch material {

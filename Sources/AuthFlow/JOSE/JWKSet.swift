@@ -2,15 +2,16 @@ import AuthFlowJSON
 
 /// The keys of a provider that can verify its signatures (RFC 7517 section 5).
 struct JWKSet: Sendable {
-    /// The most keys that are read from one set.
+    /// The maximum number of keys in a set.
     static let maximumKeyCount = 100
 
-    /// The most keys that one signature is tried with: a set full of decoys must not make a check expensive.
+    /// The maximum number of keys that one signature is tried with: a set full of decoys must not make a check
+    /// expensive.
     static let maximumTries = 16
 
     let keys: [JWK]
 
-    /// Reads a set and leaves out what cannot be used here.
+    /// Reads a set and omits the keys that cannot be used here.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is not a key set at all, or has too many keys.
     init(_ json: JSON) throws(AuthError) {
         guard let keys = json["keys"]?.array else {
@@ -22,18 +23,18 @@ struct JWKSet: Sendable {
         self.keys = keys.compactMap(JWK.init)
     }
 
-    /// The keys that may have made a signature with this header, by key ID, kind, use and algorithm.
+    /// The keys that may have made a signature with this header, by key ID, type, use and algorithm.
     ///
-    /// A set may hold several keys with one ID (for several algorithms, or as a trap): the ID narrows the choice and the
-    /// kind decides. A header without an ID is tried with every key of the kind.
+    /// A set may hold several keys with one ID (for several algorithms, or as a trap): the ID narrows the choice and
+    /// the type decides. A header without an ID is tried with every key of the type.
     func candidates(for header: JWSHeader) -> some Sequence<JWK> {
         keys.lazy
             .filter { $0.fits(header.algorithm) && (header.keyID == nil || $0.keyID == header.keyID) }
             .prefix(Self.maximumTries)
     }
 
-    /// The keys without an ID that may have made it. A provider that names keys in its tokens and not in its set is
-    /// careless, and no less to be verified.
+    /// The keys without an ID that may have made it. The tokens of a provider that names keys in its tokens but not in
+    /// its set are verified all the same.
     func unnamedCandidates(for header: JWSHeader) -> some Sequence<JWK> {
         keys.lazy.filter { $0.keyID == nil && $0.fits(header.algorithm) }.prefix(Self.maximumTries)
     }

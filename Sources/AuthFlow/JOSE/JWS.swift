@@ -1,7 +1,7 @@
 public import AuthFlowJSON
 import Synchronization
 
-/// A signed JSON document in compact form (RFC 7515 section 7.1), taken apart but **not verified**.
+/// A signed JSON document in compact form (RFC 7515 section 7.1), parsed but **not verified**.
 struct JWS: Sendable {
     let header: JWSHeader
     let payload: JSON
@@ -11,7 +11,7 @@ struct JWS: Sendable {
     /// The largest token read, in bytes. Real ones have a few thousand.
     static let maximumSize = 64 * 1024
 
-    /// Takes a compact JWS apart.
+    /// Parses a compact JWS.
     /// - Throws: ``AuthError`` with `invalid_id_token`; the message never quotes the token.
     init(_ compact: Secret) throws(AuthError) {
         func malformed(_ what: String, _ cause: (any Error)? = nil) -> AuthError {
@@ -44,19 +44,19 @@ struct JWS: Sendable {
 
 /// The header of a signed token.
 public struct JWSHeader: Sendable, Hashable {
-    /// `alg`: how it says it was signed. Compared with what is allowed before anything is believed.
+    /// `alg`: the algorithm it claims to be signed with. Compared with the allowed ones before anything is trusted.
     public let algorithm: SignatureAlgorithm
 
-    /// `kid`: which key it says it was signed with.
+    /// `kid`: the ID of the key it claims to be signed with.
     public let keyID: String?
 
     /// All members.
     public let json: JSON
 
-    /// The last header that was read, and the text it was read from: the tokens of one key all have the same.
+    /// The last header that was read, and the text it was read from: all tokens of one key have the same header.
     private static let last = Mutex<(text: [UInt8], header: JWSHeader)?>(nil)
 
-    /// Reads a header as it stands in a token.
+    /// Reads a header as it is encoded in a token.
     /// - Returns: nil when the text is not base64url.
     init?(encoded text: ArraySlice<UInt8>) throws(JSONError) {
         if let last = Self.last.withLock({ $0 }), last.text.elementsEqual(text) {

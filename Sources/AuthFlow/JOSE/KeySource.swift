@@ -8,45 +8,45 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The signing keys of providers: fetched when they are needed, kept, and fetched again when they were rotated.
+/// The signing keys of providers: fetched when they are needed, cached, and fetched again after a rotation.
 ///
-/// - One fetch is under way at a time, however many tasks wait for it.
-/// - A key that is not known, or does not fit a signature, is looked for at once, then at most every ``missInterval``
-///   seconds: forged tokens cannot make this client hammer a provider, and a rotation just before the first token is not
-///   missed.
-/// - A fetch that fails throws nothing away.
+/// - One fetch is in progress at a time, however many tasks wait for it.
+/// - A key that is not known, or does not match a signature, is searched for at once, then at most every
+///   ``missInterval`` seconds: forged tokens cannot make this client hammer a provider, and a rotation just before the
+///   first token is not missed.
+/// - A failed fetch discards nothing.
 final class KeySource: Sendable {
     /// Sends the request for a key set.
     typealias Fetch = @Sendable (Endpoint) async throws -> TransportResponse
 
-    /// What was found out about a signature.
+    /// The result of checking a signature.
     enum Verdict: Sendable {
         /// One of the provider's keys made it.
         case verified
         /// The key that the token names did not make it.
         case wrongSignature
-        /// No key of the provider's fits.
+        /// None of the provider's keys matches.
         case noKey
     }
 
     /// How long keys are used before they are fetched again, in seconds, when the provider does not say.
     static let standardAge: TimeInterval = 600
-    /// The bounds within which `Cache-Control: max-age` is followed, in seconds.
+    /// The bounds within which `Cache-Control: max-age` is honoured, in seconds.
     static let ageBounds: ClosedRange<TimeInterval> = 60...86400
-    /// How long keys are used at most while they cannot be fetched again, in seconds.
+    /// The longest time that keys are used while they cannot be fetched again, in seconds.
     static let maximumStaleAge: TimeInterval = 86400
-    /// How long after a search for an unknown key the next one may begin, in seconds.
+    /// The shortest time between two searches for an unknown key, in seconds.
     static let missInterval: TimeInterval = 30
-    /// How long a key ID that a search did not find is refused without another, in seconds.
+    /// How long a key ID that a search did not find is refused without another search, in seconds.
     static let unknownKeyIDAge: TimeInterval = 60
-    /// How long after a failed fetch the next one for the same reason may begin, in seconds.
+    /// The shortest time between a failed fetch and the next one for the same reason, in seconds.
     static let failureInterval: TimeInterval = 5
     /// The largest key set that is read, in bytes.
     static let maximumSize = 256 * 1024
 
     private struct Entry {
         var keys: JWKSet?
-        /// Counts the fetches that have begun.
+        /// The number of fetches that have begun.
         var begun = 0
         /// The fetch that `keys` came from.
         var generation = 0
@@ -67,30 +67,30 @@ final class KeySource: Sendable {
 
     /// Checks a signature with the provider's keys.
     /// - Parameters:
-    ///   - jws: The token; its algorithm has been found acceptable.
+    ///   - jws: The token; its algorithm has been accepted.
     ///   - endpoint: `jwks_uri`.
     ///   - fetch: Sends the request for the key set.
-    /// - Throws: ``AuthError`` when keys are needed and cannot be had.
+    /// - Throws: ``AuthError`` when keys are needed and cannot be fetched.
     func verdict(on jws: JWS, at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> Verdict {
         let arrival = entries.withLock { $0[endpoint.url]?.begun ?? 0 }
         var verdict = Verdict.noKey
         var wasSearched = false
-        // Keys may be fetched three times at most: for want of any, in a fetch that began before the token was signed, and
-        // in one that began after.
+        // Keys may be fetched three times at most: because there are none, in a fetch that began before the token was
+        // signed, and in one that began after.
         for _ in 0..<3 {
             let (keys, generation) = try await usableKeys(at: endpoint, fetch: fetch)
             verdict = Self.verdict(on: jws, by: keys)
             wasSearched = generation > arrival
             // OIDC Core section 10.1.1: "the verifier knows to go back to the jwks_uri location to re-retrieve the keys
             // when it sees an unfamiliar kid value". A key may also have been replaced under the same name. A fetch that began
-            // after the token had arrived has the last word.
+            // after the token had arrived is final.
             if case .verified = verdict { break }
             guard !wasSearched else { break }
             guard let search = search(for: jws.header.keyID, at: endpoint, fetch: fetch) else { break }
             do {
                 try await search.value()
             } catch {
-                // The keys at hand have answered already, when there is one of that name among them.
+                // The cached keys have already decided, when one of them has that ID.
                 try Task.checkCancellation()
                 guard case .wrongSignature = verdict else { throw error }
                 break
@@ -120,7 +120,7 @@ final class KeySource: Sendable {
         let (known, renewal) = entries.withLock { entries -> ((JWKSet, Int)?, SharedTask<Void>?) in
             let entry = entries[endpoint.url] ?? Entry()
             guard let keys = entry.keys else { return (nil, begin(&entries, endpoint, fetch)) }
-            // A clock that was set back makes nothing fresh for ever.
+            // A clock that was set back must not keep keys fresh forever.
             let isFresh = now < entry.freshUntil && now >= entry.fetchedAt
             guard !isFresh, now >= entry.nextRenewal || now < entry.fetchedAt else {
                 return ((keys, entry.generation), nil)
@@ -134,7 +134,7 @@ final class KeySource: Sendable {
                 try await renewal.value()
             } catch {
                 try Task.checkCancellation()
-                // A failed fetch does not take away keys that were good a moment ago.
+                // A failed fetch does not discard keys that were good a moment ago.
                 guard let known else { throw error }
                 return known
             }
@@ -145,8 +145,8 @@ final class KeySource: Sendable {
         return known
     }
 
-    /// Begins a search for a key that is not known, or joins the fetch under way.
-    /// - Returns: nil when it is too early for another one.
+    /// Begins a search for an unknown key, or joins the fetch in progress.
+    /// - Returns: nil when it is too early for another search.
     private func search(for keyID: String?, at endpoint: Endpoint, fetch: @escaping Fetch) -> SharedTask<Void>? {
         let now = self.now()
         return entries.withLock { entries in
@@ -161,7 +161,7 @@ final class KeySource: Sendable {
         }
     }
 
-    /// Whether a wait that lasts at most `interval` is still on: one that is further away was made by another clock.
+    /// Whether a wait of at most `interval` is still running: one that ends later was set before the clock was changed.
     private static func isWaiting(_ now: Date, _ until: Date, _ interval: TimeInterval) -> Bool {
         now < until && until <= now + interval
     }
@@ -171,14 +171,14 @@ final class KeySource: Sendable {
         entries.withLock { entries in
             var known = entries[endpoint.url]?.unknownKeyIDs ?? [:]
             if known.count >= 32 { known = known.filter { $0.value > now } }
-            // The interval between searches is the bound that counts; this only keeps one forger from spending it.
+            // The interval between searches is the real limit; this only keeps one attacker from using it up.
             guard known.count < 32 else { return }
             known[keyID] = now + Self.unknownKeyIDAge
             entries[endpoint.url]?.unknownKeyIDs = known
         }
     }
 
-    /// Joins the fetch under way, or begins one.
+    /// Joins the fetch in progress, or begins one.
     private func begin(_ entries: inout [String: Entry], _ endpoint: Endpoint, _ fetch: @escaping Fetch) -> SharedTask<
         Void
     > {
@@ -203,7 +203,7 @@ final class KeySource: Sendable {
                 let now = self.now()
                 self.entries.withLock {
                     $0[endpoint.url]?.running = nil
-                    // What failed may be tried again sooner than what succeeded.
+                    // A failed fetch may be repeated sooner than a successful one.
                     $0[endpoint.url]?.nextSearch = now + Self.failureInterval
                 }
                 throw error
@@ -218,7 +218,7 @@ final class KeySource: Sendable {
         guard response.status == 200 else {
             throw AuthError(
                 .invalidResponse,
-                "\(endpoint) answered with status \(response.status) where keys were expected.",
+                "\(endpoint) responded with status \(response.status) where keys were expected.",
                 providerError: response.providerError,
                 status: response.status
             )

@@ -2,14 +2,14 @@ import Crypto
 
 /// A JWS signature algorithm, by its registered name (RFC 7518 section 3.1, RFC 8037, RFC 9864).
 ///
-/// `none` has no name here: nothing can be verified by it, so a token that claims it can only be refused.
+/// There is no constant for `none`: it verifies nothing, so a token that claims it is refused.
 public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let rawValue: String
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public init(rawValue: String) { self.rawValue = rawValue }
 
-    /// RSASSA-PKCS1-v1_5 with SHA-256. What OpenID providers use unless something else was agreed.
+    /// RSASSA-PKCS1-v1_5 with SHA-256. The default of OpenID providers.
     public static let rs256 = Self(rawValue: "RS256")
     /// RSASSA-PKCS1-v1_5 with SHA-384.
     public static let rs384 = Self(rawValue: "RS384")
@@ -31,14 +31,14 @@ public struct SignatureAlgorithm: RawRepresentable, Sendable, Hashable {
     public static let edDSA = Self(rawValue: "EdDSA")
     /// Edwards curve signatures on Ed25519, by the name of RFC 9864.
     public static let ed25519 = Self(rawValue: "Ed25519")
-    /// HMAC with SHA-256 and the client's secret: for confidential clients that ask for it, never by default.
+    /// HMAC with SHA-256 and the client secret: for confidential clients that request it, never by default.
     public static let hs256 = Self(rawValue: "HS256")
-    /// HMAC with SHA-384 and the client's secret.
+    /// HMAC with SHA-384 and the client secret.
     public static let hs384 = Self(rawValue: "HS384")
-    /// HMAC with SHA-512 and the client's secret.
+    /// HMAC with SHA-512 and the client secret.
     public static let hs512 = Self(rawValue: "HS512")
 
-    /// The algorithms with a public key, any of which a provider may choose unless the client names its own.
+    /// The algorithms with a public key; default: a provider may choose any of them.
     public static let asymmetric: [SignatureAlgorithm] = [
         .rs256, .rs384, .rs512, .ps256, .ps384, .ps512, .es256, .es384, .es512, .edDSA, .ed25519,
     ]
@@ -63,7 +63,7 @@ extension SignatureAlgorithm {
             }
         }
 
-        /// The left half of a digest, base64url, as `at_hash` has it (OIDC Core section 3.1.3.6).
+        /// The left half of a digest, base64url, as in `at_hash` (OIDC Core section 3.1.3.6).
         func leftHalf(of secret: Secret) -> String {
             Base64URL.encode(digest(of: Array(secret.exposed.utf8)).prefix(byteCount / 2))
         }
@@ -86,7 +86,7 @@ extension SignatureAlgorithm {
         case hmac
     }
 
-    /// The scheme and the hash; nil for a name that is not known here.
+    /// The scheme and the hash; nil for an unknown name.
     var definition: (scheme: Scheme, hash: Hash)? {
         switch self {
         case .rs256: (.rsaPKCS1, .sha256)

@@ -13,9 +13,9 @@ public struct KeychainTokenStore: Sendable {
     /// Creates a store.
     /// - Parameters:
     ///   - accessGroup: The keychain access group that several apps of one team share; nil for the app's own.
-    ///   - isSynchronizable: Whether iCloud carries the credentials to the person's other devices. They then cannot be told
-    ///     apart by device, and not be withdrawn for one alone.
-    ///   - host: The clock, and the environment that the lock files are found by.
+    ///   - isSynchronizable: Whether iCloud syncs the credentials to the user's other devices. They then cannot be told
+    ///     apart by device, nor revoked for one device alone.
+    ///   - host: Gives the clock, and the environment that locates the lock files.
     public init(accessGroup: String? = nil, isSynchronizable: Bool = false, host: HostServices = .system) {
         self.accessGroup = accessGroup
         self.isSynchronizable = isSynchronizable
@@ -48,7 +48,8 @@ extension KeychainTokenStore: TokenStore {
             guard status == errSecSuccess || status == errSecItemNotFound else { throw Self.failure("removed", status) }
             return
         }
-        // Changed in place: an item that is removed and added again is gone for a moment, and a crash makes that for good.
+        // Updated in place: an item that is removed and added again is gone for a moment, and a crash makes that
+        // permanent.
         let change = NSMutableDictionary()
         change[kSecValueData] = Data(bytes)
         var status = SecItemUpdate(query as NSDictionary as CFDictionary, change as NSDictionary as CFDictionary)
@@ -72,7 +73,7 @@ extension KeychainTokenStore: TokenStore {
         item[kSecClass] = kSecClassGenericPassword
         item[kSecAttrService] = "AuthFlow"
         item[kSecAttrAccount] = key.uniqueName
-        // Readable in the background after the first unlock, and, unless shared by iCloud, on this device alone.
+        // Readable in the background after the first unlock, and, unless synced by iCloud, on this device only.
         item[kSecAttrAccessible] =
             isSynchronizable ? kSecAttrAccessibleAfterFirstUnlock : kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly
         item[kSecAttrSynchronizable] = isSynchronizable

@@ -11,9 +11,9 @@ import Darwin
 import Glibc
 #endif
 
-/// A file that only its owner may read, and that is replaced whole or not at all.
+/// A file that only its owner may read, and that is replaced atomically.
 ///
-/// The calls are POSIX's own because Foundation can neither refuse a symbolic link, nor make a file durable, nor lock.
+/// It uses POSIX calls because Foundation can neither refuse a symbolic link, nor make a file durable, nor lock.
 package struct PrivateFile {
     package let path: String
 
@@ -21,7 +21,7 @@ package struct PrivateFile {
         self.path = path
     }
 
-    /// Creates a directory, and those above it, with mode 0700; and refuses one that others may write to.
+    /// Creates a directory and its parents with mode 0700, and refuses one that others may write to.
     package static func createDirectory(_ directory: String) throws(AuthError) {
         do {
             try FileManager.default.createDirectory(
@@ -44,7 +44,7 @@ package struct PrivateFile {
 
     /// Reads the file; nil when there is none.
     package func contents(maximumSize: Int) throws(AuthError) -> [UInt8]? {
-        // O_NOFOLLOW: a link that somebody put here could make this read, or later overwrite, another file.
+        // O_NOFOLLOW: a link that an attacker put here could make this read, or later overwrite, another file.
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
@@ -54,7 +54,7 @@ package struct PrivateFile {
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw failure("cannot be examined") }
         guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid() else {
-            throw AuthError(.storageFailed, "\(path) is not a plain file of this user's, so it is not trusted.")
+            throw AuthError(.storageFailed, "\(path) is not a plain file of this user, so it is not trusted.")
         }
         guard status.st_mode & 0o077 == 0 else {
             throw AuthError(
@@ -82,7 +82,8 @@ package struct PrivateFile {
         return bytes
     }
 
-    /// Replaces the file. When this returns the bytes survive a power cut; when it throws the old ones are still there.
+    /// Replaces the file. When this returns, the bytes survive a power failure; when it throws, the old ones are still
+    /// there.
     package func replace(with bytes: [UInt8]) throws(AuthError) {
         removeLeftovers()
         let temporary = "\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).tmp"
@@ -104,25 +105,27 @@ package struct PrivateFile {
         try makeDirectoryDurable()
     }
 
-    /// Writes the file when there is none, or when the one that is there was written by this method with the same mark. Any other
-    /// file stays as it is: a configuration may name whatever it likes.
+    /// Writes the file when there is none, or when the existing one was written by this method with the same mark. Any
+    /// other file is left unchanged: a configuration may name any path.
     /// - Parameters:
     ///   - bytes: The content, which begins with the mark.
-    ///   - mark: What such files begin with.
+    ///   - mark: The bytes that such files begin with.
     /// - Throws: ``AuthError`` with `storage_failed`.
     package func write(_ bytes: [UInt8], markedBy mark: [UInt8]) throws(AuthError) {
-        guard bytes.starts(with: mark) else { throw AuthError(.storageFailed, "\(path) would not carry its mark.") }
+        guard bytes.starts(with: mark) else {
+            throw AuthError(.storageFailed, "\(path) would not begin with its mark.")
+        }
         if try create(with: bytes) { return }
         guard begins(with: mark) else {
             throw AuthError(
                 .storageFailed,
-                "\(path) is there already and was not written by AuthFlow, so it stays as it is."
+                "\(path) already exists and was not written by AuthFlow, so it is left unchanged."
             )
         }
         try replace(with: bytes)
     }
 
-    /// Whether this is a plain file of this user's that begins with some bytes.
+    /// Whether this is a plain file of this user that begins with some bytes.
     private func begins(with mark: [UInt8]) -> Bool {
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { return false }
@@ -137,10 +140,10 @@ package struct PrivateFile {
         return count == mark.count && bytes == mark
     }
 
-    /// Creates the file, durably, unless there is one.
+    /// Creates the file, durably, when there is none.
     /// - Returns: Whether it was created.
     package func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
-        // Written whole under another name first: whoever sees the file sees all of it.
+        // Written completely under another name first, so that every reader sees all of it.
         let temporary = PrivateFile("\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).new")
         try temporary.replace(with: bytes)
         defer { unsafe unlink(temporary.path) }
@@ -152,7 +155,8 @@ package struct PrivateFile {
         return true
     }
 
-    /// Removes what processes have left beside the file that ended while they replaced it. Each has its number in the name.
+    /// Removes the temporary files of processes that ended while they replaced the file. Their names contain the
+    /// process ID.
     private func removeLeftovers() {
         let slash = path.lastIndex(of: "/") ?? path.startIndex
         let directory = path.prefix(upTo: slash)
@@ -166,7 +170,7 @@ package struct PrivateFile {
         }
     }
 
-    /// Whether something has its name.
+    /// Whether anything exists at this path.
     package var exists: Bool {
         var status = stat()
         return unsafe lstat(path, &status) == 0
@@ -181,8 +185,8 @@ package struct PrivateFile {
         try makeDirectoryDurable()
     }
 
-    /// Opens the file as a lock, made if need be.
-    /// - Throws: ``AuthError`` with `storage_failed`, also when something else than a lock has its name.
+    /// Opens the file as a lock, and creates it when there is none.
+    /// - Throws: ``AuthError`` with `storage_failed`, also when something other than a lock is at this path.
     func openLock() throws(AuthError) -> FileLock {
         for _ in 0..<8 {
             let new = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
@@ -190,7 +194,7 @@ package struct PrivateFile {
             guard errno == EEXIST else { throw failure("cannot be opened") }
             let descriptor = unsafe open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
             guard descriptor >= 0 else {
-                // The one that was there has just been removed by its holder.
+                // The holder has just removed the file.
                 if errno == ENOENT { continue }
                 throw failure("cannot be opened")
             }
@@ -200,11 +204,11 @@ package struct PrivateFile {
                 status.st_nlink <= 1, status.st_size <= FileLock.maximumNoteSize
             else {
                 close(descriptor)
-                throw AuthError(.storageFailed, "\(path) is not a lock of this user's, so it stays as it is.")
+                throw AuthError(.storageFailed, "\(path) is not a lock of this user, so it is left unchanged.")
             }
             return FileLock(descriptor: descriptor, path: path)
         }
-        throw AuthError(.storageFailed, "\(path) cannot be opened: it comes and goes.")
+        throw AuthError(.storageFailed, "\(path) cannot be opened: it is repeatedly created and removed.")
     }
 
     private func writeAll(_ bytes: [UInt8], to descriptor: Int32) throws(AuthError) {
@@ -226,9 +230,9 @@ package struct PrivateFile {
     }
 }
 
-/// A kernel lock on a file (flock(2)): it ends with the process that holds it, however that ends.
+/// A kernel lock on a file (flock(2)): it is released when the process that holds it ends, however that happens.
 final class FileLock: Sendable {
-    /// The most that stands in a lock: the number of a process.
+    /// The maximum size of a lock file, in bytes: it contains a process ID.
     fileprivate static let maximumNoteSize = 16
 
     /// Closed once, and never used afterwards: its number may be another file's by then.
@@ -314,7 +318,7 @@ final class FileLock: Sendable {
         unsafe unlink(path)
     }
 
-    /// The process that has the lock, as it says itself; nil when it says nothing.
+    /// The ID of the process that has the lock, as it noted itself; nil when there is no note.
     var holder: Int32? {
         var buffer = [UInt8](repeating: 0, count: 16)
         let count = descriptor.withLock { descriptor -> Int in
@@ -325,7 +329,7 @@ final class FileLock: Sendable {
         return Int32(String(decoding: buffer[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self))
     }
 
-    /// Gives the lock up.
+    /// Releases the lock.
     func release() {
         descriptor.withLock { descriptor in
             if let open = descriptor { close(open) }

@@ -8,23 +8,24 @@ import Foundation
 #endif
 import Glibc
 
-/// Keeps credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them with
-/// the person's login.
+/// Keeps credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them
+/// with the user's login.
 ///
-/// libsecret is loaded when it is first needed, so that programs run where it is not. Secrets cross the session bus
-/// encrypted. Every process of the same person can read an unlocked keyring.
+/// libsecret is loaded when it is first needed, so that programs also run where it is not installed. Secrets cross the
+/// session bus encrypted. Every process of the same user can read an unlocked keyring.
 public struct SecretServiceTokenStore: Sendable {
-    /// How long the service may take to answer. One that asks the person to unlock it takes longer, and is not waited for.
+    /// How long the service may take to respond. One that asks the user to unlock it takes longer, and is not waited
+    /// for.
     private static let patience = Duration.seconds(3)
 
     private let host: HostServices
     private let locks: FileTokenStore
 
     /// Creates a store.
-    /// - Parameter host: The clock, and the environment that the lock files are found by.
+    /// - Parameter host: Gives the clock, and the environment that locates the lock files.
     public init(host: HostServices = .system) {
         self.host = host
-        // The service has no locks; processes take turns at files.
+        // The service has no locks; processes lock files instead.
         self.locks = FileTokenStore(host: host)
     }
 }
@@ -35,7 +36,7 @@ extension SecretServiceTokenStore: TokenStore {
         let attributes = Self.attributes(of: key)
         guard let text = try await answer({ try $0.lookup(attributes, $1) }) else { return nil }
         guard let bytes = Base64URL.decode(text) else {
-            throw AuthError(.storageFailed, "What the keyring has for this credential was not put there by AuthFlow.")
+            throw AuthError(.storageFailed, "The keyring's entry for this credential was not written by AuthFlow.")
         }
         return bytes
     }
@@ -64,8 +65,8 @@ extension SecretServiceTokenStore: TokenStore {
         key.parts.map { ($0.name, Base64URL.encode(Array($0.value.utf8))) }
     }
 
-    /// Asks the service on a thread of its own: libsecret blocks, for as long as the service likes. The caller does not wait for the
-    /// thread when it is cancelled or time is up: the call is told to end, and what it may still bring is thrown away.
+    /// Calls the service on its own thread: libsecret blocks for as long as the service takes. After a cancellation or
+    /// timeout the caller does not wait for the thread: the call is cancelled, and any late result is discarded.
     private func answer<Value: Sendable>(
         _ question: @escaping @Sendable (Libsecret, Libsecret.Cancellation) throws -> Value
     ) async throws -> Value {
@@ -74,7 +75,7 @@ extension SecretServiceTokenStore: TokenStore {
         return try await withDeadline(Self.patience, clock: host.clock) {
             AuthError(
                 .storageFailed,
-                "The keyring did not answer within \(Int(Self.patience.seconds)) seconds. Is it waiting for you to unlock it?"
+                "The keyring did not respond within \(Int(Self.patience.seconds)) seconds. Is it waiting for you to unlock it?"
             )
         } _: {
             try await BlockingCall.run {
@@ -87,7 +88,7 @@ extension SecretServiceTokenStore: TokenStore {
     }
 }
 
-/// The few functions of libsecret and GLib that are used, found when the program runs.
+/// The few functions of libsecret and GLib that are used, loaded at run time.
 @safe private struct Libsecret: @unchecked Sendable {  // Addresses of thread-safe functions.
     static let shared = Result { () throws(AuthError) in try Libsecret() }
 
@@ -95,10 +96,10 @@ extension SecretServiceTokenStore: TokenStore {
     private typealias Text = UnsafePointer<CChar>
     private typealias Failure = UnsafeMutablePointer<Pointer?>
 
-    /// Where the message stands in a `GError` (glib/gerror.h): after the domain and the code, 32 bits each.
+    /// The offset of the message in a `GError` (glib/gerror.h): after the domain and the code, 32 bits each.
     private static let messageOffset = 8
 
-    /// An object of GLib's that ends a call from another thread.
+    /// A GLib object that cancels a call from another thread.
     @safe final class Cancellation: @unchecked Sendable {  // GCancellable is thread-safe.
         fileprivate let object: Pointer?
         private let library: Libsecret
@@ -170,7 +171,7 @@ extension SecretServiceTokenStore: TokenStore {
     }
 
     /// `SecretSchema` (libsecret/secret-schema.h): a name, flags, up to 32 attributes of a name and a type, and eight
-    /// reserved words. Made once and kept.
+    /// reserved words. Created once and never freed.
     private static func makeSchema() -> Pointer {
         let word = MemoryLayout<UInt>.size
         let size = 2 * word + 32 * 2 * word + 8 * word
@@ -189,7 +190,7 @@ extension SecretServiceTokenStore: TokenStore {
         return unsafe memory
     }
 
-    /// Finds out whether there is a keyring and whether it can be used without asking the person.
+    /// Checks whether there is a keyring and whether it can be used without asking the user.
     func requireUnlocked(_ cancellation: Cancellation) throws(AuthError) {
         // SECRET_SERVICE_OPEN_SESSION | SECRET_SERVICE_LOAD_COLLECTIONS
         let service = try unsafe call("cannot be reached") { unsafe serviceGet(6, cancellation.object, $0) }
@@ -233,7 +234,7 @@ extension SecretServiceTokenStore: TokenStore {
                 unsafe passwordStore(schema, table, nil, label, text, cancellation.object, $0)
             }
         }
-        guard isStored != 0 else { throw AuthError(.storageFailed, "The keyring did not keep the credential.") }
+        guard isStored != 0 else { throw AuthError(.storageFailed, "The keyring did not store the credential.") }
     }
 
     func clear(_ attributes: [(name: String, value: String)], _ cancellation: Cancellation) throws(AuthError) {

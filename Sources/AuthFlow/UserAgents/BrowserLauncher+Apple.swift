@@ -4,7 +4,7 @@
 import UIKit
 
 extension BrowserLauncher {
-    /// The person's browser, opened by an app. The redirect comes back by `AuthClient.resume(with:)`.
+    /// The user's browser, opened by an app. The redirect arrives by `AuthClient.resume(with:)`.
     public static var application: BrowserLauncher {
         BrowserLauncher { url in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "This is not a URL.") }
@@ -19,7 +19,7 @@ extension BrowserLauncher {
 import AppKit
 
 extension BrowserLauncher {
-    /// The person's browser, opened by an app. The redirect comes back by `AuthClient.resume(with:)`.
+    /// The user's browser, opened by an app. The redirect arrives by `AuthClient.resume(with:)`.
     public static var workspace: BrowserLauncher {
         BrowserLauncher { url in
             guard let address = URL(string: url) else { throw AuthError(.userAgentFailed, "This is not a URL.") }

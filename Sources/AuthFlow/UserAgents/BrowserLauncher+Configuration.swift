@@ -3,7 +3,7 @@ extension BrowserLauncher {
     ///
     /// ## Configuration keys
     /// - `browser` (array of strings, optional): The program to open, with its arguments, instead of the system's browser.
-    /// - `open_browser` (boolean, optional): Whether to open a browser at all; true unless given.
+    /// - `open_browser` (boolean, optional): Whether to open a browser at all; default: true.
     public static var keys: [ConfigurationKey] {
         [
             ConfigurationKey(

@@ -4,9 +4,9 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Opens an address in the person's browser, detached: it is never waited for, and what it prints is thrown away.
+/// Opens an address in the user's browser, as a detached process: this never waits for it and discards its output.
 public struct BrowserLauncher: Sendable {
-    /// What to do with a reason why nothing opened, found out after the program was started.
+    /// Receives the reason when a program that was started turns out to have opened nothing.
     public typealias FailureHandler = @Sendable (_ reason: String) -> Void
 
     private let opener: @Sendable (_ url: String, _ onFailure: @escaping FailureHandler) throws -> String
@@ -34,8 +34,8 @@ public struct BrowserLauncher: Sendable {
         return try opener(url, onFailure)
     }
 
-    /// Opens an address for a user agent, and reports what came of it: a browser that does not open is no reason to stop,
-    /// because the person has been shown the address.
+    /// Opens an address for a user agent, and reports the outcome: a browser that does not open is no reason to stop,
+    /// because the user has been shown the address.
     public func open(_ url: String, reporter: FlowReporter) {
         func report(_ outcome: String) { reporter.report(.userAgentVisit, details: ["browser": outcome]) }
         do {
@@ -47,7 +47,7 @@ public struct BrowserLauncher: Sendable {
         }
     }
 
-    /// The browser that these launchEnvironment open: ``LaunchEnvironment/browser-swift.property``.
+    /// A launcher for the browser of a launch environment: ``LaunchEnvironment/browser-swift.property``.
     public static func system(_ launchEnvironment: LaunchEnvironment = .current()) -> BrowserLauncher {
         BrowserLauncher(opener: { url, onFailure in
             switch launchEnvironment.browser {
@@ -57,11 +57,11 @@ public struct BrowserLauncher: Sendable {
         })
     }
 
-    /// A browser by its command line.
+    /// A launcher for a browser with a given command line.
     /// - Parameters:
-    ///   - command: The program, by name or path, and its arguments, `%s` among them for the address, which is otherwise
-    ///     added as the last one. No shell is involved.
-    ///   - environment: Where to look for it, and what it is given of it.
+    ///   - command: The program, by name or path, and its arguments. `%s` is replaced by the address; without it the
+    ///     address is added as the last argument. No shell is involved.
+    ///   - environment: The variables to find the program with; it is given those that a browser needs.
     public static func command(
         _ command: [String],
         environment: [String: String] = ProcessInfo.processInfo.environment
@@ -75,7 +75,7 @@ public struct BrowserLauncher: Sendable {
         _ environment: [String: String],
         _ onFailure: @escaping FailureHandler
     ) throws -> String {
-        // The path as it was named, links and all: what a program does may depend on that.
+        // The path as given, with links not followed: what a program does may depend on its name.
         guard let name = command.first, let path = LaunchEnvironment.find(name, environment) else {
             throw AuthError(.userAgentFailed, "the program \"\(command.first ?? "")\" is not installed")
         }
@@ -90,8 +90,8 @@ public struct BrowserLauncher: Sendable {
         return path
     }
 
-    /// What a browser needs to find the screen and the person's settings. Nothing else: the environment of a command-line
-    /// tool is where people keep secrets.
+    /// Whether a browser needs a variable to find the screen and the user's settings. It is given no others: the
+    /// environment of a command-line tool may hold secrets.
     private static func isNeeded(_ name: String) -> Bool {
         let names: Set<String> = [
             "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "DISPLAY", "XAUTHORITY",

@@ -13,9 +13,9 @@ extension DetachedProcess {
     /// Starts a program in a session of its own.
     ///
     /// Foundation's `Process` can do neither of two things that matter here: give the browser its own session, so that
-    /// Ctrl-C in the terminal does not end it, and undo the signals that a command line tool ignores, which a child would
-    /// ignore as well, for good.
-    /// - Parameter output: Where what it prints goes to; nil for nowhere.
+    /// Ctrl-C in the terminal does not end it, and restore the signals that a command-line tool ignores, which a child
+    /// would otherwise ignore for good.
+    /// - Parameter output: The descriptor for its standard output; nil to discard it.
     static func spawn(
         _ command: [String],
         environment: [String: String],
@@ -88,16 +88,16 @@ extension DetachedProcess {
     static func end(of identifier: pid_t) -> Int32 {
         var status: Int32 = 0
         while unsafe waitpid(identifier, &status, 0) == -1 {
-            // What became of it is not known where the ends of children are ignored.
+            // The status is not known where SIGCHLD is ignored.
             guard errno == EINTR else { return 1 }
         }
         // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
         return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
     }
 
-    /// What this program has open, the loopback port among it, is not the browser's.
+    /// Keeps the browser from inheriting what this program has open, such as the loopback port.
     private static func closeTheRest(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>) {
-        // A GNU extension (glibc 2.34) that is found when the program runs. It closes what is open when the program starts,
+        // A GNU extension (glibc 2.34), looked up at run time. It closes what is open when the program starts,
         // also what another thread has just opened.
         typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
         if let address = unsafe dlsym(nil, "posix_spawn_file_actions_addclosefrom_np") {

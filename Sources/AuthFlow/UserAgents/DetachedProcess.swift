@@ -2,13 +2,13 @@
 import Foundation
 #endif
 
-/// A program that is started and left to itself: without our streams, our terminal, our signals or our environment.
+/// Starts a program detached from this one: without its streams, terminal, signals or environment.
 package enum DetachedProcess {
     /// Starts a program.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
-    ///   - environment: All that it is given of the environment.
-    ///   - ended: Called with its exit status when it has ended, if this program is still there.
+    ///   - environment: The whole environment of the program.
+    ///   - ended: Called with its exit status when it has ended, if this process still runs.
     package static func start(
         _ command: [String],
         environment: [String: String],

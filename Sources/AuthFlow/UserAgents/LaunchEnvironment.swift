@@ -9,17 +9,17 @@ import Darwin
 import Glibc
 #endif
 
-/// Where a program runs, as far as it matters for showing a page to the person in front of it.
+/// Where a program runs, as far as it matters for showing a page to its user.
 ///
-/// User agents ask it whether they can work here, and tests make up their own.
+/// User agents use it to find out whether they can work here; tests create their own.
 public struct LaunchEnvironment: Sendable {
     /// The variables of the environment.
     public var environment: [String: String]
 
-    /// Whether a person can read what the program writes to standard error, and answer it.
+    /// Whether a user can read what the program writes to standard error, and respond to it.
     public var hasTerminal: Bool
 
-    /// Whether the program runs in a container, whose ports a browser outside of it cannot reach by themselves.
+    /// Whether the program runs in a container, whose ports a browser outside of it cannot reach directly.
     public var isContainer: Bool
 
     /// Whether this is the Windows Subsystem for Linux.
@@ -31,10 +31,10 @@ public struct LaunchEnvironment: Sendable {
     /// Where a program is, given its name or path, with links followed; nil when it is not installed.
     private let locate: @Sendable (_ program: String) -> String?
 
-    /// Creates launchEnvironment.
+    /// Creates a launch environment.
     /// - Parameters:
     ///   - environment: The variables of the environment.
-    ///   - hasTerminal: Whether a person can read and answer.
+    ///   - hasTerminal: Whether a user can read and respond.
     ///   - isContainer: Whether this is a container.
     ///   - isWSL: Whether this is the Windows Subsystem for Linux.
     ///   - locate: Returns where a program is, with links followed; nil when it is not installed.
@@ -52,7 +52,7 @@ public struct LaunchEnvironment: Sendable {
         self.locate = locate
     }
 
-    /// Those of this process.
+    /// The launch environment of this process.
     /// - Parameter environment: The variables of the environment.
     public static func current(
         environment: [String: String] = ProcessInfo.processInfo.environment
@@ -61,7 +61,7 @@ public struct LaunchEnvironment: Sendable {
         let kernel = FileManager.default.contents(atPath: "/proc/sys/kernel/osrelease") ?? Data()
         return LaunchEnvironment(
             environment: environment,
-            // A person who cannot see the question does not answer it.
+            // A user who cannot see a prompt does not respond to it.
             hasTerminal: isatty(STDERR_FILENO) == 1 && hasControllingTerminal,
             isContainer: marks.contains(where: FileManager.default.fileExists) || environment["container"] != nil
                 || environment["KUBERNETES_SERVICE_HOST"] != nil,
@@ -72,13 +72,13 @@ public struct LaunchEnvironment: Sendable {
         )
     }
 
-    /// Whether the person is at another machine, in a shell on this one.
+    /// Whether the user is at another machine, in a shell on this one.
     public var isRemoteShell: Bool {
         ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"].contains(where: has)
     }
 
-    /// Whether this is a terminal of Visual Studio Code that belongs to a remote window: it opens addresses where the person
-    /// is, and forwards ports of this machine to there.
+    /// Whether this is a terminal of Visual Studio Code that belongs to a remote window: it opens addresses where the
+    /// user is, and forwards ports of this machine to there.
     public var isRemoteEditor: Bool { has("VSCODE_IPC_HOOK_CLI") || has("CODESPACES") }
 
     /// How a browser can be opened here.
@@ -109,7 +109,7 @@ public struct LaunchEnvironment: Sendable {
             if case .none(let reason)? = wish { return .none(because: reason) }
             return .none(because: "there is no screen: neither DISPLAY nor WAYLAND_DISPLAY is set")
         }
-        // Of WSL's two worlds the person's browser is in the other one.
+        // Under WSL the user's browser runs on the Windows side.
         let launchers = isWSL ? ["wslview", "xdg-open", "x-www-browser"] : ["xdg-open", "x-www-browser", "wslview"]
         for launcher in launchers {
             guard let path = locate(launcher), !Self.isTextBrowser(path) else { continue }
@@ -142,7 +142,7 @@ public struct LaunchEnvironment: Sendable {
         return isWSL ? "this is WSL" : nil
     }
 
-    /// The command that lets the browser of the person's own machine reach a port of this one; nil unless that is needed.
+    /// The command that lets the browser of the user's own machine reach a port of this one; nil when none is needed.
     /// - Parameter port: The port of this machine.
     public func forwardingCommand(port: Int) -> String? {
         guard isRemoteShell, !isRemoteEditor else { return nil }
@@ -186,7 +186,7 @@ public struct LaunchEnvironment: Sendable {
 }
 
 extension LaunchEnvironment: CustomStringConvertible, CustomReflectable {
-    /// What was found out, without the environment: the values of its variables may be secrets.
+    /// What was detected, without the environment: the values of its variables may be secrets.
     public var description: String {
         "terminal: \(hasTerminal), container: \(isContainer), WSL: \(isWSL), browser: \(browser)"
     }

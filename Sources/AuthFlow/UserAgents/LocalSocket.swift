@@ -9,16 +9,16 @@ import Darwin
 import Glibc
 #endif
 
-/// The calls of POSIX that a socket in the file system takes; Foundation has none.
+/// The POSIX calls for a Unix domain socket; Foundation has none.
 package enum LocalSocket {
     package static func listen(at path: String) throws(AuthError) -> Int32 {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { throw failure() }
-        // It gets its name when it listens: a name at which no process listens yet is one that another command removes. The name
-        // before that says which process makes it.
+        // It gets its final name once it listens: another command removes a name at which no process listens. The name
+        // before that tells which process creates it.
         let unfinished =
             "\(path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex))/\(getpid())-\(Base64URL.encode(HostServices.systemRandomBytes(6))).new"
-        // On Linux the mode of a socket's name is that of its descriptor; nobody else can enter the folder meanwhile.
+        // On Linux the mode of a socket's name is that of its descriptor; no other user can enter the folder meanwhile.
         guard fchmod(descriptor, 0o600) == 0 || errno == EINVAL,
             unsafe with(unfinished, { unsafe bind(descriptor, $0, $1) }) == 0,
             unsafe chmod(unfinished, 0o600) == 0, SystemCall.listen(descriptor, 4) == 0,
@@ -33,8 +33,8 @@ package enum LocalSocket {
         return descriptor
     }
 
-    /// A connection; nil when nobody listens, and then `errno` says why: `EAGAIN` when somebody does and takes no more, as a
-    /// process that was stopped.
+    /// A connection; nil when there is none, and then `errno` says why: `EAGAIN` when a process listens but accepts no
+    /// more, such as one that was stopped.
     package static func connect(to path: String) -> Int32? {
         let descriptor = socket(AF_UNIX, stream, 0)
         guard descriptor >= 0 else { return nil }
@@ -98,7 +98,7 @@ package enum LocalSocket {
         let reason = unsafe String(cString: strerror(errno))
         return AuthError(
             .userAgentFailed,
-            "No socket could be opened for the redirect to be handed over at: \(reason)."
+            "No socket could be opened to receive the redirect: \(reason)."
         )
     }
 

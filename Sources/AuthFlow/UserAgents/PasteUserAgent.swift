@@ -1,5 +1,5 @@
-/// Shows the person the address, and waits for them to bring back the one that their browser ends at: on whatever machine
-/// that is, with nothing open on this one.
+/// Shows the user the address, and waits for them to bring back the one that their browser ends at. The browser may run
+/// on any machine; nothing is opened on this one.
 ///
 /// The redirect arrives by ``AuthClient/resume(with:)``; the tool and `TerminalRedirects` of AuthFlowTerminal call it with
 /// what is pasted. It is checked like any other.
@@ -12,7 +12,7 @@ public struct PasteUserAgent: UserAgent {
         _ options: RedirectOptions,
         _ body: (RedirectSession) async throws -> Return
     ) async throws -> Return {
-        // RFC 8252 section 7.3: any port will do. Nothing listens there; the address is all that is needed of it.
+        // RFC 8252 section 7.3: any port will do. Nothing listens there; only the address is needed.
         try await body(
             RedirectSession(redirectURI: options.redirectURI.uri) { url in
                 options.reporter.report(
@@ -27,7 +27,7 @@ public struct PasteUserAgent: UserAgent {
 }
 
 extension RedirectSession {
-    /// Waits until the task is cancelled, for a redirect that arrives by ``AuthClient/resume(with:)`` alone.
+    /// Waits until the task is cancelled, for a redirect that can arrive only by ``AuthClient/resume(with:)``.
     static func neverByItself() async throws -> String {
         let (never, continuation) = AsyncStream<Never>.makeStream()
         for await _ in never {}
@@ -37,7 +37,7 @@ extension RedirectSession {
 }
 
 extension UserAgentFactory {
-    /// `paste`: shows the address, and takes the one that the person's browser ends at from the terminal.
+    /// `paste`: shows the address, and takes the one that the user's browser ends at from the terminal.
     public static var paste: UserAgentFactory {
         UserAgentFactory("paste") { _, context in
             context.launchEnvironment.hasTerminal

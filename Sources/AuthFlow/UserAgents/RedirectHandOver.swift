@@ -14,8 +14,9 @@ import Glibc
 
 /// Hands a redirect from the process that the system opens it with to the process that waits for it, on the same machine.
 ///
-/// The one that waits listens at a socket that only its user can reach, in a folder that only its user can enter. Its name
-/// is a hash of the sign-in's state, so that the other one finds it by the redirect alone, and the redirect names no path.
+/// The process that waits listens on a socket that only its user can reach, in a folder that only its user can enter.
+/// The socket's name is a hash of the sign-in's state, so that the other process finds it by the redirect alone, and
+/// the redirect names no path.
 public struct RedirectHandOver: Sendable {
     /// The most that is read from a connection, in bytes, and how long that may take, in milliseconds.
     private static let maximumSize = 64 * 1024
@@ -23,13 +24,13 @@ public struct RedirectHandOver: Sendable {
 
     private let directory: String
 
-    /// Creates a hand-over through a folder. It is made when it is needed.
-    /// - Parameter directory: Its path; short, because the name of a socket may have about a hundred characters.
+    /// Creates a hand-over through a folder, which is created when it is needed.
+    /// - Parameter directory: Its path; short, because the path of a socket may have about a hundred characters.
     public init(directory: String) {
         self.directory = directory
     }
 
-    /// The hand-over in the folder that this system has for such things: `$XDG_RUNTIME_DIR/authflow`.
+    /// Creates a hand-over in the user's runtime folder: `$XDG_RUNTIME_DIR/authflow`.
     /// - Throws: ``AuthError`` with `user_agent_failed` when there is none.
     public init(environment: [String: String] = ProcessInfo.processInfo.environment) throws(AuthError) {
         let given = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil }
@@ -43,13 +44,13 @@ public struct RedirectHandOver: Sendable {
         self.init(directory: "\(folder)/authflow")
     }
 
-    /// What became of a redirect that was handed over.
+    /// The outcome of handing over a redirect.
     public enum Outcome: String, Sendable {
-        /// It was what somebody waited for.
+        /// A process waits for this redirect and took it.
         case taken
-        /// Somebody waits, and this is not what they wait for.
+        /// A process waits, but not for this redirect.
         case refused
-        /// Nobody waits.
+        /// No process waits.
         case nobody
     }
 
@@ -71,9 +72,9 @@ public struct RedirectHandOver: Sendable {
     /// Waits for a redirect while `body` runs.
     /// - Parameters:
     ///   - state: The state of the visit.
-    ///   - isAnswer: Whether a redirect is the one.
-    ///   - body: Given the redirects that are, one at the most.
-    /// - Throws: ``AuthError`` with `user_agent_failed` when nobody could hand anything over; what `body` throws.
+    ///   - isAnswer: Whether a redirect is the expected one.
+    ///   - body: Receives the expected redirects, at most one.
+    /// - Throws: ``AuthError`` with `user_agent_failed` when no redirect could be handed over; what `body` throws.
     func listen<Return: Sendable>(
         for state: Secret,
         isAnswer: @escaping @Sendable (_ url: String) -> Bool,
@@ -96,7 +97,7 @@ public struct RedirectHandOver: Sendable {
             }
             LocalSocket.write(Array("\(Outcome.taken.rawValue)\n".utf8), to: peer)
         }
-        // The descriptor is the source's until the source has let go of it; the name is gone when this returns.
+        // The source owns the descriptor until its cancel handler runs; the name is removed when this returns.
         source.setCancelHandler { close(descriptor) }
         source.resume()
         defer {

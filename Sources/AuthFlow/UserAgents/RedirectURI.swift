@@ -4,15 +4,15 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Where a provider sends the person back to, as registered (RFC 8252 section 7).
+/// A registered redirect URI: where the provider sends the user back to (RFC 8252 section 7).
 public struct RedirectURI: Sendable, Hashable {
-    /// The three ways back into a native app.
+    /// The three kinds of redirect URI of a native app.
     public enum Kind: Sendable, Hashable {
-        /// An HTTP server on this machine (RFC 8252 section 7.3); without a port, any free one is taken.
+        /// An HTTP server on this machine (RFC 8252 section 7.3); without a port, any free one is used.
         case loopback(host: String, port: Int?, path: String)
         /// A scheme that the app has registered with the system (RFC 8252 section 7.1).
         case privateUse(scheme: String)
-        /// An `https` address that the app has claimed (RFC 8252 section 7.2), or that of a server.
+        /// An `https` address that the app has claimed (RFC 8252 section 7.2), or the address of a server.
         case https
     }
 
@@ -34,7 +34,7 @@ public struct RedirectURI: Sendable, Hashable {
     }
 
     /// Reads a redirect URI.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI cannot be a safe way back.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI cannot be used safely.
     public init(_ uri: String) throws(AuthError) {
         func refuse(_ reason: String) -> AuthError {
             AuthError(.invalidConfiguration, "The redirect URI \"\(Redaction.url(uri))\" cannot be used: \(reason).")
@@ -52,7 +52,7 @@ public struct RedirectURI: Sendable, Hashable {
             do throws(AuthError) {
                 endpoint = try Endpoint(plain, name: "redirect URI")
             } catch {
-                throw refuse("plain http works for 127.0.0.1, [::1] and localhost alone (RFC 8252 section 7.3)")
+                throw refuse("plain http works only for 127.0.0.1, [::1] and localhost (RFC 8252 section 7.3)")
             }
             guard endpoint.query == nil else { throw refuse("a loopback redirect URI must not have a query") }
             let path = endpoint.path.isEmpty ? "/" : endpoint.path
@@ -72,7 +72,7 @@ public struct RedirectURI: Sendable, Hashable {
         }
     }
 
-    /// The URI with a port, for a loopback address whose port was left open.
+    /// The URI with a port added, for a loopback address without one.
     /// - Parameter port: The port that was bound.
     public func uri(port: Int) -> String {
         guard case .loopback(let host, nil, let path) = kind else { return uri }

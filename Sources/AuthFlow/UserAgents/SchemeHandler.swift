@@ -9,35 +9,35 @@ import Darwin
 import Glibc
 #endif
 
-/// A private-use scheme that the desktop opens with a program (RFC 8252 section 7.1), by an entry of the user's own
+/// A private-use scheme that the desktop opens with a program (RFC 8252 section 7.1), by a desktop entry of the user
 /// (freedesktop.org's Desktop Entry and MIME Applications specifications).
 ///
-/// Only for Linux and its kin: on Apple's systems an app declares its schemes in its bundle.
+/// Only for Linux and similar systems: on Apple's systems an app declares its schemes in its bundle.
 public struct SchemeHandler: Sendable {
     /// The scheme.
     public let scheme: String
 
     private let environment: [String: String]
 
-    /// Names a scheme.
+    /// Creates a handler for a scheme.
     /// - Parameters:
     ///   - scheme: The scheme, in lower case.
-    ///   - environment: Where the user's folders are.
+    ///   - environment: The variables that name the user's folders.
     public init(scheme: String, environment: [String: String] = ProcessInfo.processInfo.environment) {
         self.scheme = scheme
         self.environment = environment
     }
 
-    /// The name of the entry.
+    /// The file name of the entry.
     public var entryName: String { "authflow-\(scheme).desktop" }
 
-    /// Where the entry is.
+    /// The path of the entry.
     public var entryPath: String { "\(applications)/\(entryName)" }
 
-    /// Whether the entry is there.
+    /// Whether the entry exists.
     public var hasEntry: Bool { FileManager.default.fileExists(atPath: entryPath) }
 
-    /// Whether the entry is there and the desktop opens the scheme with it.
+    /// Whether the entry exists and the desktop opens the scheme with it.
     public var isInstalled: Bool { hasEntry && handler == entryName }
 
     /// The name of the entry that the desktop opens the scheme with, by `xdg-mime`; nil when there is none.
@@ -55,12 +55,12 @@ public struct SchemeHandler: Sendable {
 
     /// Registers a program, for this user alone.
     /// - Parameters:
-    ///   - program: Its path. It is started as `PROGRAM handle-redirect URL`, by no shell.
+    ///   - program: Its path. It is started as `PROGRAM handle-redirect URL`, without a shell.
     ///   - replacing: Whether to take the scheme over from another program that has registered it.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or the scheme
-    ///   is another program's; `user_agent_failed` when the desktop did not take it.
+    ///   is another program's; `user_agent_failed` when the desktop did not accept it.
     public func install(program: String, replacing: Bool = false) throws {
-        // RFC 8252 section 7.1, and whatever a key file or a launcher would read as something else.
+        // RFC 8252 section 7.1; and no character to which a key file or a launcher gives a meaning.
         let isReversedName =
             scheme.contains(".")
             && scheme.utf8.allSatisfy { byte in
@@ -82,13 +82,13 @@ public struct SchemeHandler: Sendable {
         if let handler, handler != entryName, !replacing {
             throw AuthError(
                 .invalidConfiguration,
-                "\(scheme): is opened by \(DisplayText.sanitized(handler)) already. Use --replace to take it over."
+                "\(scheme): is already opened by \(DisplayText.sanitized(handler)), which is replaced only on request."
             )
         }
         do {
             try FileManager.default.createDirectory(atPath: applications, withIntermediateDirectories: true)
         } catch {
-            throw AuthError(.userAgentFailed, "The folder \(applications) cannot be made.", underlyingError: error)
+            throw AuthError(.userAgentFailed, "The folder \(applications) cannot be created.", underlyingError: error)
         }
         let entry = """
             [Desktop Entry]
@@ -103,7 +103,7 @@ public struct SchemeHandler: Sendable {
             MimeType=\(mimeType);
 
             """
-        // Whole or not at all, whenever this is killed.
+        // Written completely or not at all, even when this process is killed.
         try PrivateFile(entryPath).replace(with: Array(entry.utf8))
         // Some desktops look into a cache; those without the program have none.
         _ = try? run("update-desktop-database", [applications])
@@ -111,12 +111,12 @@ public struct SchemeHandler: Sendable {
         guard isInstalled else {
             throw AuthError(
                 .userAgentFailed,
-                "The desktop opens \(scheme): with \(handler ?? "nothing") all the same. Is XDG_CONFIG_HOME writable?"
+                "The desktop still opens \(scheme): with \(handler ?? "nothing"). Is XDG_CONFIG_HOME writable?"
             )
         }
     }
 
-    /// Takes the registration back.
+    /// Removes the registration.
     /// - Returns: Whether there was one.
     /// - Throws: ``AuthError`` when it cannot be removed.
     public func remove() throws -> Bool {
@@ -129,7 +129,7 @@ public struct SchemeHandler: Sendable {
         return existed
     }
 
-    /// `xdg-mime` can add an association and not remove it.
+    /// Removes the association itself, because `xdg-mime` can only add one.
     private func removeAssociation(in list: String) throws {
         guard let bytes = FileManager.default.contents(atPath: list) else { return }
         let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
@@ -153,7 +153,7 @@ public struct SchemeHandler: Sendable {
         return "\(HomeDirectory.path(environment: environment))/\(usual)"
     }
 
-    /// Characters that no launcher, quoting rule or key file reads as anything else.
+    /// Whether no launcher, quoting rule or key file gives the character a meaning.
     private static func isPlain(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),

@@ -1,4 +1,4 @@
-/// Opens the person's browser and gets the redirect through a private-use scheme or a claimed https address (RFC 8252
+/// Opens the user's browser and gets the redirect through a private-use scheme or a claimed https address (RFC 8252
 /// sections 7.1 and 7.2): the system opens it with the app, or with another process, which hands it over.
 ///
 /// An app calls ``AuthClient/resume(with:)`` with the URL that it was opened with. A command-line tool is not opened with
@@ -9,8 +9,8 @@ public struct SystemBrowserUserAgent: Sendable {
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - launcher: Opens the browser; nil to leave that to the person, who is shown the address.
-    ///   - handOver: Brings redirects that the system opens with another process; nil when it opens them with this one.
+    ///   - launcher: Opens the browser; nil to leave that to the user, who is shown the address.
+    ///   - handOver: Receives redirects that the system opens with another process; nil if it opens them with this one.
     public init(launcher: BrowserLauncher? = .system(), handOver: RedirectHandOver? = nil) {
         self.launcher = launcher
         self.handOver = handOver
@@ -29,7 +29,7 @@ extension SystemBrowserUserAgent: UserAgent {
                 "The system-browser user agent cannot receive \(options.redirectURI). Register and configure a private-use scheme such as com.example.app:/callback."
             )
         }
-        // The system opens a program with an address, and with nothing else.
+        // The system passes only an address to the program that it opens.
         guard options.responseMode != .formPost else {
             throw AuthError(.unsupported, "A redirect to \(redirectURI) cannot carry a posted form (response_mode).")
         }
@@ -80,11 +80,11 @@ extension UserAgentFactory {
         }
     }
 
-    /// `system-browser`: the person's browser, and a private-use scheme that this program has registered with the desktop.
+    /// `system-browser`: the user's browser, and a private-use scheme that the program has registered with the desktop.
     ///
     /// ## Configuration keys
     /// - `browser` (array of strings, optional): The program to open, with its arguments, instead of the system's browser.
-    /// - `open_browser` (boolean, optional): Whether to open a browser at all; true unless given.
+    /// - `open_browser` (boolean, optional): Whether to open a browser at all; default: true.
     public static var systemBrowser: UserAgentFactory {
         UserAgentFactory("system-browser", keys: BrowserLauncher.keys) { options, context in
             guard let redirectURI = context.redirectURIs.first(where: { !$0.isLoopback }) else {
@@ -92,9 +92,9 @@ extension UserAgentFactory {
             }
             if case .privateUse(let scheme) = redirectURI.kind {
                 let handler = SchemeHandler(scheme: scheme, environment: context.launchEnvironment.environment)
-                // Whether the desktop still agrees would take a process to find out, for every command that signs nobody in.
+                // Asking the desktop too would start a process, even for every command that signs no user in.
                 guard handler.hasEntry else {
-                    return .unavailable(reason: "nothing opens \(scheme): here; authflow scheme install changes that")
+                    return .unavailable(reason: "no program is registered for \(scheme): here")
                 }
             }
             do throws(AuthError) {
@@ -103,7 +103,7 @@ extension UserAgentFactory {
                 return .unavailable(reason: "XDG_RUNTIME_DIR is not set")
             }
             let availability = BrowserLauncher.availability(options, context.launchEnvironment)
-            // A desktop opens https addresses with a browser, whoever has claimed them.
+            // A desktop opens https addresses with a browser, even when an app has claimed them.
             guard redirectURI.kind == .https, case .available = availability else { return availability }
             return context.launchEnvironment.hasTerminal
                 ? .lastResort(reason: "nothing here opens \(redirectURI) with this program, so it has to be pasted")

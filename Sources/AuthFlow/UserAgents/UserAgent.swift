@@ -1,13 +1,13 @@
-/// A type that shows a page to a person (or acts for one) and catches the redirect that ends the visit.
+/// A type that shows a page to the user (or acts for them) and receives the redirect that ends the visit.
 ///
-/// It knows nothing of tokens. The scope of the call is the life of everything it opens: the port, the browser's wait,
-/// the cookie jar. `body` is the rest of the sign-in: when it returns, the sign-in has succeeded, when it throws, it has
-/// failed, and an agent that has a person in front of it can then say which.
+/// It knows nothing of tokens. Everything it opens lives as long as the call: the port, the wait for the browser, the
+/// cookie jar. `body` is the rest of the sign-in: when it returns, the sign-in has succeeded; when it throws, it has
+/// failed. An agent with a user in front of it can then tell them which.
 ///
 /// `nonisolated(nonsending)` says that the method and `body` run where their caller runs; a module with the upcoming
 /// feature `NonisolatedNonsendingByDefault` can leave the words out.
 ///
-/// A sign-in that waits for neither a person nor a redirect (the device grant) is another seam, not a user agent.
+/// A grant without a redirect (the device authorization grant) does not use a user agent.
 ///
 /// ```swift
 /// struct PostcardUserAgent: UserAgent {
@@ -23,19 +23,19 @@
 /// }
 /// ```
 public protocol UserAgent: Sendable {
-    /// Opens a place for the redirect to land, runs `body`, and closes it again whatever happens.
+    /// Prepares to receive the redirect, runs `body`, and closes what it opened, whatever happens.
     /// - Parameters:
-    ///   - options: Which redirect to expect.
+    ///   - options: The redirect to expect.
     ///   - body: The rest of the sign-in.
-    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when the place cannot be opened, before any page
-    ///   is shown; and whatever `body` throws.
+    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when no redirect can be received, before any
+    ///   page is shown; and whatever `body` throws.
     func withRedirectSession<Return: Sendable>(
         _ options: RedirectOptions,
         _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
     ) async throws -> Return
 }
 
-/// Which redirect a user agent is to expect.
+/// The redirect that a user agent is to expect.
 public struct RedirectOptions: Sendable {
     /// What a visit is for.
     public enum Purpose: Sendable, Hashable {
@@ -48,16 +48,17 @@ public struct RedirectOptions: Sendable {
     /// What the visit is for.
     public let purpose: Purpose
 
-    /// The redirect URIs that the provider knows the client by, best first. An agent uses the first it can receive.
+    /// The client's registered redirect URIs, best first. An agent uses the first it can receive.
     public let redirectURIs: [RedirectURI]
 
-    /// The best of them.
+    /// The first of them.
     public var redirectURI: RedirectURI { redirectURIs.first ?? .loopback }
 
     /// The `state` that the redirect will carry. What arrives without it belongs to another visit, and must not end the wait.
     public let state: Secret
 
-    /// How the answer comes. An agent that cannot receive it in this way throws `unsupported` before it shows a page.
+    /// How the authorization response is sent. An agent that cannot receive it this way throws `unsupported` before it
+    /// shows a page.
     public let responseMode: ResponseMode
 
     /// Where the agent reports what it does.
@@ -85,10 +86,10 @@ public struct RedirectOptions: Sendable {
 }
 
 extension RedirectOptions {
-    /// Whether a URL is the redirect that is expected: it goes to the redirect URI and carries the state. What it answers
-    /// is checked later.
+    /// Whether a URL is the expected redirect: it goes to the redirect URI and carries the state. The other parameters
+    /// are checked later.
     /// - Parameters:
-    ///   - url: The URL, whole.
+    ///   - url: The whole URL.
     ///   - redirectURI: The redirect URI that was sent.
     public func accepts(_ url: String, at redirectURI: String) -> Bool {
         Self.response(in: url, at: redirectURI, responseMode).map { Self.carries(state, $0) } ?? false
@@ -106,7 +107,7 @@ extension RedirectOptions {
         return rest.dropFirst()
     }
 
-    /// Whether parameters hold exactly this state. Nothing that does not may end a wait, or be told why.
+    /// Whether parameters hold exactly this state. A redirect without it must not end a wait, or be told why.
     package static func carries(_ state: Secret, _ parameters: Substring) -> Bool {
         guard let states = FormURLEncoding.decode(parameters)?.values(for: "state"), states.count == 1 else {
             return false
@@ -116,7 +117,7 @@ extension RedirectOptions {
     }
 }
 
-/// A place where a redirect can land.
+/// A session of a user agent that can receive a redirect.
 public struct RedirectSession: Sendable {
     /// The redirect URI to put in the authorization request.
     public let redirectURI: String
@@ -132,10 +133,11 @@ public struct RedirectSession: Sendable {
         self.visitor = visit
     }
 
-    /// Shows `url` and returns the URL that the visit was redirected to: the redirect URI with the answer in its query, or
-    /// in its fragment when that is the response mode. An answer that was posted as a form stands in the query.
+    /// Shows `url` and returns the URL that the visit was redirected to: the redirect URI with the response parameters
+    /// in its query, or in its fragment when that is the response mode. A response that was posted as a form is put in
+    /// the query.
     ///
-    /// It has to end when its task is cancelled: the answer may arrive by ``AuthClient/resume(with:)`` instead.
+    /// It must end when its task is cancelled: the response may arrive by ``AuthClient/resume(with:)`` instead.
     public func visit(_ url: String) async throws -> String {
         try await visitor(url)
     }

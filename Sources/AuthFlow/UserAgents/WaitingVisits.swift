@@ -1,7 +1,7 @@
 import Synchronization
 
-/// The visits of a client that wait for their redirect, so that one which arrives by another way can end them: an app that
-/// was opened with it, or a person who pasted it.
+/// The visits of a client that wait for their redirect, so that one that arrives another way can end them: the system
+/// opened an app with it, or the user pasted it.
 final class WaitingVisits: Sendable {
     private struct Visit {
         let options: RedirectOptions
@@ -12,7 +12,7 @@ final class WaitingVisits: Sendable {
     private let visits = Mutex<[UInt64: Visit]>([:])
     private let next = Atomic<UInt64>(0)
 
-    /// Hands a redirect to the visit that it answers.
+    /// Hands a redirect to the visit that it belongs to.
     /// - Returns: Whether there was one.
     func resume(with url: String) -> Bool {
         let visits = visits.withLock { Array($0.values) }
@@ -22,7 +22,7 @@ final class WaitingVisits: Sendable {
         return true
     }
 
-    /// Visits a URL in a session of a user agent, unless the answer arrives by another way.
+    /// Visits a URL in a session of a user agent, unless the redirect arrives another way.
     func visit(_ url: String, in session: RedirectSession, _ options: RedirectOptions) async throws -> String {
         let (arrivals, arrival) = AsyncStream<String>.makeStream(bufferingPolicy: .bufferingOldest(1))
         let number = next.add(1, ordering: .relaxed).newValue

@@ -2,7 +2,7 @@
 public import AuthenticationServices
 import Foundation
 
-/// Shows the provider's pages in the system's own sign-in window, which shares the browser's cookies unless told not to, and
+/// Shows the provider's pages in the system's own sign-in window, which by default shares the browser's cookies, and
 /// receives redirects to a private-use scheme or to an https address that the app has claimed (RFC 8252 sections 7.1 and 7.2).
 ///
 /// Type-checked on Linux against hand-written interfaces, and not run there.
@@ -12,8 +12,8 @@ public struct WebAuthenticationSessionUserAgent: Sendable {
 
     /// Creates an agent.
     /// - Parameters:
-    ///   - isEphemeral: Whether the window has cookies of its own, which are forgotten: every sign-in then asks, and nobody
-    ///     is signed in at the provider afterwards.
+    ///   - isEphemeral: Whether the window has cookies of its own, which are discarded: every sign-in then prompts, and
+    ///     no user is signed in at the provider afterwards; default: false.
     ///   - anchor: The window of the app that the sign-in window belongs to.
     public init(isEphemeral: Bool = false, anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor) {
         self.isEphemeral = isEphemeral
@@ -50,7 +50,7 @@ extension UserAgentFactory {
     /// `web-authentication-session`: the system's own sign-in window.
     ///
     /// ## Configuration keys
-    /// - `ephemeral` (boolean, optional): Whether the window has cookies of its own, which are forgotten; false unless given.
+    /// - `ephemeral` (boolean, optional): Whether the window has its own cookies, which are discarded; default: false.
     /// - Parameter anchor: The window of the app that the sign-in window belongs to.
     public static func webAuthenticationSession(
         anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor
@@ -59,7 +59,7 @@ extension UserAgentFactory {
             ConfigurationKey(
                 "ephemeral",
                 .flag,
-                "Whether the window has cookies of its own, which are forgotten; false unless given."
+                "Whether the window has its own cookies, which are discarded; default: false."
             )
         ]
         return UserAgentFactory("web-authentication-session", keys: keys) { _, context in
@@ -120,7 +120,7 @@ extension UserAgentFactory {
     private nonisolated static func result(_ url: URL?, _ error: (any Error)?) -> Result<String, any Error> {
         if let url { return .success(url.absoluteString) }
         if let error = error as? ASWebAuthenticationSessionError, error.code == .canceledLogin {
-            return .failure(AuthError(.accessDenied, "The sign-in window was closed. Nobody is signed in."))
+            return .failure(AuthError(.accessDenied, "The sign-in window was closed. No user is signed in."))
         }
         return .failure(AuthError(.userAgentFailed, "The system's sign-in window failed.", underlyingError: error))
     }

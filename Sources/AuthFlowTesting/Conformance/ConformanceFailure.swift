@@ -1,4 +1,4 @@
-/// What a plug-in does that it must not, or the other way round.
+/// An error that says which rule a plug-in breaks.
 public struct ConformanceFailure: Error, Sendable, CustomStringConvertible {
     /// The rule, and what happened instead.
     public let description: String

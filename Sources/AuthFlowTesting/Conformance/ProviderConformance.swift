@@ -2,8 +2,8 @@ public import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
-/// What every ``AuthFlow/ProviderAdapter`` must do: sign in against an emulator of its provider with a strict client, and
-/// leave what protects the flow alone. Run it from a test of your own.
+/// Checks what every ``AuthFlow/ProviderAdapter`` must do: sign in against an emulator of its provider with a strict
+/// client, and leave the protections of the flow in place. Run it from a test of your own.
 public struct ProviderConformance: Sendable {
     private let client: AuthClient
     private let adapter: any ProviderAdapter
@@ -33,7 +33,7 @@ public struct ProviderConformance: Sendable {
         try require(issuer.isIdentical(to: adapter.issuer), "The metadata names the adapter's issuer.")
         guard let identity = credential.identity else { return }
         try require(!identity.subject.isEmpty, "A user who is known has a subject.")
-        try require(identity.issuer.isIdentical(to: issuer), "Users are named by the issuer of the metadata.")
+        try require(identity.issuer.isIdentical(to: issuer), "The issuer of the identity is that of the metadata.")
         if let adapter = adapter as? any UserInfoProviding {
             let again = try await adapter.identity(for: credential.tokens, in: client.providerContext)
             try require(
@@ -48,7 +48,7 @@ public struct ProviderConformance: Sendable {
                 "Userinfo is about the user who signed in."
             )
         } catch let error as AuthError where error.code == .unsupported {
-            // A provider without userinfo says so.
+            // The provider has no userinfo endpoint.
         }
     }
 
@@ -63,7 +63,7 @@ public struct ProviderConformance: Sendable {
         try require(!isOpenID || query["nonce"]?.isEmpty == false, "An OpenID request has a nonce.")
     }
 
-    /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must not keep it to itself.
+    /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must pass it on.
     private func saysWhatTheProviderRefuses() throws {
         let endpoint = try Endpoint("https://id.example.com/token")
         let response = ProviderResponse(
@@ -85,7 +85,7 @@ public struct ProviderConformance: Sendable {
     private func revokes() async throws {
         switch try await client.signOut().revocation {
         case .done, .unsupported, .nothingToDo: break
-        case .failed(let error): try require(false, "Tokens are revoked, or it is said to be unsupported: \(error)")
+        case .failed(let error): try require(false, "Tokens are revoked, or revocation is unsupported: \(error)")
         }
     }
 

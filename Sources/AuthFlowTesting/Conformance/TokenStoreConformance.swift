@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// What every ``AuthFlow/TokenStore`` must do. Run it from a test of your own:
+/// Checks what every ``AuthFlow/TokenStore`` must do. Run it from a test of your own:
 ///
 /// ```swift
 /// @Test func conforms() async throws { try await TokenStoreConformance(store: MyStore()).run() }
@@ -38,7 +38,7 @@ public struct TokenStoreConformance: Sendable {
             try await write(bytes, for: key)
             try ConformanceFailure.require(
                 try await store.bytes(for: key) == bytes,
-                "Bytes come back as they were kept (\(bytes.count) of them)."
+                "Bytes are returned as they were stored (\(bytes.count) of them)."
             )
         }
         try await write(nil, for: key)

@@ -1,17 +1,17 @@
 public import AuthFlow
 
-/// What every ``AuthFlow/UserAgent`` must do. Run it from a test of your own:
+/// Checks what every ``AuthFlow/UserAgent`` must do. Run it from a test of your own:
 ///
 /// ```swift
 /// @Test func conforms() async throws {
-///     let suite = UserAgentConformance(agent: MyAgent(), redirectURI: try RedirectURI("com.example.app:/callback")) { answer in
-///         try await myBrowser.goTo(answer)
+///     let suite = UserAgentConformance(agent: MyAgent(), redirectURI: try RedirectURI("com.example.app:/callback")) { url in
+///         try await myBrowser.goTo(url)
 ///     }
 ///     try await suite.run()
 /// }
 /// ```
 public struct UserAgentConformance: Sendable {
-    /// An error of the rest of a sign-in, which an agent must pass on.
+    /// An error that the rest of a sign-in throws, which an agent must rethrow.
     private struct Failure: Error {}
 
     private let agent: any UserAgent
@@ -22,9 +22,9 @@ public struct UserAgentConformance: Sendable {
     /// - Parameters:
     ///   - agent: The agent.
     ///   - redirectURI: A redirect URI that it can receive.
-    ///   - deliver: Does what the person's browser does at the end of a visit: goes to the redirect URI with an answer. For an
-    ///     agent without a browser it may do nothing; then the visit itself has to lead to the `redirect_uri` of its query,
-    ///     with the `state` of its query and the code `conformance`.
+    ///   - deliver: Does what the user's browser does at the end of a visit: requests the redirect URI with the
+    ///     authorization response. For an agent without a browser it may do nothing; then the visit itself has to lead
+    ///     to the `redirect_uri` of its query, with the `state` of its query and the code `conformance`.
     public init(
         agent: any UserAgent,
         redirectURI: RedirectURI,
@@ -41,7 +41,7 @@ public struct UserAgentConformance: Sendable {
         try await bringsTheAnswer()
         try await passesErrorsOn()
         try await endsWhenItIsCancelled()
-        // Whatever happened before, the place where redirects land is free again.
+        // Whatever happened before, redirects can be received again.
         try await bringsTheAnswer()
     }
 
@@ -60,12 +60,12 @@ public struct UserAgentConformance: Sendable {
     }
 
     private func bringsTheAnswer() async throws {
-        // A state of its own each time, as in life.
+        // A new state each time, as in production.
         let state = Base64URL.encode(HostServices.systemRandomBytes(16))
         let (answer, expected) = try await agent.withRedirectSession(options(state)) { session in
             try ConformanceFailure.require(
                 isSame(session.redirectURI),
-                "The redirect URI that is sent is the one that was given, a free port aside."
+                "The redirect URI that is sent is the configured one, except for a free port."
             )
             let separator = session.redirectURI.contains("?") ? "&" : "?"
             let expected = "\(session.redirectURI)\(separator)code=conformance&state=\(state)"
@@ -76,11 +76,11 @@ public struct UserAgentConformance: Sendable {
             } onCancel: {
                 visit.cancel()
             }
-            // What the browser is told at its end comes when the sign-in has ended, which is after this.
+            // The browser gets its last page when the sign-in has ended, which is after this.
             _ = delivery
             return (answer, expected)
         }
-        try ConformanceFailure.require(answer == expected, "The answer comes back as it was given.")
+        try ConformanceFailure.require(answer == expected, "The authorization response is returned unchanged.")
     }
 
     private func isSame(_ uri: String) -> Bool {
@@ -96,7 +96,7 @@ public struct UserAgentConformance: Sendable {
         } catch is Failure {
             return
         }
-        throw ConformanceFailure(description: "An error of the rest of the sign-in is passed on as it is.")
+        throw ConformanceFailure(description: "An error that the rest of the sign-in throws is rethrown unchanged.")
     }
 
     private func endsWhenItIsCancelled() async throws {
@@ -111,6 +111,6 @@ public struct UserAgentConformance: Sendable {
         } catch is CancellationError {
             return
         }
-        throw ConformanceFailure(description: "A visit ends with its task, by CancellationError.")
+        throw ConformanceFailure(description: "A visit whose task is cancelled throws CancellationError.")
     }
 }

@@ -7,16 +7,16 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The device codes of an emulator, and its rules of polling (RFC 8628 section 3.5).
+/// The device codes of an emulator, and its polling rules (RFC 8628 section 3.5).
 struct DeviceCodes<Grant: Sendable>: Sendable {
-    /// What became of a code.
+    /// The user's decision on a code.
     enum Decision: Sendable {
         case pending
         case denied
         case approved(Grant)
     }
 
-    /// A code that was given out.
+    /// An issued code.
     struct Code: Sendable {
         let userCode: String
         let clientID: String
@@ -27,7 +27,7 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
         var decision = Decision.pending
     }
 
-    /// What a poll is told.
+    /// The result of a poll.
     enum Verdict: Sendable {
         case unknown
         case expired
@@ -39,7 +39,7 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
 
     private var codes: [String: Code] = [:]
 
-    /// Gives out a code.
+    /// Issues a code.
     mutating func begin(
         clientID: String,
         scope: String,
@@ -47,7 +47,7 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
         lifetime: TimeInterval,
         now: Date
     ) -> (deviceCode: String, userCode: String) {
-        // RFC 8628 section 6.1: letters that are no vowels and cannot be taken for each other.
+        // RFC 8628 section 6.1: letters that are not vowels and cannot be mistaken for each other.
         let alphabet = Array("BCDFGHJKLMNPQRSTVWXZ")
         let letters = HostServices.systemRandomBytes(8).map { alphabet[Int($0) % alphabet.count] }
         let userCode = "\(String(letters[..<4]))-\(String(letters[4...]))"
@@ -63,18 +63,18 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
         return (deviceCode, userCode)
     }
 
-    /// The code that a person enters, whatever its case and punctuation.
+    /// The code that a user enters, whatever its case and punctuation.
     func entered(_ text: String) -> (deviceCode: String, code: Code)? {
         func normalized(_ text: String) -> String { text.uppercased().filter(\.isLetter) }
         return codes.first { normalized($0.value.userCode) == normalized(text) }.map { ($0.key, $0.value) }
     }
 
-    /// Writes down what the person has decided.
+    /// Records the user's decision.
     mutating func decide(_ deviceCode: String, _ decision: Decision) {
         codes[deviceCode]?.decision = decision
     }
 
-    /// Answers a poll.
+    /// Handles a poll.
     mutating func poll(_ deviceCode: String, clientID: String, now: Date) -> Verdict {
         guard var code = codes[deviceCode], code.clientID == clientID else { return .unknown }
         guard now < code.expiresAt else { return .expired }
@@ -89,7 +89,7 @@ struct DeviceCodes<Grant: Sendable>: Sendable {
             codes[deviceCode] = nil
             return .denied
         case .approved(let grant):
-            // Good once.
+            // It can be used once.
             codes[deviceCode] = nil
             return .approved(grant)
         }

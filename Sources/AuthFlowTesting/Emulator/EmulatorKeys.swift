@@ -9,7 +9,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The signing keys of an emulated provider, made anew for each: one for every kind of asymmetric algorithm.
+/// The signing keys of an emulated provider, generated for each: one for every kind of asymmetric algorithm.
 public struct EmulatorKeys: Sendable {
     private let p256 = P256.Signing.PrivateKey()
     private let p384 = P384.Signing.PrivateKey()
@@ -18,12 +18,12 @@ public struct EmulatorKeys: Sendable {
     private let rsa: _RSA.Signing.PrivateKey
     private let suffix: String
 
-    /// Making an RSA key takes long enough to be felt in a test run, so that one is made once a process.
+    /// Generating an RSA key takes noticeable time in a test run, so that one is generated once per process.
     private static let sharedRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
-    /// For the keys that are published and never signed with.
+    /// The RSA key of ``decoys()``, which is published and never signs.
     private static let decoyRSA = Result { try _RSA.Signing.PrivateKey(keySize: .bits2048) }
 
-    /// Makes keys.
+    /// Generates keys.
     public init() throws {
         self.init(rsa: try Self.sharedRSA.get(), suffix: Base64URL.encode(HostServices.systemRandomBytes(4)))
     }
@@ -33,7 +33,7 @@ public struct EmulatorKeys: Sendable {
         self.suffix = suffix
     }
 
-    /// Other keys under the same IDs, to see that a client tells them apart.
+    /// Other keys with the same IDs, to check that a client tells them apart.
     public func decoys() throws -> EmulatorKeys {
         EmulatorKeys(rsa: try Self.decoyRSA.get(), suffix: suffix)
     }
@@ -84,8 +84,8 @@ public struct EmulatorKeys: Sendable {
     /// Signs claims (RFC 7515).
     /// - Parameters:
     ///   - claims: The payload.
-    ///   - header: The header; its `alg` says nothing about how it is really signed.
-    ///   - algorithm: How to sign.
+    ///   - header: The header; its `alg` need not be the algorithm that signs.
+    ///   - algorithm: The signature algorithm.
     ///   - secret: The key, for algorithms with a shared secret.
     public func sign(
         _ claims: JSON,

@@ -8,7 +8,7 @@ public enum EmulatorServer {
     /// - Parameters:
     ///   - port: The port; nil for any free one.
     ///   - makeEmulator: Makes the emulator, given its origin.
-    ///   - body: What to do meanwhile.
+    ///   - body: The work to do while the server runs.
     /// - Throws: ``AuthFlow/AuthError`` with `port_busy` when the port is taken; what the closures throw.
     public static func run<Emulator: ProviderEmulator, Return: Sendable>(
         port: Int? = nil,

@@ -1,7 +1,7 @@
 public import AuthFlow
 public import HTTPTypes
 
-/// Hands calls to emulators in this process, by the origin they are for. There is no network.
+/// Sends requests to emulators in this process, by origin. There is no network.
 public struct InProcessTransport: HTTPTransport {
     private let handlers: [String: @Sendable (HTTPRequest, [UInt8]) async throws -> TransportResponse]
 
@@ -14,7 +14,7 @@ public struct InProcessTransport: HTTPTransport {
         self.handlers = handlers
     }
 
-    /// Creates a transport to a function that answers for one origin.
+    /// Creates a transport to a function that handles the requests to one origin.
     public init(origin: String, handler: @escaping @Sendable (HTTPRequest, [UInt8]) async throws -> TransportResponse) {
         self.handlers = [origin: handler]
     }
@@ -27,7 +27,7 @@ public struct InProcessTransport: HTTPTransport {
         }
         let response = try await handler(call.head, call.body)
         guard response.body.count <= call.maximumResponseSize else {
-            throw AuthError(.invalidResponse, "\(call) answered with more than \(call.maximumResponseSize) bytes.")
+            throw AuthError(.invalidResponse, "\(call) responded with more than \(call.maximumResponseSize) bytes.")
         }
         return response
     }

@@ -8,11 +8,11 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// The front channel: what the person's browser sees.
+// The front channel: the pages and redirects for the user's browser.
 
 extension OIDCEmulator {
     func authorize(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
-        // RFC 6749 section 4.1.2.1: with a wrong client or redirect URI the person is told, and never redirected.
+        // RFC 6749 section 4.1.2.1: with a wrong client or redirect URI the user is informed, and never redirected.
         guard let client = clients.first(where: { $0.id == query["client_id"] }) else {
             return .page("Unknown client", "<p>No such client is registered here.</p>", status: .badRequest)
         }
@@ -42,7 +42,7 @@ extension OIDCEmulator {
         let id = Self.randomID()
         var session = request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         if let began = session?.began, let maximum = query["max_age"].flatMap(Double.init) {
-            // OIDC Core section 3.1.2.1: with max_age=0 everybody has to sign in again.
+            // OIDC Core section 3.1.2.1: with max_age=0 every user has to sign in again.
             if now().timeIntervalSince(began) >= maximum { session = nil }
         }
         if query["prompt"] == "none", session == nil { return answer(authorization, ["error": "login_required"]) }
@@ -95,7 +95,7 @@ extension OIDCEmulator {
             }
             return answer(
                 authorization,
-                ["error": "access_denied", "error_description": "The person did not allow it"]
+                ["error": "access_denied", "error_description": "The user did not allow it"]
             )
         }
         if let deviceCode = authorization.deviceCode {
@@ -108,7 +108,7 @@ extension OIDCEmulator {
         return answer(authorization, ["code": code])
     }
 
-    /// Sends the person back with a code, for a server around this one that has signed them in itself.
+    /// Sends an authorization response with a code, for an emulator that wraps this one and has signed the user in.
     func grantedCode(_ query: FormParameters, _ client: Client, userIndex: Int, began: Date, acr: String?)
         -> TransportResponse
     {
@@ -120,7 +120,7 @@ extension OIDCEmulator {
         return answer(authorization, ["code": code])
     }
 
-    /// Sends the person back with an error, for a server around this one.
+    /// Sends an authorization response with an error, for an emulator that wraps this one.
     func refusedCode(_ query: FormParameters, _ client: Client, _ error: String) -> TransportResponse {
         answer(
             Authorization(parameters: query, client: client, redirectURI: query["redirect_uri"] ?? ""),
@@ -128,7 +128,7 @@ extension OIDCEmulator {
         )
     }
 
-    /// Sends the person back with an answer (RFC 6749 section 4.1.2, RFC 9207).
+    /// Sends an authorization response (RFC 6749 section 4.1.2, RFC 9207).
     private func answer(_ authorization: Authorization, _ parameters: FormParameters) -> TransportResponse {
         var parameters = parameters
         if let state = authorization.parameters["state"] { parameters.append("state", state) }

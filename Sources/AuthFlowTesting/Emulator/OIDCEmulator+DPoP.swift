@@ -10,26 +10,26 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// Proofs of a key (RFC 9449), checked as strictly as the RFC asks.
+// DPoP proofs (RFC 9449), checked as strictly as the RFC requires.
 
-/// Whether an emulated provider asks for proofs, and for nonces in them.
+/// Whether an emulated provider requires DPoP proofs, and nonces in them.
 public enum DPoPPolicy: Sendable, Hashable {
-    /// Proofs are looked at when they come.
+    /// Proofs are checked when they are sent.
     case optional
-    /// Nobody gets tokens without one.
+    /// No tokens are issued without a proof.
     case required
-    /// And not without a nonce of the provider's in it.
+    /// No tokens are issued without a proof with a nonce of the provider in it.
     case requiredWithNonce
 }
 
 extension OIDCEmulator {
-    /// What became of a proof.
+    /// The result of checking a proof.
     enum Proof {
         /// There is none.
         case absent
-        /// It is good, and made with the key of this thumbprint.
+        /// It is valid, and signed with the key of this thumbprint.
         case good(thumbprint: String)
-        /// It is not, or wants a nonce.
+        /// It is invalid, or needs a nonce.
         case refused(error: String, description: String)
     }
 
@@ -37,7 +37,7 @@ extension OIDCEmulator {
     /// - Parameters:
     ///   - request: The request.
     ///   - address: The address that the client has called.
-    ///   - accessToken: The token that came with it; nil at the token endpoint, where `ath` must not be.
+    ///   - accessToken: The access token sent with it; nil at the token endpoint, where `ath` must be absent.
     func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
         let values = request.headerFields[values: HTTPField.Name("DPoP") ?? .authorization]
         guard let text = values.first else { return .absent }
@@ -67,7 +67,7 @@ extension OIDCEmulator {
             return refuse("the proof was used before")
         }
         let hash = accessToken.map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
-        guard claims["ath"]?.string == hash else { return refuse("ath is wrong, or where none belongs") }
+        guard claims["ath"]?.string == hash else { return refuse("ath is wrong, or must be absent") }
         let wantsNonce = accessToken == nil ? dpop == .requiredWithNonce : resourceWantsNonce
         guard !wantsNonce || claims["nonce"]?.string == currentNonce else {
             return .refused(error: "use_dpop_nonce", description: "Authorization server requires nonce in DPoP proof.")
@@ -80,10 +80,10 @@ extension OIDCEmulator {
 
     var currentNonce: String { state.withLock { "nonce-\($0.nonceNumber)" } }
 
-    /// Makes the nonces that clients know useless.
+    /// Changes the nonce, so that those that clients know are refused.
     public func changeDPoPNonce() { state.withLock { $0.nonceNumber += 1 } }
 
-    /// The response of the token endpoint to a proof that is not good.
+    /// The response of the token endpoint to a proof that it refuses.
     func refusal(_ error: String, _ description: String) -> TransportResponse {
         var response = TransportResponse.json(
             ["error": .string(error), "error_description": .string(description)],
@@ -98,7 +98,7 @@ extension OIDCEmulator {
         response.head.headerFields[name] = currentNonce
     }
 
-    /// The grant of the access token that a request carries, in the way that token has to be carried.
+    /// The grant of a request's access token, when it is sent with the scheme that the token requires.
     func grant(of request: HTTPRequest, at address: String) -> (grant: Grant?, challenge: String?) {
         let parts = (request.headerFields[.authorization] ?? "").split(separator: " ").map(String.init)
         guard parts.count == 2, let grant = state.withLock({ $0.accessTokens[parts[1]] }) else {

@@ -9,9 +9,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// Signing in on another screen (RFC 8628).
+// The device authorization grant (RFC 8628).
 
-/// What a poll of a device code can be answered with out of turn.
+/// A response to a poll of a device code in place of the regular one.
 public enum DevicePollResponse: Sendable, Hashable {
     /// An error, such as `authorization_pending`.
     case error(String)
@@ -19,7 +19,7 @@ public enum DevicePollResponse: Sendable, Hashable {
     case slowDown(interval: Int?)
     /// Status 503, with or without `Retry-After`, in seconds.
     case unavailable(retryAfter: Int?)
-    /// A page of something in between, with status 502.
+    /// An HTML page of an intermediary, with status 502.
     case brokenGateway
 }
 
@@ -36,13 +36,13 @@ extension DevicePollResponse {
             var response = TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
             response.head.headerFields[.retryAfter] = retryAfter.map(String.init)
             return response
-        case .brokenGateway: return .page("Bad gateway", "<p>Nobody is there.</p>", status: .badGateway)
+        case .brokenGateway: return .page("Bad gateway", "<p>The server does not respond.</p>", status: .badGateway)
         }
     }
 }
 
 extension OIDCEmulator {
-    /// How long a device code can be used, in seconds.
+    /// The lifetime of a device code, in seconds.
     private static let deviceCodeLifetime: TimeInterval = 600
 
     func deviceAuthorization(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
@@ -70,7 +70,7 @@ extension OIDCEmulator {
         ])
     }
 
-    /// The page that a person opens on another screen.
+    /// The verification page, which the user opens on another device.
     func devicePage(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard let userCode = query["user_code"] else { return .userCodePage(action: "/device") }
         guard let (deviceCode, code) = state.withLock({ $0.deviceCodes.entered(userCode) }),
@@ -89,10 +89,10 @@ extension OIDCEmulator {
         return session == nil ? .signInPage(id) : .consentPage(id, client: client.id, scopes: authorization.scopes)
     }
 
-    /// Decides in place of a person at the page.
+    /// Decides on a device code in place of a user on the verification page.
     /// - Parameters:
-    ///   - userCode: The code that the program shows.
-    ///   - user: Who allows it; nil to deny it.
+    ///   - userCode: The user code that the client shows.
+    ///   - user: The user who allows it; nil to deny it.
     public func decide(_ userCode: String, as user: User?) {
         let now = now()
         state.withLock { state in
@@ -128,9 +128,9 @@ extension OIDCEmulator {
         switch verdict {
         case .unknown: return refuse("invalid_grant", "no such device code")
         case .expired: return refuse("expired_token", "the device code has expired")
-        case .denied: return refuse("access_denied", "the person did not allow it")
-        case .pending: return refuse("authorization_pending", "the person has not decided yet")
-        case .slowDown: return refuse("slow_down", "asked too often")
+        case .denied: return refuse("access_denied", "the user did not allow it")
+        case .pending: return refuse("authorization_pending", "the user has not decided yet")
+        case .slowDown: return refuse("slow_down", "polled too often")
         case .approved(var grant):
             grant.thumbprint = thumbprint
             return issue(grant, code: nil)

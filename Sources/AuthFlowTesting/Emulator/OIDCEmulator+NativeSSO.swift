@@ -10,21 +10,21 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// One sign-in for all apps of a maker (OpenID Connect Native SSO for Mobile Apps), as Okta's guide has it.
+// One sign-in for all apps of a vendor (OpenID Connect Native SSO for Mobile Apps), as Okta's guide describes it.
 
-/// How an emulated provider does native single sign-on.
+/// The native single sign-on settings of an emulated provider.
 public struct NativeSSOSettings: Sendable {
     /// The `audience` that exchanges must name; nil for none.
     public var audience: String?
-    /// The names of the kind of token that a device secret is.
+    /// The accepted token types of a device secret.
     public var deviceSecretTypes: Set<String> = [
         "urn:x-oath:params:oauth:token-type:device-secret", "urn:openid:params:token-type:device-secret",
     ]
-    /// An error that every exchange is answered with: code, words and status.
+    /// The error response to every exchange: code, description and HTTP status; nil for none.
     public var exchangeError: (error: String, description: String, status: Int)?
-    /// What an exchange with a secret that is not known is answered with.
+    /// The error code for an exchange with an unknown device secret.
     public var unknownSecretError = "invalid_request"
-    /// Whether ID Tokens say which secret they belong to (`ds_hash`), and how.
+    /// Makes the `ds_hash` of ID Tokens from their device secret; nil leaves it out.
     public var secretHash: @Sendable (String) -> String? = { OIDCEmulator.secretHash($0) }
     /// Whether ID Tokens of an exchange carry the nonce of the sign-in.
     public var repeatsNonce = false
@@ -34,21 +34,21 @@ public struct NativeSSOSettings: Sendable {
 }
 
 extension OIDCEmulator {
-    /// What a device secret stands for.
+    /// The grant and the session of a device secret.
     struct DeviceSession {
         let grant: Grant
         let sid: String
     }
 
-    /// The left half of a secret's SHA-256, as `ds_hash` has it.
+    /// The left half of a secret's SHA-256, for `ds_hash`.
     public static func secretHash(_ secret: String) -> String {
         Base64URL.encode(Array(SHA256.hash(data: Array(secret.utf8))).prefix(16))
     }
 
-    /// The device secrets that are good.
+    /// The valid device secrets.
     public var deviceSecrets: [String] { Array(state.withLock { $0.deviceSecrets.keys }) }
 
-    /// A device secret and a session for a grant, when one was asked for with all that belongs to it.
+    /// Issues a device secret and a session for a grant that has all the scopes they need; nil for another.
     func deviceSecret(for grant: inout Grant) -> String? {
         guard nativeSSO != nil, Set(["openid", "device_sso", "offline_access"]).isSubset(of: grant.scopes) else {
             return nil
@@ -90,7 +90,7 @@ extension OIDCEmulator {
         guard let session = state.withLock({ $0.deviceSecrets[form["actor_token"] ?? ""] }) else {
             return refuse(settings.unknownSecretError, "'actor_token' is invalid.")
         }
-        // An ID Token that has expired is good enough: what counts is whose it is.
+        // An expired ID Token is accepted: what counts is whose it is.
         let parts = (form["subject_token"] ?? "").split(separator: ".")
         let claims = parts.count == 3 ? Base64URL.decode(parts[1]).flatMap { try? JSON(parsing: $0) } : nil
         guard claims?["iss"]?.string == issuer, claims?["sid"]?.string == session.sid else {
@@ -107,8 +107,8 @@ extension OIDCEmulator {
         return issue(grant, code: nil, isExchange: true)
     }
 
-    /// Ends everything that a device secret stands for.
-    /// - Returns: Whether it was one.
+    /// Revokes a device secret with all tokens of its session.
+    /// - Returns: Whether it was a device secret.
     func endSession(ofSecret secret: String) -> Bool {
         state.withLock { state in
             guard let session = state.deviceSecrets.removeValue(forKey: secret) else { return false }

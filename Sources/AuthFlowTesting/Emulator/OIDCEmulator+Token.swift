@@ -13,7 +13,7 @@ import Foundation
 // The back channel: the token endpoint.
 
 extension OIDCEmulator {
-    /// How long an ID Token lasts, in seconds.
+    /// The lifetime of an ID Token, in seconds.
     private static let lifetime: Int64 = 3600
 
     func token(_ form: FormParameters, _ request: HTTPRequest, _ address: String) -> TransportResponse {
@@ -68,7 +68,7 @@ extension OIDCEmulator {
         }
         let challenge = form["code_verifier"].map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
         guard challenge == grant.authorization.parameters["code_challenge"] else {
-            return refuse("invalid_grant", "the code_verifier does not fit")
+            return refuse("invalid_grant", "the code_verifier does not match")
         }
         // RFC 9449 section 10: the code is bound to the key that was announced.
         let announced = grant.authorization.parameters["dpop_jkt"]
@@ -96,7 +96,7 @@ extension OIDCEmulator {
             }
             guard case .rotating(let leeway) = state.refreshPolicy else { return token }
             if let usedAt = token.usedAt, now.timeIntervalSince(usedAt) >= leeway {
-                // Used twice: the thief or the owner. Neither goes on.
+                // Used twice, by an attacker or by the client: both lose the session.
                 state.refreshTokens = state.refreshTokens.filter { $0.value.family != token.family }
                 return nil
             }
@@ -110,8 +110,8 @@ extension OIDCEmulator {
     /// - Parameters:
     ///   - grant: What was granted.
     ///   - code: The code that is exchanged; nil without one.
-    ///   - family: What the tokens belong to already, in a refresh.
-    ///   - isExchange: Whether the tokens come of an exchange, which gives no secret of its own.
+    ///   - family: The family of the tokens, in a refresh; nil for a new one.
+    ///   - isExchange: Whether the tokens come from an exchange, which issues no device secret.
     func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> TransportResponse {
         var grant = grant
         let isNew = family == nil
@@ -196,7 +196,7 @@ extension OIDCEmulator {
         )
     }
 
-    /// The authentication context: the first one that was asked for.
+    /// The authentication context: the first requested one.
     private static func acr(_ request: FormParameters) -> String? {
         let claims = request["claims"].flatMap { try? JSON(parsing: Array($0.utf8)) }
         let asked = claims?["id_token"]?["acr"]
@@ -204,7 +204,7 @@ extension OIDCEmulator {
             ?? request["acr_values"]?.split(separator: " ").first.map(String.init)
     }
 
-    /// RFC 7009: withdraws a token, and with a refresh token everything that came of it.
+    /// RFC 7009: revokes a token, and with a refresh token everything that was issued from it.
     func revoke(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard authenticatedClient(form, request) != nil else {
             return .json(["error": "invalid_client"], status: .unauthorized)
@@ -220,7 +220,7 @@ extension OIDCEmulator {
         return TransportResponse(head: HTTPResponse(status: .ok))
     }
 
-    /// RFC 7662: says what a token is good for, to clients that can prove who they are.
+    /// RFC 7662: introspects a token for a client that authenticates.
     func introspect(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         guard let client = authenticatedClient(form, request), client.secret != nil || answersPublicClients else {
             return .json(["error": "invalid_client"], status: .unauthorized)
@@ -242,7 +242,7 @@ extension OIDCEmulator {
         ])
     }
 
-    /// The client, when it has authenticated in exactly the way it is registered for.
+    /// The client, when it has authenticated with exactly its registered method.
     func authenticatedClient(_ form: FormParameters, _ request: HTTPRequest) -> Client? {
         let basic = request.headerFields[.authorization]
         if let basic, basic.hasPrefix("Basic ") {

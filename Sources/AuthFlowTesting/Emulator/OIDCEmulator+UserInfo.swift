@@ -41,7 +41,7 @@ extension OIDCEmulator {
         return response
     }
 
-    /// OIDC Core section 5.4: the claims that the granted scopes stand for.
+    /// OIDC Core section 5.4: the claims that the granted scopes request.
     private func released(to grant: Grant) -> [String: JSON] {
         let scopes = grant.scopes
         return users[grant.session.userIndex].claims.filter { name, _ in

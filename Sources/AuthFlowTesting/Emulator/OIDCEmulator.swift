@@ -13,10 +13,10 @@ public import Foundation
 /// An OpenID provider for tests and trials: discovery, sign-in and consent pages, tokens, keys, userinfo and sign-out.
 ///
 /// It is strict where real providers are not always: a wrong redirect URI, verifier, client authentication or a code used
-/// twice is refused. The same handler answers in process (``InProcessTransport``) and over a socket
-/// (``EmulatorServer``). Never put it where anybody else can reach it: its passwords are in its source.
+/// twice is refused. The same handler works in process (``InProcessTransport``) and over a socket
+/// (``EmulatorServer``). Never put it where others can reach it: its passwords are in its source.
 public final class OIDCEmulator: ProviderEmulator {
-    /// Somebody who can sign in.
+    /// A user who can sign in.
     public struct User: Sendable {
         /// The name to sign in with.
         public var userName: String
@@ -56,11 +56,11 @@ public final class OIDCEmulator: ProviderEmulator {
         public var id: String
         /// The secret; nil for a public client.
         public var secret: String?
-        /// The one way in which it may authenticate.
+        /// The only client authentication method it may use.
         public var authenticationMethod: String
-        /// The redirect URIs, exact but for the port of a loopback address (RFC 8252 section 7.3).
+        /// The redirect URIs, exact except for the port of a loopback address (RFC 8252 section 7.3).
         public var redirectURIs: [String]
-        /// How its userinfo is signed; nil for plain JSON.
+        /// The signature algorithm of its userinfo responses; nil for plain JSON.
         public var userInfoSigningAlgorithm: SignatureAlgorithm?
 
         /// Creates a client.
@@ -91,85 +91,85 @@ public final class OIDCEmulator: ProviderEmulator {
     /// The issuer.
     public let issuer: String
 
-    /// How it misbehaves, if it does.
+    /// The fault to show; nil for none.
     public var fault: EmulatorFault? {
         get { state.withLock { $0.fault } }
         set { state.withLock { $0.fault = newValue } }
     }
 
-    /// How ID Tokens are signed. With an HMAC algorithm, by the client's secret.
+    /// The signature algorithm of ID Tokens. HMAC algorithms use the client's secret.
     public var signingAlgorithm: SignatureAlgorithm {
         get { state.withLock { $0.signingAlgorithm } }
         set { state.withLock { $0.signingAlgorithm = newValue } }
     }
 
-    /// How long access tokens last, in seconds.
+    /// The lifetime of access tokens, in seconds.
     public var accessTokenLifetime: Int64 {
         get { state.withLock { $0.accessTokenLifetime } }
         set { state.withLock { $0.accessTokenLifetime = newValue } }
     }
 
-    /// What happens to refresh tokens.
+    /// How refresh tokens are rotated.
     public enum RefreshPolicy: Sendable, Hashable {
-        /// Each is good once. One that is used again ends the session, for it may have been stolen (RFC 9700 section 4.14.2);
+        /// Each can be used once. Reuse ends the session, because the token may be stolen (RFC 9700 section 4.14.2);
         /// within the leeway, in seconds, it is taken for a lost response instead.
         case rotating(leeway: Double)
-        /// One is good for ever, and responses have none.
+        /// Refresh tokens are not rotated: they stay valid, and refresh responses have none.
         case lasting
     }
 
-    /// What happens to refresh tokens.
+    /// How refresh tokens are rotated.
     public var refreshPolicy: RefreshPolicy {
         get { state.withLock { $0.refreshPolicy } }
         set { state.withLock { $0.refreshPolicy = newValue } }
     }
 
-    /// Withdraws every access token. Refresh tokens stay good.
+    /// Revokes every access token. Refresh tokens stay valid.
     public func endAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
-    /// Ends every session, as an administrator would: no refresh token is good any more.
+    /// Ends every session, as an administrator would: no refresh token stays valid.
     public func endSessions() { state.withLock { $0.refreshTokens = [:] } }
 
-    /// Whether tokens are bound to keys.
+    /// Whether tokens are bound to keys (DPoP).
     public var dpop: DPoPPolicy {
         get { state.withLock { $0.dpop } }
         set { state.withLock { $0.dpop = newValue } }
     }
 
-    /// Whether userinfo asks for a nonce in proofs.
+    /// Whether the userinfo endpoint requires a nonce in DPoP proofs.
     public var resourceWantsNonce: Bool {
         get { state.withLock { $0.resourceWantsNonce } }
         set { state.withLock { $0.resourceWantsNonce = newValue } }
     }
 
-    /// How one sign-in serves several apps; nil for not at all.
+    /// The native single sign-on settings; nil to disable it.
     public var nativeSSO: NativeSSOSettings? {
         get { state.withLock { $0.nativeSSO } }
         set { state.withLock { $0.nativeSSO = newValue } }
     }
 
-    /// Whether clients without a secret may ask what a token is good for.
+    /// Whether clients without a secret may introspect tokens.
     public var answersPublicClients: Bool {
         get { state.withLock { $0.answersPublicClients } }
         set { state.withLock { $0.answersPublicClients = newValue } }
     }
 
-    /// Responses to polls of a device code that come before the right ones, in order; each is used once.
+    /// Responses to polls of a device code, sent before the regular ones, in order; each is used once.
     public var devicePollResponses: [DevicePollResponse] {
         get { state.withLock { $0.devicePollResponses } }
         set { state.withLock { $0.devicePollResponses = newValue } }
     }
 
-    /// How often a device code may be asked about, in seconds.
+    /// The minimum interval between polls of a device code, in seconds.
     public var devicePollInterval: Double {
         get { state.withLock { $0.devicePollInterval } }
         set { state.withLock { $0.devicePollInterval = newValue } }
     }
 
-    /// The requests it has had, oldest first.
+    /// The requests it has received, oldest first.
     public var receivedRequests: [ReceivedRequest] { state.withLock { $0.requests } }
 
-    /// The requests it has had, as `METHOD /path`, oldest first.
+    /// The requests it has received, as `METHOD /path`, oldest first.
     public var requests: [String] { receivedRequests.map { "\($0.request.method) \($0.path)" } }
 
     let users: [User]
@@ -202,53 +202,53 @@ public final class OIDCEmulator: ProviderEmulator {
         var devicePollInterval = 5.0
     }
 
-    /// A refresh token, kept after its use so that a second use is noticed.
+    /// A refresh token, kept after its use so that reuse is detected.
     struct RefreshToken {
         let grant: Grant
-        /// What all tokens of one sign-in have in common.
+        /// Identifies all tokens of one sign-in.
         let family: String
         var usedAt: Date?
     }
 
-    /// A person's session in a browser.
+    /// A user's session in a browser.
     struct Session {
         let userIndex: Int
         let began: Date
     }
 
-    /// An authorization request that awaits the person.
+    /// An authorization request that waits for the user.
     struct Authorization {
         let parameters: FormParameters
         let client: Client
         let redirectURI: String
         var session: Session?
-        /// The device code that is waiting for the answer, when it is not a redirect URI.
+        /// The device code that waits for the decision; nil when the response goes to the redirect URI.
         var deviceCode: String?
         var scopes: [String] { (parameters["scope"] ?? "").split(separator: " ").map(String.init) }
     }
 
-    /// What a person has granted.
+    /// A user's grant to a client.
     struct Grant {
         let authorization: Authorization
         let session: Session
         var accessToken: String?
         /// The key that the tokens are bound to.
         var thumbprint: String?
-        /// How the person has signed in, when a server around this one says so.
+        /// How the user has signed in, when an emulator that wraps this one says so.
         var acr: String?
-        /// The session that the apps of a maker share.
+        /// The session that the apps of a vendor share.
         var sid: String?
-        /// What all tokens of one sign-in of one client have in common.
+        /// Identifies all tokens of one sign-in of one client.
         var family: String?
         var scopes: [String] { authorization.scopes }
     }
 
     /// Creates a provider.
     /// - Parameters:
-    ///   - issuer: The issuer, which is also where it answers.
-    ///   - users: Who can sign in.
-    ///   - clients: Who may ask.
-    ///   - now: The time that tokens are made with.
+    ///   - issuer: The issuer, which is also its address.
+    ///   - users: The users who can sign in.
+    ///   - clients: The registered clients.
+    ///   - now: The clock that tokens are issued by.
     public init(
         issuer: String,
         users: [User] = [.alice, .bob],
@@ -271,7 +271,7 @@ public final class OIDCEmulator: ProviderEmulator {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [(try? Endpoint(issuer))?.origin ?? issuer] }
 
-    /// Whether a page that it has shown waits for this request to be answered.
+    /// Whether this authorization request waits for the user on a page of this provider.
     func isWaiting(for request: String?) -> Bool { state.withLock { $0.pending[request ?? ""] != nil } }
 
     /// The path of the issuer, which its endpoints begin with.
@@ -279,7 +279,7 @@ public final class OIDCEmulator: ProviderEmulator {
 
     var clients: [Client] { state.withLock { $0.clients } }
 
-    /// Answers a request.
+    /// Handles a request.
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         var response = await handle(request, body: body, calledAt: "\(origins.first ?? "")\(request.path ?? "")")
         // RFC 9110 section 6.6.1: "An origin server with a clock ... MUST generate a Date header field".
@@ -287,8 +287,8 @@ public final class OIDCEmulator: ProviderEmulator {
         return response
     }
 
-    /// Answers a request.
-    /// - Parameter address: The address that the client has called, which proofs name.
+    /// Handles a request.
+    /// - Parameter address: The address that the client has called, which DPoP proofs name.
     func handle(_ request: HTTPRequest, body: [UInt8], calledAt address: String) async -> TransportResponse {
         let received = ReceivedRequest(request, body: body, time: now())
         let prefix = received.path.hasPrefix(pathPrefix) ? pathPrefix : ""
@@ -353,7 +353,7 @@ public final class OIDCEmulator: ProviderEmulator {
         var members = published
         for copy in 1..<max(fault.copies, 1) {
             guard let decoys = try? keys.decoys().jwks()["keys"]?.array else { return .failure }
-            // The right key stands between wrong ones.
+            // The right keys stand between wrong ones.
             members = copy == 1 ? decoys + members : members + decoys
         }
         var document: [String: JSON] = ["keys": .array(members)]
@@ -385,7 +385,7 @@ public final class OIDCEmulator: ProviderEmulator {
 }
 
 extension OIDCEmulator.Client {
-    /// Whether a redirect URI is registered: exactly, but for the port of a loopback address.
+    /// Whether a redirect URI is registered: exactly, except for the port of a loopback address.
     func accepts(_ uri: String) -> Bool {
         if redirectURIs.contains(uri) { return true }
         guard let endpoint = try? Endpoint(uri, name: "redirect URI"), Endpoint.isLoopback(host: endpoint.host),

@@ -17,7 +17,7 @@ public struct ReceivedRequest: Sendable {
     public let query: FormParameters
     /// The parameters of the body, when it was a form.
     public let form: FormParameters
-    /// When it came, by the emulator's time.
+    /// When it was received, by the emulator's clock.
     public let time: Date
 
     init(_ request: HTTPRequest, body: [UInt8], time: Date) {

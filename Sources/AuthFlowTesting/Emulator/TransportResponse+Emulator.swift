@@ -24,8 +24,8 @@ extension TransportResponse {
         )
     }
 
-    /// A page: nothing on it is loaded from anywhere, no site can frame it, and only the scripts that stand on it run.
-    /// Where forms may go is left open, because browsers apply it to redirects, too, and those end at the clients.
+    /// An HTML page that loads nothing, that no site can frame, and that runs only its own inline scripts.
+    /// `form-action` is left open, because browsers apply it to redirects, too, and those end at the clients.
     /// - Parameter body: HTML, whose scripts begin with `<script>`.
     static func page(_ title: String, _ body: String, status: HTTPResponse.Status = .ok) -> TransportResponse {
         let nonce = Base64URL.encode(HostServices.systemRandomBytes(16))
@@ -98,7 +98,7 @@ extension TransportResponse {
         )
     }
 
-    /// A page that asks for the code that a program shows, and goes to itself with it.
+    /// A page that asks for the user code that a client shows, and sends it to itself.
     static func userCodePage(action: String, message: String = "") -> TransportResponse {
         .page(
             "Enter the code",

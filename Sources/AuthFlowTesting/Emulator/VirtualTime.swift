@@ -7,36 +7,36 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Time that passes only while somebody waits, and then at once: for tests of what takes minutes.
+/// Time that passes only while a task waits, and then at once: for tests of what takes minutes.
 ///
-/// Give ``host`` to the client and ``now`` to the emulator. Waits end when they begin, with the time they take gone by;
+/// Give ``host`` to the client and ``now`` to the emulator. Waits end at once and advance the time by their length;
 /// deadlines, which are sleeps that may end late, are never reached.
 public final class VirtualTime: Sendable {
     private let elapsed: Mutex<Swift.Duration>
     private let start: Date
     private let drift: Double
 
-    /// Creates a time.
+    /// Creates a virtual time.
     /// - Parameters:
-    ///   - start: The wall clock's time at the beginning.
-    ///   - drift: How fast the client's timers run beside the emulator's: 1.1 for waits that end after ten elevenths of what
-    ///     they were set to.
+    ///   - start: The wall-clock time at the beginning.
+    ///   - drift: How fast the client's timers run relative to the emulator's: 1.1 for waits that end after ten
+    ///     elevenths of their length.
     public init(start: Date = Date(), drift: Double = 1) {
         self.elapsed = Mutex(.zero)
         self.start = start
         self.drift = drift
     }
 
-    /// The wall clock's time.
+    /// The current wall-clock time.
     public var now: Date {
         let parts = elapsed.withLock(\.components)
         return start + Double(parts.seconds) + Double(parts.attoseconds) / 1e18
     }
 
-    /// Lets time go by.
+    /// Advances the time.
     public func advance(by duration: Swift.Duration) { elapsed.withLock { $0 += duration } }
 
-    /// What a client takes for the time.
+    /// The host services that give a client this time.
     public var host: HostServices {
         HostServices(now: { self.now }, clock: VirtualClock(time: self))
     }

@@ -1,28 +1,28 @@
 public import AuthFlowJSON
 
-/// An authentication tree of an emulated ForgeRock: nodes in a row, some of which can end it early.
+/// An authentication tree of an emulated ForgeRock server: nodes in sequence, some of which can end it early.
 public struct EmulatorTree: Sendable {
     /// A node.
     public enum Node: Sendable {
-        /// Goes straight to the end when the browser brings a persistent cookie that is good.
+        /// Completes the tree when the browser sends a valid persistent cookie.
         case persistentCookieDecision
-        /// A page of questions: the callbacks without their inputs, and what becomes of the answers.
+        /// A page of questions: the callbacks without their inputs, and a closure that judges the answers.
         case page(stage: String, [Callback], @Sendable (_ answers: [JSON]) -> Verdict)
-        /// Asks for the user name and the password of somebody who can sign in.
+        /// Asks for the user name and the password of a user who can sign in.
         case userNameAndPassword
-        /// Asks to wait, this many times, for so many milliseconds.
+        /// Asks the client to wait this many times, for this many milliseconds.
         case polling(times: Int, milliseconds: Int)
-        /// Sets a persistent cookie when the tree succeeds, which lasts for so many seconds.
+        /// Sets a persistent cookie when the tree succeeds; it expires after this many seconds.
         case setPersistentCookie(seconds: Int)
         /// Fails with a message.
         case failure(String)
     }
 
-    /// What becomes of a page's answers.
+    /// The verdict on a page's answers.
     public enum Verdict: Sendable, Hashable {
-        /// On to the next node.
+        /// Continues with the next node.
         case goOn
-        /// The same page again.
+        /// Asks the same page again.
         case again
         /// The tree fails.
         case fail(String)
@@ -37,8 +37,8 @@ public struct EmulatorTree: Sendable {
         /// Creates a question.
         /// - Parameters:
         ///   - type: Its type.
-        ///   - output: What it says.
-        ///   - inputs: The answers it comes with.
+        ///   - output: The values that the server sends with it.
+        ///   - inputs: The initial values of its inputs.
         public init(_ type: String, _ output: [(String, JSON)], inputs: [JSON] = [""]) {
             self.type = type
             self.output = output
@@ -54,7 +54,7 @@ public struct EmulatorTree: Sendable {
     /// A user name and a password.
     public static let login = EmulatorTree([.userNameAndPassword])
 
-    /// The same, unless there is a persistent cookie, and then one is set.
+    /// The same, skipped when there is a persistent cookie; otherwise one is set.
     public static func persistentCookie(seconds: Int = 3600) -> EmulatorTree {
         EmulatorTree([.persistentCookieDecision, .userNameAndPassword, .setPersistentCookie(seconds: seconds)])
     }

@@ -11,14 +11,14 @@ public import Foundation
 #endif
 
 /// A ForgeRock (PingAM) server with one realm for tests and trials: trees at `/json/authenticate`, sessions by cookie, an OAuth 2.0
-/// provider that maps `acr_values` to trees, consent, and a sign-in page that only a browser with JavaScript could use.
+/// provider that maps `acr_values` to trees, consent, and a sign-in page that only a browser with JavaScript can use.
 ///
-/// Beneath is an ``OIDCEmulator``, reached at ForgeRock's addresses.
+/// It wraps an ``OIDCEmulator``, served at ForgeRock's addresses.
 public final class ForgeRockEmulator: ProviderEmulator {
-    /// The OAuth 2.0 provider, for what a test wants to change.
+    /// The OAuth 2.0 provider, for tests to configure.
     public let oauth: OIDCEmulator
 
-    /// The server's address with its context.
+    /// The server's address with its context path.
     public let baseURL: String
 
     /// The name of the session cookie.
@@ -27,37 +27,37 @@ public final class ForgeRockEmulator: ProviderEmulator {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [String(baseURL.dropLast("/am".count))] }
 
-    /// What can be changed while it runs.
+    /// Settings that can be changed while the emulator runs.
     public struct Settings: Sendable {
         /// The trees, by name.
         public var trees: [String: EmulatorTree] = ["Login": .login, "persistent": .persistentCookie()]
-        /// The tree when none is named.
+        /// The tree for requests that name none.
         public var defaultTree = "Login"
-        /// What `acr_values` mean.
+        /// The tree for each value of `acr_values`.
         public var acrToTree = ["basic": "Login", "persistent-cookie": "persistent"]
-        /// Whether people are asked for consent.
+        /// Whether users are asked for consent.
         public var asksForConsent = false
-        /// Whether discovery announces an address for revocation that is not there.
+        /// Whether the metadata names a revocation endpoint that does not exist.
         public var hasRevokeQuirk = false
-        /// The names of those who are locked.
+        /// The names of the locked users.
         public var lockedUsers: Set<String> = []
-        /// Whether a session is named in the answer alone, and set as no cookie.
+        /// Whether a session is only in the response body, and not set as a cookie.
         public var setsNoCookie = false
-        /// Whether the `claims` parameter is understood.
+        /// Whether the `claims` parameter is supported.
         public var takesClaims = true
-        /// What the error page of the authorization endpoint says.
+        /// The text on the error page of the authorization endpoint.
         public var errorPageWords = "The redirection URI provided does not match a pre-registered value."
-        /// Whether authentication IDs are too old when they come back, this many times.
+        /// How many times an authentication ID (`authId`) is refused as expired.
         public var staleAuthIDs = 0
     }
 
-    /// What can be changed while it runs.
+    /// The settings, which can be changed while the emulator runs.
     public var settings: Settings {
         get { state.withLock { $0.settings } }
         set { state.withLock { $0.settings = newValue } }
     }
 
-    /// Ends every session. Persistent cookies stay good.
+    /// Ends every session. Persistent cookies stay valid.
     public func endSessions() { state.withLock { $0.sessions = [:] } }
 
     struct State {
@@ -66,14 +66,14 @@ public final class ForgeRockEmulator: ProviderEmulator {
         var walks: [String: Walk] = [:]
     }
 
-    /// A person's session.
+    /// A user's session.
     struct Session {
         let userIndex: Int
         let tree: String
         let began: Date
     }
 
-    /// A tree on the way.
+    /// A tree in progress.
     struct Walk {
         let tree: String
         var node = 0
@@ -90,11 +90,11 @@ public final class ForgeRockEmulator: ProviderEmulator {
 
     /// Creates a server.
     /// - Parameters:
-    ///   - origin: Where it is; its context is `/am`.
+    ///   - origin: The server's origin; its context path is `/am`.
     ///   - realm: The realm, such as `/alpha`.
     ///   - cookieName: The name of the session cookie.
     ///   - clients: The clients that are registered.
-    ///   - now: The time that tokens and cookies are made with.
+    ///   - now: The clock that tokens and cookies are issued by.
     public init(
         origin: String,
         realm: String = "/alpha",
@@ -110,14 +110,14 @@ public final class ForgeRockEmulator: ProviderEmulator {
         self.oauth = try OIDCEmulator(issuer: "\(origin)/am/oauth2/\(realmPath)", clients: clients, now: now)
     }
 
-    /// The paths below the realm that the emulator beneath has elsewhere.
+    /// The paths below the realm, with those of the wrapped emulator.
     private static let paths = [
         "/access_token": "/token", "/userinfo": "/userinfo", "/introspect": "/introspect", "/token/revoke": "/revoke",
         "/connect/jwk_uri": "/jwks", "/connect/endSession": "/end_session",
         "/.well-known/openid-configuration": "/.well-known/openid-configuration",
     ]
 
-    /// Answers a request.
+    /// Handles a request.
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let received = ReceivedRequest(request, body: body, time: now())
         let (oauthPath, restPath) = ("/am/oauth2/\(realmPath)", "/am/json/\(realmPath)")
@@ -190,7 +190,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             login["realm"] = "/"
             login["service"] = tree
             login["goto"] = "\(baseURL)/oauth2/\(realmPath)/authorize?\(FormURLEncoding.encodeQuery(query))"
-            // Permanent by its status, and for this once: a browser that kept it would never come back.
+            // The status says permanent, but it is not to be cached: a browser that did would never come back.
             return TransportResponse(
                 head: HTTPResponse(
                     status: .movedPermanently,
@@ -210,7 +210,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             guard query["csrf"] == token else { return .page("Bad request", "", status: .badRequest) }
             guard query["decision"] == "allow" else { return oauth.refusedCode(query, client, "access_denied") }
         }
-        // The tree that the session came of counts, whatever was asked for.
+        // The tree that created the session counts, whatever was requested.
         let given = asked.first { settings.acrToTree[$0] == session.tree } ?? "0"
         return oauth.grantedCode(query, client, userIndex: session.userIndex, began: session.began, acr: given)
     }
@@ -239,7 +239,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         else {
             return failure(401, "Session has timed out", detail: ["errorCode": "110"])
         }
-        // The tree is named with every call, or with none.
+        // The tree is named with every request, or with none.
         if let named = received.query["authIndexValue"], named != walk.tree { return failure(400, "Another tree") }
         guard let node = settings.trees[walk.tree]?.nodes[walk.node] else { return failure(500, "No such node") }
         let callbacks = json["callbacks"]?.array ?? []
@@ -275,7 +275,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         return advance(walk, received.request)
     }
 
-    /// Goes on to the next question, or to the end.
+    /// Advances to the next question, or to the end.
     private func advance(_ walk: Walk, _ request: HTTPRequest) -> TransportResponse {
         var walk = walk
         let nodes = settings.trees[walk.tree]?.nodes ?? []
@@ -350,7 +350,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
         return response
     }
 
-    /// Whose it is and when it ends, and an HMAC over both.
+    /// The user and the expiry, with an HMAC over both.
     private func persistentCookie(_ user: Int, _ end: Int64) -> String {
         let text = "\(user)-\(end)"
         let code = HMAC<SHA256>.authenticationCode(for: Array(text.utf8), using: cookieKey)

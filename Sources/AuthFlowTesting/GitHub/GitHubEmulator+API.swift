@@ -43,7 +43,7 @@ extension GitHubEmulator {
         .json(["message": .string(text)], status: HTTPResponse.Status(code: status))
     }
 
-    /// "Exceeding the rate limit": 403 with nothing remaining, and when that ends.
+    /// "Exceeding the rate limit": 403 with nothing remaining, and the time of the reset.
     private func rateLimited() -> TransportResponse? {
         let isUsedUp = state.withLock { state in
             guard let remaining = state.settings.remainingCalls else { return false }

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// What the person's browser sees.
+// The pages that the user's browser shows.
 
 extension GitHubEmulator {
     func authorize(_ received: ReceivedRequest) -> TransportResponse {
@@ -19,7 +19,7 @@ extension GitHubEmulator {
         var request = Request(parameters: query, appID: app.id, scopes: [])
         let redirectURI = query["redirect_uri"] ?? app.callback
         guard app.accepts(redirectURI) else {
-            // GitHub sends this to the callback that is registered.
+            // GitHub sends this to the registered callback URL.
             return answer(
                 request,
                 [
@@ -35,7 +35,7 @@ extension GitHubEmulator {
         }
         let user = received.request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         request.user = query["prompt"] == "select_account" ? nil : user
-        // Without scopes an app gets what it was granted before.
+        // Without scopes an app gets those it was granted before.
         let asked = query["scope"].map { $0.split { $0 == " " || $0 == "," }.map(String.init) }
         let before = user.flatMap { user in state.withLock { $0.grants[Grant(user: user, appID: app.id)] } }
         request.scopes = app.kind == .gitHubApp ? [] : Self.normalized(asked ?? before ?? [])
@@ -63,7 +63,7 @@ extension GitHubEmulator {
         }
         var page: TransportResponse
         if request.appID.isEmpty {
-            // The device page wants somebody to be signed in before it asks for the code.
+            // The device page requires a signed-in user before it asks for the code.
             page = .userCodePage(action: "/login/device")
         } else {
             page = .consentPage(id, client: request.appID, scopes: request.scopes)
@@ -107,7 +107,7 @@ extension GitHubEmulator {
         return .redirect(to: "\(redirectURI)?\(FormURLEncoding.encodeQuery(parameters))")
     }
 
-    /// The page that a person opens on another screen. It wants somebody to be signed in first.
+    /// The verification page, which the user opens on another device. It requires the user to sign in first.
     func devicePage(_ received: ReceivedRequest) -> TransportResponse {
         let user = received.request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
         guard let user else { return show(Request(parameters: [:], appID: "", scopes: [])) }
@@ -127,10 +127,10 @@ extension GitHubEmulator {
         )
     }
 
-    /// Decides about a device code in place of a person at the page.
+    /// Decides on a device code in place of a user on the verification page.
     /// - Parameters:
-    ///   - userCode: The code that the program shows.
-    ///   - user: Who allows it; nil to deny it.
+    ///   - userCode: The user code that the client shows.
+    ///   - user: The user who allows it; nil to deny it.
     public func decide(_ userCode: String, as user: User?) {
         state.withLock { state in
             guard let (deviceCode, code) = state.deviceCodes.entered(userCode) else { return }
@@ -146,14 +146,14 @@ extension GitHubEmulator {
         }
     }
 
-    /// What each scope stands for besides itself ("Normalized scopes").
+    /// The scopes that each scope implies ("Normalized scopes").
     private static let implied: [String: [String]] = [
         "user": ["read:user", "user:email", "user:follow"],
         "repo": ["repo:status", "repo_deployment", "public_repo", "repo:invite", "security_events"],
         "admin:org": ["write:org", "read:org"], "write:org": ["read:org"],
     ]
 
-    /// Without what other scopes imply, and without `offline_access`, which is no scope but a wish.
+    /// Removes scopes that others imply, and `offline_access`, which is an option rather than a scope.
     static func normalized(_ scopes: [String]) -> [String] {
         let redundant = Set(scopes.flatMap { implied[$0] ?? [] })
         return scopes.filter { !redundant.contains($0) && $0 != "offline_access" }

@@ -16,15 +16,15 @@ public import Foundation
 /// others imply, no ID Token. As `https://github.com` its API is at `https://api.github.com`; anywhere else it is an
 /// Enterprise Server with the API at `/api/v3`.
 public final class GitHubEmulator: ProviderEmulator {
-    /// Somebody who can sign in.
+    /// A user who can sign in.
     public struct User: Sendable {
-        /// The number of the account.
+        /// The account ID.
         public var id: Int64
         /// The name to sign in with, which can change.
         public var login: String
         /// The password.
         public var password: String
-        /// The e-mail address, and whether it is verified.
+        /// The e-mail address.
         public var email: String
         /// Whether the e-mail address is verified.
         public var hasVerifiedEmail = true
@@ -37,13 +37,13 @@ public final class GitHubEmulator: ProviderEmulator {
 
     /// A registered app.
     public struct App: Sendable {
-        /// What kind of app it is, and so what its tokens are.
+        /// The kind of app, which decides what its tokens are.
         public enum Kind: Sendable, Hashable {
-            /// Tokens with scopes, that last.
+            /// Tokens have scopes and do not expire.
             case oauthApp
-            /// Tokens with scopes, that expire and can be refreshed.
+            /// Tokens have scopes, expire and can be refreshed.
             case expiringOAuthApp
-            /// Tokens without scopes, that expire and can be refreshed.
+            /// Tokens have no scopes, expire and can be refreshed.
             case gitHubApp
         }
 
@@ -55,7 +55,7 @@ public final class GitHubEmulator: ProviderEmulator {
         public var kind: Kind
         /// The callback URL.
         public var callback: String
-        /// Whether addresses below the callback, and of its subdomains, are callbacks too ("wildcard matching").
+        /// Whether URLs below the callback, and on its subdomains, are callbacks too ("wildcard matching").
         public var matchesBelow: Bool
         /// Whether the device flow is enabled.
         public var hasDeviceFlow: Bool
@@ -78,9 +78,9 @@ public final class GitHubEmulator: ProviderEmulator {
         }
     }
 
-    /// How responses are written.
+    /// The format of a response.
     public enum Format: Sendable, Hashable, CaseIterable {
-        /// What comes when nothing else is asked for.
+        /// The default, when no other format is requested.
         case form
         /// `Accept: application/json`.
         case json
@@ -88,42 +88,42 @@ public final class GitHubEmulator: ProviderEmulator {
         case xml
     }
 
-    /// What can be changed while it runs.
+    /// Settings that can be changed while the emulator runs.
     public struct Settings: Sendable {
-        /// How it misbehaves, if it does.
+        /// The fault to show; nil for none.
         public var fault: EmulatorFault?
-        /// The format of responses, whatever was asked for; nil to do as asked.
+        /// The format of all responses; nil for the requested one.
         public var format: Format?
-        /// The status that errors come with.
+        /// The HTTP status of error responses.
         public var errorStatus = 200
         /// Whether there is a device flow at all; old Enterprise Servers have none.
         public var hasDeviceFlow = true
-        /// The scopes that the person takes out on the page that asks for consent.
+        /// The scopes that the user deselects on the consent page.
         public var refusedScopes: Set<String> = []
-        /// How many calls of the API are left before they are refused; nil for any number.
+        /// How many API requests are left until the rate limit; nil for no limit.
         public var remainingCalls: Int?
-        /// How often a device code may be asked about, in seconds.
+        /// The minimum interval between polls of a device code, in seconds.
         public var devicePollInterval = 5.0
-        /// How long expiring tokens last, in seconds.
+        /// The lifetime of expiring access tokens, in seconds.
         public var accessTokenLifetime: Int64 = 28_800
     }
 
-    /// What can be changed while it runs.
+    /// The settings, which can be changed while the emulator runs.
     public var settings: Settings {
         get { state.withLock { $0.settings } }
         set { state.withLock { $0.settings = newValue } }
     }
 
-    /// The requests it has had, oldest first.
+    /// The requests it has received, oldest first.
     public var receivedRequests: [ReceivedRequest] { state.withLock { $0.requests } }
 
-    /// The requests it has had, as `METHOD /path`, oldest first.
+    /// The requests it has received, as `METHOD /path`, oldest first.
     public var requests: [String] { receivedRequests.map { "\($0.request.method) \($0.path)" } }
 
     /// The access tokens that work.
     public var accessTokens: [String] { Array(state.withLock { $0.tokens.keys }) }
 
-    /// Its address, where pages and the OAuth endpoints are.
+    /// The origin of its pages and OAuth endpoints.
     public let origin: String
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -149,13 +149,13 @@ public final class GitHubEmulator: ProviderEmulator {
         var issued = 0
     }
 
-    /// What a person has allowed an app.
+    /// A user's grant to an app.
     struct Grant: Hashable {
         let user: Int
         let appID: String
     }
 
-    /// A request that awaits the person.
+    /// An authorization request that waits for the user.
     struct Request {
         let parameters: FormParameters
         let appID: String
@@ -164,14 +164,14 @@ public final class GitHubEmulator: ProviderEmulator {
         var deviceCode: String?
     }
 
-    /// A code that awaits its exchange.
+    /// An authorization code that waits for its exchange.
     struct Code {
         let request: Request
         let token: Token
         let expiresAt: Date
     }
 
-    /// A token, or what one will be made for.
+    /// A token, or the values that one will be issued with.
     struct Token {
         let grant: Grant
         let scopes: [String]
@@ -181,12 +181,12 @@ public final class GitHubEmulator: ProviderEmulator {
         var number = 0
     }
 
-    /// Creates a GitHub.
+    /// Creates an emulator.
     /// - Parameters:
-    ///   - origin: Where it is.
-    ///   - users: Who can sign in.
+    ///   - origin: The origin of its pages and OAuth endpoints.
+    ///   - users: The users who can sign in.
     ///   - apps: The apps that are registered.
-    ///   - now: The time that tokens are made with.
+    ///   - now: The clock that tokens are issued by.
     public init(
         origin: String = "https://github.com",
         users: [User] = [.octocat, .hubot],
@@ -201,7 +201,7 @@ public final class GitHubEmulator: ProviderEmulator {
         self.apiPrefix = origin == "https://github.com" ? "" : "/api/v3"
     }
 
-    /// Answers a request.
+    /// Handles a request.
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let received = ReceivedRequest(request, body: body, time: now())
         state.withLock { $0.requests.append(received) }
@@ -222,7 +222,7 @@ public final class GitHubEmulator: ProviderEmulator {
 
     func app(_ id: String?) -> App? { apps.first { $0.id == id } }
 
-    /// A response in the format that was asked for.
+    /// A response in the requested format.
     func response(_ members: [String: JSON], to request: HTTPRequest) -> TransportResponse {
         let accept = request.headerFields[.accept] ?? ""
         let asked: Format = accept.contains("json") ? .json : accept.contains("xml") ? .xml : .form
@@ -249,7 +249,7 @@ public final class GitHubEmulator: ProviderEmulator {
         }
     }
 
-    /// An error, which has status 200 unless the settings say otherwise.
+    /// An error response, with the status of the settings (default: 200).
     func error(_ error: String, _ description: String, _ more: [String: JSON] = [:], to request: HTTPRequest)
         -> TransportResponse
     {

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Shows a code to a function, which may decide about it at once.
+/// Passes a device authorization to a function, which may approve or deny it at once.
 public struct DecidingPresenter: DevicePresenter {
     private let decide: @Sendable (DeviceAuthorization) throws -> Void
 

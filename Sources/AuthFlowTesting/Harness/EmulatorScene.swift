@@ -19,7 +19,7 @@ public import Foundation
 /// }
 /// ```
 public struct EmulatorScene: Sendable {
-    /// Where an emulator is: in this process, or behind a socket.
+    /// Where an emulator runs: in this process, or behind a socket.
     public enum Setting: String, CaseIterable, Sendable {
         /// Requests are method calls.
         case inProcess
@@ -150,7 +150,7 @@ public struct EmulatorScene: Sendable {
         )
     }
 
-    /// Does what a browser would with an authorization request, and returns the redirect.
+    /// Follows an authorization request as a browser would, and returns the redirect.
     public func visit(_ url: String, responseMode: ResponseMode = .query) async throws -> String {
         let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())
         let options = RedirectOptions(

@@ -11,28 +11,28 @@ public import Foundation
 
 /// An Okta org for tests and trials: an org authorization server, and a custom one named `default` that does native SSO.
 ///
-/// Beneath is an ``OIDCEmulator``, reached at Okta's addresses. Around it is what Okta's documentation says of its own: errors in
-/// two shapes, limits, `api://default`, refresh tokens that stay.
+/// It wraps an ``OIDCEmulator``, served at Okta's addresses, and adds what Okta's documentation describes: errors in
+/// two shapes, rate limits, `api://default`, persistent refresh tokens.
 public final class OktaEmulator: ProviderEmulator {
-    /// The custom authorization server, for what a test wants to change.
+    /// The custom authorization server, for tests to configure.
     public let custom: OIDCEmulator
 
     /// The org authorization server, which has no native SSO.
     public let org: OIDCEmulator
 
-    /// Where the org is, such as `https://dev-1.okta.com`.
+    /// The origin of the org, such as `https://dev-1.okta.com`.
     public let origin: String
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var origins: [String] { [origin] }
 
-    /// How many calls are left before they are refused; nil for any number.
+    /// How many requests are left until the rate limit; nil for no limit.
     public var remainingCalls: Int? {
         get { state.withLock { $0.remainingCalls } }
         set { state.withLock { $0.remainingCalls = newValue } }
     }
 
-    /// What every call of the token endpoint is answered with, when it is not what it would be.
+    /// The error response to every token request; nil for the regular responses.
     public var tokenError: Failure? {
         get { state.withLock { $0.tokenError } }
         set { state.withLock { $0.tokenError = newValue } }
@@ -50,9 +50,9 @@ public final class OktaEmulator: ProviderEmulator {
 
         /// The code.
         public var code: String
-        /// The words.
+        /// The description.
         public var words: String
-        /// The status.
+        /// The HTTP status.
         public var status: Int
         /// The shape.
         public var shape: Shape
@@ -77,16 +77,16 @@ public final class OktaEmulator: ProviderEmulator {
     private let state = Mutex(State())
     private let now: @Sendable () -> Date
 
-    /// Two apps of one maker, `mail` and `calendar`.
+    /// Two apps of one vendor, `mail` and `calendar`.
     public static let apps = ["mail", "calendar"].map {
         OIDCEmulator.Client(id: $0, redirectURIs: ["http://127.0.0.1/callback", "com.example.\($0):/callback"])
     }
 
     /// Creates an org.
     /// - Parameters:
-    ///   - origin: Where it is.
+    ///   - origin: The origin of the org.
     ///   - clients: The apps that are registered.
-    ///   - now: The time that tokens are made with.
+    ///   - now: The clock that tokens are issued by.
     public init(
         origin: String,
         clients: [OIDCEmulator.Client] = OktaEmulator.apps,
@@ -105,7 +105,7 @@ public final class OktaEmulator: ProviderEmulator {
         }
     }
 
-    /// The paths that Okta has for what is at another path of the emulator beneath.
+    /// Okta's paths, with those of the wrapped emulator.
     private static let paths = [
         "/v1/authorize": "/authorize", "/v1/token": "/token", "/v1/keys": "/jwks", "/v1/userinfo": "/userinfo",
         "/v1/logout": "/end_session", "/v1/revoke": "/revoke", "/v1/introspect": "/introspect",
@@ -114,7 +114,7 @@ public final class OktaEmulator: ProviderEmulator {
         "/consent": "/consent",
     ]
 
-    /// Answers a request.
+    /// Handles a request.
     public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         let target = request.path ?? "/"
         let path = String(target.prefix { $0 != "?" })
@@ -134,7 +134,7 @@ public final class OktaEmulator: ProviderEmulator {
         let isOfOrg = org.isWaiting(for: body.form["request"])
         let server = isCustom || isPage && !isOfOrg ? custom : org
         request.path = (isCustom ? "/oauth2/default" : "") + known + target.dropFirst(path.count)
-        // A proof names the address that the client has called.
+        // A DPoP proof names the address that the client has called.
         let response = await server.handle(request, body: body, calledAt: "\(origin)\(path)")
         return rest.hasPrefix("/.well-known") ? described(response, isCustom: isCustom) : response
     }
@@ -152,7 +152,7 @@ public final class OktaEmulator: ProviderEmulator {
         ] { document[name] = .string("\(base)/v1/\(path)") }
         document["registration_endpoint"] = .string("\(origin)/oauth2/v1/clients")
         document["id_token_signing_alg_values_supported"] = ["RS256"]
-        // No hint of token exchange, as in Okta's documents; of native SSO only its scope.
+        // As in Okta's documents, token exchange is not announced, and native SSO only by its scope.
         document["grant_types_supported"] = ["authorization_code", "refresh_token", "password"]
         let scopes = ["openid", "profile", "email", "address", "phone", "offline_access"]
         document["scopes_supported"] = .array((scopes + (isCustom ? ["device_sso"] : ["groups"])).map(JSON.string))
@@ -171,7 +171,7 @@ public final class OktaEmulator: ProviderEmulator {
             Failure("E0000047", "API call exceeded rate limit due to too many requests.", status: 429, shape: .okta)
         )
         let reset = Int64(now().timeIntervalSince1970) + 60
-        // Header names have no case.
+        // Header field names are case-insensitive.
         for (name, value) in [
             ("x-rate-limit-limit", "600"), ("X-RATE-LIMIT-REMAINING", "0"), ("X-Rate-Limit-Reset", "\(reset)"),
         ] {

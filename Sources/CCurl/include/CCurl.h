@@ -16,7 +16,7 @@ typedef struct authflow_curl_easy authflow_curl_easy;
 typedef struct authflow_curl_multi authflow_curl_multi;
 typedef struct authflow_curl_list authflow_curl_list;
 
-/// What became of opening the library.
+/// The result of opening the library.
 typedef enum {
     AUTHFLOW_CURL_READY = 0,
     AUTHFLOW_CURL_MISSING = 1,
@@ -24,13 +24,13 @@ typedef enum {
     AUTHFLOW_CURL_UNUSABLE = 3,
 } authflow_curl_state;
 
-/// Opens the library at the first call. Thread-safe.
+/// Opens the library on the first call. Thread-safe.
 authflow_curl_state authflow_curl_open(void);
 
-/// Whether the library does TLS with OpenSSL, whose numbers for what is wrong with a certificate are known here.
+/// Whether the library uses OpenSSL for TLS, whose certificate error codes are known here.
 bool authflow_curl_uses_openssl(void);
 
-/// Options of a transfer (curl_easy_setopt(3)). The last digits tell them apart, the first their type.
+/// Options of a transfer (curl_easy_setopt(3)). The last digits identify the option, the first its type.
 typedef enum {
     AUTHFLOW_CURL_WRITE_DATA = 10001,
     AUTHFLOW_CURL_URL = 10002,
@@ -70,14 +70,14 @@ typedef enum {
     AUTHFLOW_CURL_POST_FIELD_SIZE = 30120,
 } authflow_curl_option;
 
-/// Options of the whole (curl_multi_setopt(3)).
+/// Options of a multi handle (curl_multi_setopt(3)).
 typedef enum {
     AUTHFLOW_CURL_MAX_CONNECTS = 6,
     AUTHFLOW_CURL_MAX_HOST_CONNECTIONS = 7,
     AUTHFLOW_CURL_MAX_TOTAL_CONNECTIONS = 13,
 } authflow_curl_multi_option;
 
-/// What can be asked about a transfer (curl_easy_getinfo(3)).
+/// Information about a transfer (curl_easy_getinfo(3)).
 typedef enum {
     AUTHFLOW_CURL_INFO_REQUEST_SIZE = 0x20000C,
     AUTHFLOW_CURL_INFO_VERIFY_RESULT = 0x20000D,
@@ -112,16 +112,16 @@ typedef enum {
     AUTHFLOW_CURL_TOO_LARGE = 100,
 } authflow_curl_result;
 
-/// Receives bytes; fewer than were given ends the transfer.
+/// Receives bytes; returning fewer than were given ends the transfer.
 typedef size_t (*authflow_curl_receive)(char *bytes, size_t size, size_t count, void *_Nullable context);
 
-/// Called when a connection is there and before a request is sent on it; other than 0 ends the transfer.
+/// Called after connecting and before a request is sent; returning anything but 0 ends the transfer.
 typedef int (*authflow_curl_before_request)(void *_Nullable context, char *_Nullable remote_address,
                                             char *_Nullable local_address, int remote_port, int local_port);
 
 authflow_curl_easy *_Nullable authflow_curl_easy_new(void);
 void authflow_curl_easy_free(authflow_curl_easy *easy);
-/// Each returns 0, or how it failed.
+/// Each returns 0, or an error code.
 authflow_curl_result authflow_curl_set_number(authflow_curl_easy *easy, authflow_curl_option option, int64_t value);
 authflow_curl_result authflow_curl_set_text(authflow_curl_easy *easy, authflow_curl_option option, const char *_Nullable value);
 authflow_curl_result authflow_curl_set_pointer(authflow_curl_easy *easy, authflow_curl_option option, void *_Nullable value);
@@ -130,7 +130,7 @@ authflow_curl_result authflow_curl_set_receivers(authflow_curl_easy *easy, authf
                                 authflow_curl_before_request before_request, void *context);
 int64_t authflow_curl_info(authflow_curl_easy *easy, authflow_curl_information information);
 
-/// Adds a copy of a line; nil when there is no memory, and the list is then as it was.
+/// Adds a copy of a line; null when out of memory, and the list is then unchanged.
 authflow_curl_list *_Nullable authflow_curl_list_append(authflow_curl_list *_Nullable list, const char *line);
 void authflow_curl_list_free(authflow_curl_list *_Nullable list);
 
@@ -139,13 +139,13 @@ void authflow_curl_multi_free(authflow_curl_multi *multi);
 int authflow_curl_multi_set(authflow_curl_multi *multi, authflow_curl_multi_option option, int64_t value);
 int authflow_curl_multi_add(authflow_curl_multi *multi, authflow_curl_easy *easy);
 int authflow_curl_multi_remove(authflow_curl_multi *multi, authflow_curl_easy *easy);
-/// Does what can be done without waiting.
+/// Makes progress without waiting.
 int authflow_curl_multi_perform(authflow_curl_multi *multi);
 /// Waits until something can be done, it is woken up, or time is up.
 int authflow_curl_multi_wait(authflow_curl_multi *multi, int milliseconds);
-/// Ends the waiting. The only one of these that another thread may call.
+/// Ends the waiting. The only one of these functions that another thread may call.
 int authflow_curl_multi_wake_up(authflow_curl_multi *multi);
-/// Takes one transfer that has ended; nil when there is none.
+/// Returns one transfer that has ended; null when there is none.
 authflow_curl_easy *_Nullable authflow_curl_multi_next_ended(authflow_curl_multi *multi, authflow_curl_result *result);
 
 #pragma clang assume_nonnull end

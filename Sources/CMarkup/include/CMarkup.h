@@ -2,7 +2,7 @@
 #define AUTHFLOW_CMARKUP_H
 
 // The part of libxml2's interface that AuthFlow uses, written from its documentation. The library is opened when the first page is
-// read: it brings a good 30 MB of tables along, which a program that reads none does not wait for.
+// read: it loads over 30 MB of tables, which a program that reads no page need not wait for.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,10 +12,10 @@
 typedef struct authflow_markup_document authflow_markup_document;
 typedef struct authflow_markup_node authflow_markup_node;
 
-/// Whether the library is there. Thread-safe; the first call opens it.
+/// Whether the library is available. Thread-safe; the first call opens it.
 bool authflow_markup_open(void);
 
-/// Reads a page as a browser would, whatever is wrong with it.
+/// Reads a page as a browser would, even when it is malformed.
 authflow_markup_document *_Nullable authflow_markup_read_html(const char *_Nullable bytes, size_t count);
 /// Reads a document; null when it is not well formed.
 authflow_markup_document *_Nullable authflow_markup_read_xml(const char *_Nullable bytes, size_t count);

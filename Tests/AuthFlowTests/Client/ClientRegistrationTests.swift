@@ -10,7 +10,7 @@ import Testing
         }
     }
 
-    @Test func wantsSecretsThatAreLongEnough() throws {
+    @Test func requiresSecretsThatAreLongEnoughForHMAC() throws {
         // RFC 7518 section 3.2.
         let secret = ClientAuthentication.clientSecretBasic(Secret(String(repeating: "s", count: 32)))
         _ = try ClientRegistration(clientID: "c") {
@@ -31,7 +31,7 @@ import Testing
         #expect(throws: AuthError.self) { try ClientRegistration(clientID: "c") { $0.clockLeeway = .seconds(seconds) } }
     }
 
-    @Test(arguments: ["", "a b", "a\"b", "a\\b", "é"]) func refusesScopesThatCannotBeSent(_ scope: String) {
+    @Test(arguments: ["", "a b", "a\"b", "a\\b", "é"]) func refusesScopesWithInvalidCharacters(_ scope: String) {
         #expect(throws: AuthError.self) { try ClientRegistration(clientID: "c") { $0.scopes = [scope] } }
     }
 

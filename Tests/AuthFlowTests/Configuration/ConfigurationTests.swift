@@ -5,7 +5,7 @@ import Foundation
 import Synchronization
 import Testing
 
-/// A provider and a user agent that only a configuration needs.
+/// A provider and a user agent that exist only for configurations.
 private struct FakeProvider: ProviderAdapter {
     let issuer = "https://id.example.com"
     func metadata(in context: ServerContext) throws -> ProviderMetadata {
@@ -114,11 +114,11 @@ extension UserAgentFactory {
         #", "flow": ["authorization_code", "device"], "user_agent": "absent""#,
         #", "user_agent": "lastResort""#,
         #", "store": "memory", "parameters": {"authorization": {"prompt": "login"}, "token": {"x": "y"}}"#,
-    ]) func accepts(_ more: String) throws {
+    ]) func acceptsValidProfiles(_ more: String) throws {
         _ = try client("{\(Self.good)\(more)}")
     }
 
-    /// What is added to a good profile, where the fault is, and what is said about it.
+    /// The keys that are added to a good profile, the place of the fault, and words of its message.
     static let faults: [(more: String, place: String, keyPath: String, words: String)] = [
         (#", "client_ids": "x""#, "3:88", "profiles.work.client_ids", #"did you mean "client_id"?"#),
         (#", "scopes": "openid""#, "3:88", "profiles.work.scopes", "expected an array"),
@@ -150,7 +150,7 @@ extension UserAgentFactory {
         ),
     ]
 
-    @Test(arguments: faults) func saysWhatIsWrongAndWhere(
+    @Test(arguments: faults) func reportsAFaultOfAProfileWithItsPlace(
         _ fault: (more: String, place: String, keyPath: String, words: String)
     ) throws {
         let error = try #require(throws: ConfigurationError.self) { try client("{\(Self.good)\(fault.more)}") }
@@ -161,14 +161,14 @@ extension UserAgentFactory {
         #expect(!error.description.contains("hunter2"))
     }
 
-    @Test func namesEveryFaultAtOnce() throws {
+    @Test func reportsAllFaultsOfAProfileAtOnce() throws {
         let error = try #require(throws: ConfigurationError.self) {
             try client(#"{"provider": "fake", "timeout": "x"}"#)
         }
         #expect(error.issues.map(\.keyPath).sorted() == ["profiles.work", "profiles.work", "profiles.work.timeout"])
     }
 
-    @Test func doesNotTakeTheKeysOfAMisspeltProviderForMistakes() throws {
+    @Test func doesNotReportTheKeysOfAMisspeltProvider() throws {
         let error = try #require(throws: ConfigurationError.self) {
             try client(#"{"provider": "fakee", "issuer": "https://id.example.com", "client_id": "c"}"#)
         }
@@ -180,16 +180,16 @@ extension UserAgentFactory {
         let client = try client("{\(Self.good), \"store\": \"memory\", \"user_agent\": \"absent\"}") { event in
             events.withLock { $0.append(event) }
         }
-        // Nobody is asked anything: neither the provider, nor the person.
+        // Neither the provider nor the user is asked anything.
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .noUserAgent)
         #expect(error?.message.contains("absent: no screen") == true)
         #expect(events.withLock { $0.isEmpty })
-        // What needs no user agent goes on to work.
+        // Calls that need no user agent still work.
         #expect(try await client.credential() == nil)
     }
 
-    /// Which user agent is taken, and which were passed over.
+    /// The user agent that is chosen, and those that were passed over.
     @Test(
         arguments: [
             (#""lastResort""#, [:], "lastResort", nil),
@@ -212,14 +212,14 @@ extension UserAgentFactory {
         #expect(choice?.details["passed_over"] == passedOver)
     }
 
-    @Test func goesOnToTheDeviceFlowWhenTheUserAgentIsDoubtful() async throws {
+    @Test func triesTheDeviceGrantBeforeAUserAgentOfLastResort() async throws {
         let events = Mutex<[FlowEvent]>([])
         let flow = #""flow": ["authorization_code", "device"]"#
         let client = try client(
             "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"lastResort\", \(flow)}",
             devicePresenter: NoPresenter()
         ) { event in events.withLock { $0.append(event) } }
-        // The provider of these tests has no device flow either, so the lastResort agent is come back to, and fails.
+        // The provider of these tests has no device flow either, so the lastResort agent is tried after all, and fails.
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .userAgentFailed)
         let passedOver = events.withLock { $0.filter { $0.step == .flowChoice }.map { $0.details["passed_over"] } }
@@ -228,7 +228,7 @@ extension UserAgentFactory {
         #expect(choice?.details["reason"]?.contains("lastResort: no screen") == true)
     }
 
-    @Test func takesNoOtherWayThanTheOneThatWasAskedFor() async throws {
+    @Test func usesNoOtherGrantThanTheConfiguredOne() async throws {
         let profile = "{\(Self.good), \"store\": \"memory\", \"user_agent\": \"lastResort\", \"flow\": \"device\"}"
         let client = try client(profile, devicePresenter: NoPresenter())
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
@@ -245,7 +245,7 @@ extension UserAgentFactory {
         (#"{"profiles": 5}"#, "expected an object"),
     ]
 
-    @Test(arguments: brokenFiles) func refusesFiles(_ file: (text: String, words: String)) throws {
+    @Test(arguments: brokenFiles) func refusesBrokenConfigurationFiles(_ file: (text: String, words: String)) throws {
         let error = try #require(throws: ConfigurationError.self) {
             try ConfigurationFile(text: Array(file.text.utf8), name: "auth.json").profile()
         }
@@ -263,7 +263,7 @@ extension UserAgentFactory {
         #expect(try ConfigurationFile(text: one).profile().name == "a")
     }
 
-    @Test func describesItselfToEditors() throws {
+    @Test func describesTheConfigurationAsAJSONSchema() throws {
         let schema = ConfigurationFile.jsonSchema(providers: [.fake], userAgents: [.fake, .needy], stores: [.memory])
         let profile = schema["properties"]?["profiles"]?["additionalProperties"]?["anyOf"]?.array?.first
         #expect(profile?["required"]?.strings == ["provider", "client_id", "issuer"])

@@ -6,8 +6,8 @@ import Testing
 
 @testable import AuthFlow
 
-/// Text in which Swift's characters are not what a reader of bytes sees: a mark behind a separator makes one character of both,
-/// and a letter such as U+0D4E takes what follows it along.
+/// Text in which Swift's characters differ from what a reader of bytes sees: a combining mark after a separator makes
+/// one character of both, and a letter such as U+0D4E joins the character after it.
 @Suite struct HostileTextTests {
     static let joiners = ["\u{0301}", "\u{0D4E}", "\u{200D}", "\u{FE0F}", "\u{0600}"]
 
@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    @Test(arguments: joiners) func redactsByCodePoints(_ joiner: String) {
+    @Test(arguments: joiners) func redactsURLsByCodePoints(_ joiner: String) {
         for url in [
             "https://id.example.com/cb?\(joiner)code=hunter2", "https://id.example.com/cb?code=\(joiner)hunter2",
             "https://id.example.com/cb#\(joiner)code=hunter2", "https://id.example.com/cb?a=1&\(joiner)code=hunter2",
@@ -47,12 +47,12 @@ import Testing
         #expect(!shown.contains("hunter2"))
     }
 
-    @Test func takesNoRedirectThatIsNoURI() {
+    @Test func acceptsNoRedirectThatIsNotAURI() {
         #expect(RedirectOptions.response(in: "app.x:/cb?\u{0301}&state=s", at: "app.x:/cb", .query) == nil)
         #expect(RedirectOptions.response(in: "app.x:/cb?state=s", at: "app.x:/cb", .query) == "state=s")
     }
 
-    @Test func comparesByCodePoints() throws {
+    @Test func comparesTextByCodePoints() throws {
         // K is the Kelvin sign's normal form, and e with a mark that of the letter.
         for (left, right) in [("K", "\u{212A}"), ("\u{E9}", "e\u{301}"), ("\u{212B}", "A\u{30A}")] {
             #expect(left == right)
@@ -83,7 +83,7 @@ import Testing
         ("device secret", { $0.deviceSecret = Secret("\u{7F}") }), ("ID Token", { $0.idToken = Secret("é.b.c") }),
     ]
 
-    @Test(arguments: refusedTokens) func refusesTokensOfOtherCharacters(
+    @Test(arguments: refusedTokens) func refusesTokensWithForbiddenCharacters(
         _ test: (name: String, change: @Sendable (inout TokenSet) -> Void)
     ) throws {
         var tokens = TokenSet(accessToken: Secret("a b~"), refreshToken: Secret("r"), scopes: ["openid", "a:b/c"])
@@ -123,14 +123,15 @@ import Testing
         ("Bearer error=\"a\", error=\"b\"", [.init(scheme: "bearer", parameters: ["error": "a"])]),
     ]
 
-    @Test(arguments: challenges) func readsChallenges(_ test: (field: String, expected: [AuthenticationChallenge])) {
+    @Test(arguments: challenges)
+    func readsAuthenticationChallenges(_ test: (field: String, expected: [AuthenticationChallenge])) {
         var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
         response.head.headerFields[.wwwAuthenticate] = test.field
         let found = AuthenticationChallenge.challenges(in: response)
         #expect(Array(found.prefix(test.expected.count)) == test.expected)
     }
 
-    @Test func readsAnythingAsAChallengeInTime() {
+    @Test func readsLongChallengesInBoundedTime() {
         for field in [
             String(repeating: ",", count: 8000), String(repeating: "a ", count: 4000),
             String(repeating: "a=", count: 4000),
@@ -153,13 +154,13 @@ import Testing
         ("", #"Bearer error="insufficient_scope", error_description="Needs gist.""#, "insufficient_scope: Needs gist."),
     ]
 
-    @Test(arguments: words) func findsTheWordsOfAServer(_ test: (body: String, field: String?, expected: String?)) {
+    @Test(arguments: words) func findsTheErrorTextOfAServer(_ test: (body: String, field: String?, expected: String?)) {
         var response = TransportResponse(head: HTTPResponse(status: .forbidden), body: Array(test.body.utf8))
         response.head.headerFields[.wwwAuthenticate] = test.field
         #expect(response.providerError.map { "\($0)" } == test.expected)
     }
 
-    @Test func saysHowLongToWaitAndWhoseFaultItIs() throws {
+    @Test func reportsRateLimitsWithTheWaitAndServerErrors() throws {
         var limited = TransportResponse(
             head: HTTPResponse(status: .tooManyRequests),
             body: Array(#"{"message": "Too fast."}"#.utf8)
@@ -171,7 +172,7 @@ import Testing
         let broken = TransportResponse(head: HTTPResponse(status: .badGateway))
         let fault = #expect(throws: AuthError.self) { try broken.requireAvailable(from: "api", now: Date()) }
         #expect(fault?.message.contains("server error (status 502)") == true)
-        // Some send all of OAuth's errors with 500.
+        // Some servers send all OAuth errors with status 500.
         try TransportResponse(
             head: HTTPResponse(status: .internalServerError),
             body: Array(#"{"error": "invalid_grant"}"#.utf8)

@@ -3,7 +3,7 @@ import Testing
 @testable import AuthFlow
 
 @Suite struct AuthenticationDemandTests {
-    @Test func readsWhatIsAskedOfTheAuthentication() throws {
+    @Test func readsMaxAgeAndEssentialClaims() throws {
         #expect(try AuthenticationDemand(["scope": "openid"]) == AuthenticationDemand())
         #expect(try AuthenticationDemand(["max_age": "0"]).maximumAge == 0)
         let claims = #"{"id_token":{"acr":{"essential":true,"values":["a","b"]},"auth_time":{"essential":true}}}"#
@@ -24,7 +24,7 @@ import Testing
         arguments: [["max_age": "-1"], ["max_age": "soon"], ["max_age": ""], ["claims": "{"], ["claims": ""]]
             as [FormParameters]
     )
-    func refusesWhatItCannotCheck(_ parameters: FormParameters) {
+    func refusesMalformedMaxAgeAndClaims(_ parameters: FormParameters) {
         #expect(throws: AuthError.self) { try AuthenticationDemand(parameters) }
     }
 }

@@ -3,7 +3,7 @@ import Testing
 
 @testable import AuthFlow
 
-/// What comes back through the browser (RFC 6749 section 4.1.2, RFC 9207, RFC 9700 section 4).
+/// Authorization responses (RFC 6749 section 4.1.2, RFC 9207, RFC 9700 section 4).
 @Suite struct AuthorizationResponseTests {
     private static let issuer = "https://id.example.com"
 
@@ -39,7 +39,7 @@ import Testing
         return try AuthorizationResponse(callback, to: request, metadata: metadata, use: used.use)
     }
 
-    @Test func takesTheCode() throws {
+    @Test func readsTheCodeOfAnAuthorizationResponse() throws {
         let response = try check(
             "http://127.0.0.1:8400/callback?state=z634l182&code=4%2FWQ-jL&extra=1",
             to: pending()
@@ -47,8 +47,8 @@ import Testing
         #expect(response.code.exposed == "4/WQ-jL")
     }
 
-    @Test func takesTheCodeOfAPrivateUseSchemeWithAnEmptyFragment() throws {
-        // The vector of AppAuth's tests.
+    @Test func acceptsAPrivateUseSchemeRedirectWithAnEmptyFragment() throws {
+        // The test vector of AppAuth.
         let response = try check(
             "com.example.apps.1234-x:/?state=z634l182&code=4/WQAstm4iiN_0Qi-n4mEo-jL-85CvQ&scope=a&authuser=0&session_state=ab78c20&prompt=consent#",
             to: pending("com.example.apps.1234-x:/")
@@ -56,7 +56,7 @@ import Testing
         #expect(response.code.exposed == "4/WQAstm4iiN_0Qi-n4mEo-jL-85CvQ")
     }
 
-    @Test func takesTheCodeOutOfAFragmentWhenThatWasAskedFor() throws {
+    @Test func readsTheCodeFromTheFragmentInFragmentMode() throws {
         let response = try check(
             "http://127.0.0.1:8400/callback#state=z634l182&code=1",
             to: pending(mode: .fragment)
@@ -66,14 +66,14 @@ import Testing
 
     @Test(arguments: [
         "?state=z634l182&code=1", "?x=1#state=z634l182&code=1", "/x#state=z634l182&code=1", "#state=x&code=1", "#", "",
-    ]) func refusesOtherAnswersThanAFragment(_ answer: String) {
+    ]) func refusesResponsesOutsideTheFragmentInFragmentMode(_ answer: String) {
         let error = #expect(throws: AuthError.self) {
             try check("http://127.0.0.1:8400/callback\(answer)", to: pending(mode: .fragment))
         }
         #expect(error?.code == .invalidCallback)
     }
 
-    @Test func acceptsTheIssuerThatWasAsked() throws {
+    @Test func acceptsAResponseWithTheExpectedIssuer() throws {
         _ = try check(
             "http://127.0.0.1:8400/callback?state=z634l182&code=1&iss=https%3A%2F%2Fid.example.com",
             to: pending(),
@@ -109,7 +109,7 @@ import Testing
         ("path that goes up", "/../callback?state=z634l182&code=1", false, .invalidCallback),
     ]
 
-    @Test(arguments: refused) func refuses(
+    @Test(arguments: refused) func refusesInvalidAuthorizationResponses(
         _ test: (row: String, query: String, announces: Bool, code: AuthError.Code)
     ) throws {
         let error = try #require(throws: AuthError.self) {
@@ -133,7 +133,7 @@ import Testing
         }
     }
 
-    @Test func isUsedUpByAnAnswerAndNotByStrangers() throws {
+    @Test func onlyAResponseWithTheRightStateUsesUpTheRequest() throws {
         let pending = pending()
         #expect(throws: AuthError.self) {
             try check("http://127.0.0.1:8400/callback?state=x&code=1", to: pending)
@@ -145,7 +145,7 @@ import Testing
         #expect(replay?.description.contains("already") == true)
     }
 
-    @Test func showsWhatTheProviderSaidWithoutItsControlCharacters() throws {
+    @Test func showsTheErrorDescriptionWithoutControlCharacters() throws {
         let error = try #require(throws: AuthError.self) {
             try check(
                 "http://127.0.0.1:8400/callback?state=z634l182&error=server_error&error_description=a%1B%5B2Jb",

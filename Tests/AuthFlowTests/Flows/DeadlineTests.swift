@@ -16,7 +16,7 @@ struct ImmediateClock: Clock {
 }
 
 @Suite struct DeadlineTests {
-    @Test func throwsWhenTimeRunsOut() async {
+    @Test func throwsWhenTheDeadlinePasses() async {
         let error = await #expect(throws: AuthError.self) {
             try await withDeadline(.seconds(5), clock: ImmediateClock()) {
                 AuthError(.timedOut, "late")
@@ -27,7 +27,7 @@ struct ImmediateClock: Clock {
         #expect(error?.code == .timedOut)
     }
 
-    @Test func returnsWhatIsInTime() async throws {
+    @Test func returnsAResultThatIsInTime() async throws {
         let value = try await withDeadline(.seconds(60), clock: ContinuousClock()) {
             AuthError(.timedOut, "late")
         } _: {

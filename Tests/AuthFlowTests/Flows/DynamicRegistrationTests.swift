@@ -7,7 +7,7 @@ import Testing
 
 @testable import AuthFlow
 
-/// A provider without quirks, whose only endpoint of interest is the one for registrations.
+/// A provider without quirks, whose only endpoint of interest is the registration endpoint.
 private struct PlainProvider: ProviderAdapter {
     let issuer = "https://id.example.com"
     func metadata(in context: ServerContext) throws -> ProviderMetadata {
@@ -58,7 +58,7 @@ private struct PlainProvider: ProviderAdapter {
         #expect(json["contacts"] == ["a@b"])
     }
 
-    @Test func takesTheSecretItIsGiven() async throws {
+    @Test func usesTheIssuedClientSecretAndMethod() async throws {
         let registered = try await register(
             [
                 "client_id": "c", "client_secret": "s3cret", "client_secret_expires_at": 1_900_000_000,
@@ -85,7 +85,8 @@ private struct PlainProvider: ProviderAdapter {
         (["client_id": "c"], .badRequest, .providerRejected),
     ]
 
-    @Test(arguments: refused) func refuses(_ test: (response: JSON, status: HTTPResponse.Status, code: AuthError.Code))
+    @Test(arguments: refused)
+    func refusesBadRegistrationResponses(_ test: (response: JSON, status: HTTPResponse.Status, code: AuthError.Code))
         async
     {
         let error = await #expect(throws: AuthError.self) { try await register(test.response, status: test.status) }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import AuthFlow
 
-/// A provider whose endpoints are given by hand.
+/// A provider whose endpoints are configured.
 private struct FixedProvider: ProviderAdapter {
     var issuer: String { fixed.issuer }
     let fixed: ProviderMetadata
@@ -74,7 +74,7 @@ private struct FixedProvider: ProviderAdapter {
         )
     }
 
-    @Test func readsPlainAndSignedClaims() async throws {
+    @Test func readsPlainAndSignedUserInfo() async throws {
         #expect(try await ask(response(#"{"sub":"alice","name":"A"}"#))["name"] == "A")
         #expect(try await ask(try signed())["name"] == "A")
         #expect(try await ask(try signed(["exp": .integer(Self.time + 1), "aud": "client"]))["name"] == "A")
@@ -89,7 +89,7 @@ private struct FixedProvider: ProviderAdapter {
         ["sub": nil], ["exp": .integer(time - 60)], ["exp": "never"],
     ]
 
-    @Test(arguments: refusedClaims) func refusesSignedClaims(_ change: [String: JSON?]) async throws {
+    @Test(arguments: refusedClaims) func refusesSignedUserInfoWithWrongClaims(_ change: [String: JSON?]) async throws {
         let response = try signed(change)
         let error = await #expect(throws: AuthError.self) { try await ask(response) }
         #expect(error?.code == .invalidUserInfo)
@@ -99,19 +99,19 @@ private struct FixedProvider: ProviderAdapter {
         arguments: [["crit": ["x"]], ["alg": "none"], ["alg": "HS256"], ["alg": "PS256"], ["kid": "other"]]
             as [[String: JSON]]
     )
-    func refusesSignedHeaders(_ header: [String: JSON]) async throws {
+    func refusesSignedUserInfoWithAWrongHeader(_ header: [String: JSON]) async throws {
         let response = try signed(header: header)
         let error = await #expect(throws: AuthError.self) { try await ask(response) }
         #expect(error?.code == .invalidUserInfo)
     }
 
-    @Test func refusesAnAlgorithmThatWasNotAnnounced() async throws {
+    @Test func refusesAUserInfoAlgorithmThatIsNotInTheMetadata() async throws {
         let response = try signed(algorithm: .ps256)
         let error = await #expect(throws: AuthError.self) { try await ask(response) }
         #expect(error?.code == .invalidUserInfo)
     }
 
-    @Test func refusesWhatIsNoUserInfo() async throws {
+    @Test func refusesInvalidUserInfoResponses() async throws {
         let strange = TransportResponse(
             head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/jwt"]),
             body: [0xFF, 0xFE]

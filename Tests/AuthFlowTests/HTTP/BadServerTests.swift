@@ -3,7 +3,7 @@ import Foundation
 import HTTPTypes
 import Testing
 
-/// Servers that answer wrongly, byte for byte, over real sockets.
+/// Servers that send wrong responses, byte for byte, over real sockets.
 @Suite struct BadServerTests {
     private typealias Step = ScriptedServer.Step
 
@@ -31,7 +31,7 @@ import Testing
         )
     }
 
-    @Test func aResponseThatEndsAnywhereIsAnErrorAndNoMore() async throws {
+    @Test func aTruncatedResponseIsAnErrorAndTheRequestIsNotRepeated() async throws {
         for end in [[], [Step.reset]] {
             for count in 0..<Self.response.utf8.count {
                 let step = Step.send(Array(Self.response.utf8.prefix(count)))
@@ -57,7 +57,7 @@ import Testing
         #"Bearer realm="id", error="invalid_token""#, #"DPoP error="use_dpop_nonce", algs="ES256""#,
         "Bearer, Basic realm=x, Digest",
         "",
-    ]) func aChallengeIsShownAsItCameAndAnsweredByNothing(_ challenge: String) async throws {
+    ]) func anAuthenticationChallengeIsReturnedUnchangedAndNotAnswered(_ challenge: String) async throws {
         for status in [400, 401, 403, 407, 429, 500, 503] {
             let field = status == 407 ? "Proxy-Authenticate" : "WWW-Authenticate"
             let body = #"{"error":"invalid_client"}"#
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    /// How a response may be wrong, and what comes of it: an error, or a status with a body.
+    /// A wrong response, and the result: an error, or a status with a body.
     struct Case: Sendable, CustomTestStringConvertible {
         let name: String
         let steps: [ScriptedServer.Step]
@@ -249,7 +249,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: cases) func aBadResponseIsAnError(_ example: Case) async throws {
+    @Test(arguments: cases) func malformedResponsesAreErrorsAndHarmlessOnesAreRead(_ example: Case) async throws {
         try await ScriptedServer.run([.receive] + example.steps) { server in
             let timeout = example.code == .timedOut ? Duration.milliseconds(300) : .seconds(10)
             guard let code = example.code else {
@@ -274,7 +274,7 @@ import Testing
         #expect(response.head.headerFields[HTTPField.Name("X-Folded")!] == "one two")
     }
 
-    @Test func trailersAreNoHeaderFields() async throws {
+    @Test func trailersAreNotHeaderFields() async throws {
         let response = try await ScriptedServer.run(
             [
                 .receive,
@@ -284,7 +284,7 @@ import Testing
         #expect(response.head.headerFields[.contentType] == nil)
     }
 
-    /// A code or a refresh token works once, and the server may have taken what it did not answer to.
+    /// A code or a refresh token works once, and the server may have accepted a request that it did not respond to.
     @Test(arguments: [[ScriptedServer.Step.reset], []]) func aRequestIsNotRepeatedWhenItsConnectionDies(
         _ end: [ScriptedServer.Step]
     ) async throws {
@@ -309,8 +309,8 @@ import Testing
         }
     }
 
-    /// A connection that the server has closed while nothing was under way is replaced by another.
-    @Test func aConnectionThatWasClosedMeanwhileIsReplaced() async throws {
+    /// A connection that the server has closed while it was idle is replaced by another.
+    @Test func anIdleConnectionThatTheServerClosedIsReplaced() async throws {
         try await ScriptedServer.run([.receive, .send(Self.response)], [.receive, .send(Self.response)]) { server in
             for _ in 0..<2 {
                 let response = try await post(server)
@@ -320,7 +320,7 @@ import Testing
         }
     }
 
-    @Test func aServerThatSaysNothingIsLeftAfterAWhile() async throws {
+    @Test func aSilentServerTimesOut() async throws {
         var settings = NetworkSettings()
         settings.firstByteTimeout = .milliseconds(100)
         let transport = SystemTransport(settings)
@@ -332,7 +332,7 @@ import Testing
         }
     }
 
-    @Test func aThousandRequestsAtOnceAreAllAnswered() async throws {
+    @Test func aThousandConcurrentRequestsAllGetAResponse() async throws {
         try await ScriptedServer.run(
             Array(repeating: [Step.receive, .send(Self.response)], count: 100).flatMap(\.self)
         ) {
@@ -346,7 +346,7 @@ import Testing
         }
     }
 
-    @Test func whatIsSentIsWhatTheCallSays() async throws {
+    @Test func theTransportAddsNoUnrequestedHeaderFields() async throws {
         try await ScriptedServer.run([.receive, .send(Self.response)]) { server in
             _ = try await post(server)
             let request = try #require(server.requests.first?.first)
@@ -359,7 +359,7 @@ import Testing
         }
     }
 
-    @Test func aProxyIsNotAskedForThisMachine() async throws {
+    @Test func noProxyIsUsedForThisMachine() async throws {
         let dead = try NetworkSettings.ProxyServer(url: "http://127.0.0.1:9")
         for proxy in [
             NetworkSettings.Proxy.server(dead),

@@ -5,7 +5,7 @@ import Testing
     @Test(arguments: [
         "https://id.example.com", "https://id.example.com/path?tenant=1", "http://127.0.0.1:8080/x", "http://[::1]/",
         "http://localhost:1/",
-    ]) func accepts(_ url: String) throws {
+    ]) func acceptsValidEndpoints(_ url: String) throws {
         #expect(try Endpoint(url).url == url)
     }
 
@@ -15,23 +15,23 @@ import Testing
         "https://id.example.com\\@evil",
         "https://id.example.com/ ", "https://id.exämple.com/", "javascript:alert(1)", "https://id.example.com:99999/",
         "http://localhost.example.com/", "https://id.example.com/\n",
-    ]) func refuses(_ url: String) {
+    ]) func refusesInvalidEndpoints(_ url: String) {
         #expect(throws: AuthError.self) { try Endpoint(url) }
     }
 
-    @Test func keepsTheQueryItHas() throws {
+    @Test func keepsItsQueryWhenParametersAreAdded() throws {
         let endpoint = try Endpoint("https://id.example.com/authorize?tenant=1")
         #expect(endpoint.url(adding: ["a": "b c"]) == "https://id.example.com/authorize?tenant=1&a=b%20c")
         #expect(try Endpoint("https://id.example.com/x").url(adding: ["a": "b"]) == "https://id.example.com/x?a=b")
     }
 
-    @Test func tellsOriginsApart() throws {
+    @Test func derivesTheOriginOfAnEndpoint() throws {
         #expect(try Endpoint("https://ID.example.com:443/a").origin == "https://id.example.com")
         #expect(try Endpoint("https://id.example.com:8443/a").origin == "https://id.example.com:8443")
         #expect(try Endpoint("http://[::1]:80/").origin == "http://[::1]")
     }
 
-    @Test func printsNoValuesOfItsQuery() throws {
+    @Test func printsNoQueryValues() throws {
         let endpoint = try Endpoint("https://id.example.com/x?code=SECRET&flag")
         #expect("\(endpoint)" == "https://id.example.com/x?code=…&…")
     }
@@ -41,7 +41,7 @@ import Testing
         ("https://user:pw@a/b", "https://<redacted>@a/b"),
         ("com.example:/cb?code=1", "com.example:/cb?code=…"),
         ("plain", "plain"),
-    ]) func redacts(_ url: String, _ shown: String) {
+    ]) func redactsValuesInURLs(_ url: String, _ shown: String) {
         #expect(Redaction.url(url) == shown)
     }
 }

@@ -10,31 +10,31 @@ import Testing
         ("abc-._*", "abc-._*"),
         ("~", "%7E"),
         ("\u{0}\n", "%00%0A"),
-    ]) func encodes(_ plain: String, _ encoded: String) {
+    ]) func encodesAndDecodesFormValues(_ plain: String, _ encoded: String) {
         #expect(FormURLEncoding.encode(plain) == encoded)
         #expect(FormURLEncoding.decode("x=\(encoded)")?["x"] == plain)
     }
 
-    @Test func writesSpacesOfQueriesInTheWayBothKindsOfReadersKnow() {
+    @Test func encodesSpacesInQueriesAsPercentTwenty() {
         #expect(FormURLEncoding.encodeQuery(["scope": "openid profile", "x": "+"]) == "scope=openid%20profile&x=%2B")
     }
 
-    @Test(arguments: ["%20", "+"]) func readsBothKindsOfSpaces(_ space: String) {
+    @Test(arguments: ["%20", "+"]) func decodesBothEncodingsOfASpace(_ space: String) {
         #expect(FormURLEncoding.decode("a=1\(space)2")?["a"] == "1 2")
     }
 
-    @Test(arguments: ["a=%", "a=%2", "a=%zz", "a=%FF", "a=%C0%80"]) func refusesBrokenEscapes(_ text: String) {
+    @Test(arguments: ["a=%", "a=%2", "a=%zz", "a=%FF", "a=%C0%80"]) func refusesInvalidPercentEncoding(_ text: String) {
         #expect(FormURLEncoding.decode(text) == nil)
     }
 
-    @Test func keepsRepeatedNames() throws {
+    @Test func keepsRepeatedParameters() throws {
         let parameters = try #require(FormURLEncoding.decode("a=1&b=&a=2&c"))
         #expect(parameters.values(for: "a") == ["1", "2"])
         #expect(parameters["b"] == "" && parameters["c"] == "" && parameters["d"] == nil)
         #expect(parameters.names == ["a", "b", "c"])
     }
 
-    @Test func settingReplacesAllOfOneName() {
+    @Test func settingAParameterReplacesAllItsValues() {
         var parameters: FormParameters = ["a": "1", "b": "2", "a": "3"]
         parameters["a"] = "4"
         #expect(FormURLEncoding.encodeForm(parameters) == "a=4&b=2")
@@ -42,7 +42,7 @@ import Testing
         #expect(FormURLEncoding.encodeForm(parameters) == "b=2")
     }
 
-    @Test func printsNoValues() {
+    @Test func printsNoParameterValues() {
         let parameters: FormParameters = ["code": "SECRET"]
         #expect("\(parameters)" == "code=<redacted>")
         var dumped = ""

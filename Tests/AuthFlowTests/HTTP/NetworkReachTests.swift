@@ -19,7 +19,7 @@ import Testing
         ("[::ffff:127.0.0.1]", .thisMachine), ("[::127.0.0.1]", .thisMachine), ("127.0.0.1.", .thisMachine),
     ]
 
-    @Test(arguments: hosts) func knowsWhoIsMeant(_ test: (host: String, reach: NetworkReach)) {
+    @Test(arguments: hosts) func classifiesHostsByTheirReach(_ test: (host: String, reach: NetworkReach)) {
         #expect(NetworkReach(host: test.host) == test.reach)
     }
 
@@ -27,7 +27,7 @@ import Testing
         "https://127.1/", "https://2130706433/", "https://0x7f.0.0.1/", "https://0177.0.0.1/", "https://0x7f000001/",
         "https://127.0.0.01/",
     ])
-    func takesNoAddressThatIsReadInSeveralWays(_ url: String) {
+    func refusesAmbiguousIPAddresses(_ url: String) {
         #expect(throws: AuthError.self) { try Endpoint(url) }
     }
 
@@ -50,7 +50,7 @@ import Testing
         _ = try ProviderMetadata(["issuer": "https://id.example.com", name: "https://api.example.net/x"])
     }
 
-    @Test func nearerIssuersNameWhatIsAsNear() throws {
+    @Test func aLocalIssuerMayNameEndpointsOfTheSameReach() throws {
         _ = try ProviderMetadata(["issuer": "http://127.0.0.1:8080", "token_endpoint": "http://localhost:9090/token"])
         _ = try ProviderMetadata(["issuer": "https://10.0.0.5", "token_endpoint": "https://192.168.0.1/token"])
         #expect(throws: AuthError.self) {

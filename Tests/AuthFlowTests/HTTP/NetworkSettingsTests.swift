@@ -21,7 +21,7 @@ import Testing
             ("http://alice:secret@proxy", nil), ("http://proxy/path", nil), ("http://proxy?x", nil),
             ("http://pro xy", nil), ("", nil),
         ] as [(String, String?)]
-    ) func aProxyIsAnAddressWithoutCredentials(_ text: String, _ expected: String?) {
+    ) func aProxyURLHasNoCredentialsAndNoPath(_ text: String, _ expected: String?) {
         let server = try? NetworkSettings.ProxyServer(url: text)
         #expect(server?.url == expected)
     }
@@ -37,7 +37,7 @@ import Testing
         #expect(try proxy(.none, for: "https://id.example.com") == nil)
     }
 
-    /// What the environment says, and what comes of it for `https://id.example.com`.
+    /// Environment variables, and the resulting proxy for `https://id.example.com`.
     @Test(
         arguments: [
             ([:], nil), (["https_proxy": "http://proxy:1"], "http://proxy:1"),
@@ -52,14 +52,14 @@ import Testing
             (["https_proxy": "http://proxy:11", "no_proxy": "id.example.com:443"], nil),
             (["https_proxy": "http://proxy:12", "no_proxy": "id.example.com:8443"], "http://proxy:12"),
         ] as [([String: String], String?)]
-    ) func theEnvironmentNamesAProxyAsForOtherPrograms(
+    ) func readsTheProxyFromTheUsualEnvironmentVariables(
         _ variables: [String: String],
         _ expected: String?
     ) throws {
         #expect(try proxy(.environment(variables), for: "https://id.example.com")?.url == expected)
     }
 
-    @Test func credentialsOfTheEnvironmentAreDecodedAndNotShown() throws {
+    @Test func decodesProxyCredentialsAndDoesNotPrintThem() throws {
         let server = try proxy(
             .environment(["https_proxy": "http://al%40ice:p%3Ass@proxy:3128"]),
             for: "https://id.example.com"
@@ -100,7 +100,7 @@ import Testing
         #""ca_file": "ca.pem""#, #""client_certificate": "both.pem""#,
         #""client_certificate": {"certificate": "ca.pem", "key": "key.pem"}"#,
         #""resolve": {"id.example.com:443": "127.0.0.1", "other.example.com:8443": "::1"}"#,
-    ]) func aProfileDescribesTheWayToTheNetwork(_ members: String) throws {
+    ]) func readsTheNetworkSettingsOfAProfile(_ members: String) throws {
         let files = ["ca.pem": Self.certificate, "key.pem": Self.key, "both.pem": Self.certificate + Self.key]
         try withProfile(members, files: files) { profile, _ in
             #expect(throws: Never.self) { try profile.transport(environment: ["PROXY_PASSWORD": "secret"]) }
@@ -124,8 +124,7 @@ import Testing
         (#""client_certificate": {"certificate": "ca.pem", "key": "old.pem"}"#, "client_certificate.key", "passphrase"),
         (#""resolve": {"id.example.com": "127.0.0.1"}"#, "resolve", "not a host with a port"),
         (#""resolve": {"id.example.com:443": "other.example.com"}"#, "resolve", "not an IP address"),
-    ]) func whatCannotBeIsAConfigurationErrorWithItsPlace(_ members: String, _ keyPath: String, _ reason: String) throws
-    {
+    ]) func reportsInvalidNetworkSettingsWithTheirPlace(_ members: String, _ keyPath: String, _ reason: String) throws {
         let files = [
             "ca.pem": Self.certificate, "key.pem": Self.key, "open.pem": Self.certificate,
             "locked.pem": "-----BEGIN ENCRYPTED PRIVATE KEY-----\n",

@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A server that does with each connection what a test says, byte for byte, right or wrong.
+/// A server that follows a test's script on each connection, byte for byte, right or wrong.
 final class ScriptedServer: Sendable {
     /// One thing that it does with a connection.
     enum Step: Sendable {
@@ -21,7 +21,7 @@ final class ScriptedServer: Sendable {
         static func flood(_ text: String) -> Step { .send(Array(text.utf8), isFlood: true) }
     }
 
-    /// The most that is flooded, in bytes, so that a client that reads everything comes to an end too.
+    /// The most that is flooded, in bytes, so that a client that reads everything ends too.
     private static let floodLimit = 1 << 26
 
     let port: Int
@@ -34,7 +34,7 @@ final class ScriptedServer: Sendable {
     /// The requests by connection, each as it was received.
     var requests: [[String]] { seen.withLock { $0 } }
 
-    /// - Parameter scripts: What to do with each connection, in the order in which they come; the last one goes for all further ones.
+    /// - Parameter scripts: What to do with each connection, in the order in which they come; the last one serves all further ones.
     convenience init(_ scripts: [Step]...) throws {
         try self.init(scripts: scripts)
     }
@@ -76,7 +76,7 @@ final class ScriptedServer: Sendable {
         }
     }
 
-    /// Runs a body with a server, which takes no more connections afterwards.
+    /// Runs a body with a server, which accepts no more connections afterwards.
     static func run<Return>(
         _ scripts: [Step]...,
         body: (ScriptedServer) async throws -> Return

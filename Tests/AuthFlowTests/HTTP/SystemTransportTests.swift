@@ -3,7 +3,7 @@ import AuthFlowLoopback
 import HTTPTypes
 import Testing
 
-/// The transport over real sockets: what it must not do by itself.
+/// The transport over real sockets, and what it must not do by itself.
 @Suite struct SystemTransportTests {
     private func response(_ status: Int, _ fields: HTTPFields = [:], body: [UInt8] = []) -> TransportResponse {
         TransportResponse(head: HTTPResponse(status: .init(code: status), headerFields: fields), body: body)
@@ -20,7 +20,7 @@ import Testing
         }
     }
 
-    @Test func sendsAndReceives() async throws {
+    @Test func sendsARequestAndReturnsTheResponse() async throws {
         let response = try await serve { request, body in
             let seen =
                 "\(request.method) \(request.path ?? "") \(request.headerFields[.accept] ?? "") \(String(decoding: body, as: UTF8.self))"
@@ -40,7 +40,7 @@ import Testing
     }
 
     @Test(.enabled(if: (try? LoopbackPort.tryOut(host: "[::1]")) != nil, "This machine has no IPv6."))
-    func reachesAnAddressOfIPv6() async throws {
+    func connectsToAnIPv6Address() async throws {
         let response = try await LoopbackServer.run(host: "[::1]", port: nil) { _ in
             { _, _ in self.response(204) }
         } _: { port in
@@ -82,7 +82,7 @@ import Testing
         #expect(String(decoding: sent.body, as: UTF8.self) == cookies)
     }
 
-    @Test func tellsFoldedCookiesApart() async throws {
+    @Test func separatesSeveralSetCookieFields() async throws {
         let cookies = ["a=1; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Path=/", "b=2; Path=/", "c=x,y"]
         let response = try await serve { _, _ in
             var fields = HTTPFields()
@@ -107,7 +107,7 @@ import Testing
         #expect(error.code == .invalidResponse)
     }
 
-    @Test func saysThatNobodyAnswers() async throws {
+    @Test func reportsThatNoServerListens() async throws {
         let port = try await serve { _, _ in
             self.response(200)
         } _: {
@@ -125,7 +125,7 @@ import Testing
         await #expect(throws: CancellationError.self) {
             try await serve { _, _ in
                 arrived.yield()
-                // Answers only when the server goes down.
+                // Responds only when the server stops.
                 try? await Task.never()
                 return self.response(200)
             } _: { origin in
@@ -137,7 +137,7 @@ import Testing
         }
     }
 
-    /// Often and together: what cancels and what begins an exchange meet in every order.
+    /// Many times and concurrently, so that the cancellation and the start of an exchange meet in every order.
     @Test func sendsNothingWhenItsTaskIsAlreadyCancelled() async throws {
         let origin = try await serve { _, _ in
             self.response(200)

@@ -9,13 +9,13 @@ import Testing
             (Array("foob".utf8), "Zm9vYg"), (Array("fooba".utf8), "Zm9vYmE"), (Array("foobar".utf8), "Zm9vYmFy"),
             ([3, 236, 255, 224, 193], "A-z_4ME"),
         ] as [([UInt8], String)]
-    ) func encodesAndDecodes(_ bytes: [UInt8], _ text: String) {
+    ) func encodesAndDecodesBase64URL(_ bytes: [UInt8], _ text: String) {
         #expect(Base64URL.encode(bytes) == text)
         #expect(Base64URL.decode(text) == bytes)
     }
 
     @Test(arguments: ["Zg==", "Zm 9v", "Zm9v\n", "Zm+v", "Zm/v", "Z", "Zm9vY", "Zh", "Zm9v_x", "é"])
-    func refusesWhatIsNotCanonical(_ text: String) {
+    func refusesNonCanonicalBase64URL(_ text: String) {
         #expect(Base64URL.decode(text) == nil)
     }
 }

@@ -46,7 +46,7 @@ import Testing
         return try IDTokenValidation(expectation: expectation, now: Self.now).validateClaims(of: JWS(Secret(token)))
     }
 
-    @Test func acceptsAGoodOne() throws {
+    @Test func acceptsAValidIDToken() throws {
         let token = try validate(Self.good)
         #expect(token.subject == "248289761001")
         #expect(token.audience == ["client"])
@@ -61,7 +61,8 @@ import Testing
         ("times with a fraction", ["exp": .double(Double(time) + 300.5)]),
     ]
 
-    @Test(arguments: accepted) func accepts(_ test: (row: String, change: [String: JSON])) throws {
+    @Test(arguments: accepted)
+    func acceptsPermittedClaimVariants(_ test: (row: String, change: [String: JSON])) throws {
         _ = try validate(Self.good.merging(test.change) { $1 })
     }
 
@@ -99,7 +100,8 @@ import Testing
         ("auth_time that is not a number", ["auth_time": "now"], "auth_time"),
     ]
 
-    @Test(arguments: refused) func refuses(_ test: (row: String, change: [String: JSON?], word: String)) throws {
+    @Test(arguments: refused)
+    func refusesInvalidClaims(_ test: (row: String, change: [String: JSON?], word: String)) throws {
         var claims = Self.good
         for (name, value) in test.change { claims[name] = value }
         let error = try #require(throws: AuthError.self) { try validate(claims) }
@@ -138,7 +140,7 @@ import Testing
         (SignatureAlgorithm.es256, "oFYf1knNtrqnhAVfBRuteQ"),
         (.rs384, "SeGOaEgS6QNKbB7vkLM3y8nujeY4Ple3"),
         (.edDSA, "kyd4-h3ZoV2sH212kLKbcOnCBajStKQ38Ae_bfT-PFI"),
-    ]) func hashesByTheAlgorithmOfTheSignature(_ algorithm: SignatureAlgorithm, _ hash: String) throws {
+    ]) func comparesTokenHashesByTheSignatureAlgorithm(_ algorithm: SignatureAlgorithm, _ hash: String) throws {
         for name in ["at_hash", "c_hash"] {
             let claims = Self.good.merging([name: .string(hash)]) { $1 }
             let header: [String: JSON] = ["alg": .string(algorithm.rawValue)]
@@ -156,7 +158,7 @@ import Testing
         }
     }
 
-    @Test func checksWhenThePersonSignedIn() throws {
+    @Test func checksAuthTimeAgainstMaxAge() throws {
         // Row O14.
         func validate(_ authTime: JSON?, maximumAge: TimeInterval) throws -> UnverifiedIDToken {
             var claims = Self.good
@@ -172,7 +174,7 @@ import Testing
         #expect(throws: AuthError.self) { try validate("yesterday", maximumAge: 300) }
     }
 
-    @Test func checksHowThePersonSignedIn() throws {
+    @Test func checksTheACRAgainstTheEssentialValues() throws {
         let strong = Self.good.merging(["acr": "strong"]) { $1 }
         _ = try validate(strong) { $0.essentialACRValues = ["stronger", "strong"] }
         _ = try validate(strong) { $0.essentialACRValues = [] }
@@ -181,7 +183,7 @@ import Testing
         #expect(throws: AuthError.self) { try validate(Self.good) { $0.essentialACRValues = ["strong"] } }
     }
 
-    @Test func takesTheLeewayItIsGiven() throws {
+    @Test func appliesTheConfiguredLeeway() throws {
         let late = Self.good.merging(["exp": .integer(Self.time - 10)]) { $1 }
         _ = try validate(late) { $0.leeway = 11 }
         #expect(throws: AuthError.self) { try validate(late) { $0.leeway = 0 } }
@@ -190,20 +192,20 @@ import Testing
         #expect(throws: AuthError.self) { try validate(now) { $0.leeway = 0 } }
     }
 
-    @Test func saysHowFarTheClocksAreApart() throws {
+    @Test func reportsTheDifferenceOfTheClocks() throws {
         let future = Self.good.merging(["iat": .integer(Self.time + 400)]) { $1 }
         let known = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = -400 } }
         #expect(known?.message.contains("this machine's clock is 400 s behind the provider's") == true)
-        // A second or two are the network's, and explain nothing.
+        // A second or two are network delay, and explain nothing.
         let close = #expect(throws: AuthError.self) { try validate(future) { $0.clockOffset = 3 } }
         #expect(close?.message.contains("check this machine's clock") == true)
         let unknown = #expect(throws: AuthError.self) { try validate(future) }
         #expect(unknown?.message.contains("check this machine's clock") == true)
     }
 
-    /// RFC 8693 section 2.2.1 names no claims of what an exchange brings; it is about the person whose token was exchanged.
-    @Test func refusesAnExchangeThatBringsSomebodyElse() throws {
-        // What is repeated of the sign-in that the exchanged token comes from is not compared.
+    /// RFC 8693 section 2.2.1 names no claims of the issued token; it is about the user whose token was exchanged.
+    @Test func refusesAnExchangedIDTokenOfAnotherSubject() throws {
+        // Claims repeated from the sign-in that the exchanged token comes from are not compared.
         #expect(try validate(Self.good, Self.expectation(.exchange(subject: nil))).subject == "248289761001")
         _ = try validate(Self.good, Self.expectation(.exchange(subject: "248289761001")))
         #expect(throws: AuthError.self) { try validate(Self.good, Self.expectation(.exchange(subject: "other"))) }
@@ -225,7 +227,7 @@ import Testing
         ["aud": ["client"]],
     ]
 
-    @Test(arguments: acceptedAfterRefresh) func acceptsAfterARefresh(_ change: [String: JSON?]) throws {
+    @Test(arguments: acceptedAfterRefresh) func acceptsAMatchingRefreshedIDToken(_ change: [String: JSON?]) throws {
         _ = try refresh(change)
     }
 
@@ -235,12 +237,12 @@ import Testing
         ["exp": .integer(time - 61)], ["at_hash": "AAAAAAAAAAAAAAAAAAAAAA"],
     ]
 
-    @Test(arguments: refusedAfterRefresh) func refusesAfterARefresh(_ change: [String: JSON?]) throws {
+    @Test(arguments: refusedAfterRefresh) func refusesARefreshedIDTokenThatDiffers(_ change: [String: JSON?]) throws {
         #expect(throws: AuthError.self) { try refresh(change) }
     }
 
     @Test(arguments: ["", "a.b", "a.b.c.d", "!!.e30.AA", "e30.e30.AA", "W10.W10.AA", "eyJhbGciOiJFUzI1NiJ9.e30=.AA"])
-    func refusesWhatIsNoSignedToken(_ text: String) {
+    func refusesMalformedTokens(_ text: String) {
         let token = Secret(text)
         #expect(throws: AuthError.self) {
             let jws = try JWS(token)
@@ -261,7 +263,7 @@ import Testing
         #expect(error?.description.contains("more than") == true)
     }
 
-    @Test func saysThatEncryptedTokensAreNotSupported() {
+    @Test func reportsThatEncryptedTokensAreNotSupported() {
         let error = #expect(throws: AuthError.self) { try JWS(Secret("a.b.c.d.e")) }
         #expect(error?.code == .unsupported)
     }

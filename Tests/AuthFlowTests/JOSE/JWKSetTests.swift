@@ -23,7 +23,7 @@ import Testing
         .object((key.object ?? [:]).filter { !names.contains($0.key) })
     }
 
-    @Test func choosesByKeyIDAndKind() throws {
+    @Test func choosesKeysByKeyIDAndType() throws {
         let set = try JWKSet(["keys": .array(published)])
         #expect(set.keys.count == 5)
         #expect(Array(set.candidates(for: header(.rs256, keyID: keys.keyID(for: .rs256)))).count == 1)
@@ -31,7 +31,7 @@ import Testing
         #expect(Array(set.candidates(for: header(.es256, keyID: "unknown"))).isEmpty)
     }
 
-    @Test func choosesByKindWhenThereAreNoKeyIDs() throws {
+    @Test func choosesKeysByTypeWhenThereAreNoKeyIDs() throws {
         // Row 6: keys without kid and alg, beside keys that cannot be used here.
         let others: [JSON] = [
             ["kty": "EC", "crv": "secp256k1", "x": "AA", "y": "AA"],
@@ -53,7 +53,7 @@ import Testing
         #expect(Array(try JWKSet(["keys": [rsa]]).candidates(for: header(.rs256))).isEmpty)
     }
 
-    /// RFC 7518 section 3.3 has 2048 bits at least; more than 8192 cost more than they are worth.
+    /// RFC 7518 section 3.3 requires at least 2048 bits; more than 8192 cost more than they are worth.
     @Test(arguments: [(1024, 0), (2047, 0), (2048, 1), (8192, 1), (8208, 0), (16384, 0)])
     func skipsRSAKeysThatAreTooShortOrTooLong(_ bits: Int, _ count: Int) throws {
         var modulus = HostServices.systemRandomBytes((bits + 7) / 8)
@@ -63,7 +63,7 @@ import Testing
         #expect(try JWKSet(["keys": [key]]).keys.count == count)
     }
 
-    @Test func wantsCoordinatesOfTheFullLength() throws {
+    @Test func requiresCoordinatesOfTheFullLength() throws {
         // The same bytes, divided in another place.
         let key = published[1].object ?? [:]
         let point = ["x", "y"].flatMap { Base64URL.decode(key[$0]?.string ?? "") ?? [] }
@@ -73,7 +73,7 @@ import Testing
         #expect(try JWKSet(["keys": [.object(shifted)]]).keys.isEmpty)
     }
 
-    @Test(arguments: SignatureAlgorithm.symmetric) func checksSharedSecrets(_ algorithm: SignatureAlgorithm) throws {
+    @Test(arguments: SignatureAlgorithm.symmetric) func verifiesHMACSignatures(_ algorithm: SignatureAlgorithm) throws {
         // Rows 43 and 75.
         let secret = String(repeating: "s", count: 64)
         let token = try keys.sign([:], header: ["alg": .string(algorithm.rawValue)], with: algorithm, secret: secret)
@@ -87,7 +87,7 @@ import Testing
         #expect(!HMACSignature.isValid([], for: jws.signedBytes, hash: hash, secret: Secret(secret)))
     }
 
-    @Test(arguments: [[:], ["keys": 5], ["keys": .null]] as [JSON]) func refusesWhatIsNoKeySet(_ json: JSON) {
+    @Test(arguments: [[:], ["keys": 5], ["keys": .null]] as [JSON]) func refusesInvalidKeySets(_ json: JSON) {
         #expect(throws: AuthError.self) { try JWKSet(json) }
     }
 
@@ -97,7 +97,7 @@ import Testing
         }
     }
 
-    @Test(arguments: SignatureAlgorithm.asymmetric) func verifiesAndRefusesSignatures(
+    @Test(arguments: SignatureAlgorithm.asymmetric) func verifiesGoodSignaturesAndRefusesOthers(
         _ algorithm: SignatureAlgorithm
     ) throws {
         // Rows 8, 10, 42, 74 and 125.
@@ -118,7 +118,7 @@ import Testing
         }
     }
 
-    @Test func triesEveryKeyOfOneID() throws {
+    @Test func triesEveryKeyWithTheSameKeyID() throws {
         // Rows 7, 81 and O7: decoys with the same kid.
         let decoys = try (0..<3).flatMap { _ in try keys.decoys().jwks()["keys"]?.array ?? [] }
         let set = try JWKSet(["keys": .array(decoys + published + decoys)])

@@ -7,7 +7,7 @@ import Testing
 
 @testable import AuthFlow
 
-/// A provider of keys that counts how often it is asked.
+/// A provider of keys that counts its requests.
 private final class KeyProvider: Sendable {
     struct State {
         var keys: JSON
@@ -84,7 +84,7 @@ private final class KeyProvider: Sendable {
         return try await source.verdict(on: jws, at: provider.endpoint) { try await provider.fetch($0) }
     }
 
-    @Test func fetchesOnceAndKeeps() async throws {
+    @Test func fetchesTheKeysOnceAndCachesThem() async throws {
         for _ in 0..<10 {
             #expect(try await verdict(token(keys)) == .verified)
             provider.advance(1)
@@ -92,14 +92,14 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 1)
     }
 
-    @Test func findsRotatedKeysAtOnceAgainAndAgain() async throws {
+    @Test func findsRotatedKeysAtOnceEachTime() async throws {
         // Rows 18 and 19: the first fetch starts no wait.
         #expect(try await verdict(token(keys)) == .verified)
         let second = try EmulatorKeys()
         try provider.publish(second)
         #expect(try await verdict(token(second)) == .verified)
         #expect(provider.fetches == 2)
-        // A third set within seconds has to wait; that is the price of not being made to hammer.
+        // A third set within seconds has to wait; that is the price of not flooding the provider.
         let third = try EmulatorKeys()
         try provider.publish(third)
         #expect(try await verdict(token(third)) == .noKey)
@@ -108,7 +108,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 3)
     }
 
-    @Test func findsRotatedKeysThatHaveNoIDs() async throws {
+    @Test func findsRotatedKeysWithoutKeyIDs() async throws {
         let plain = { (keys: EmulatorKeys) throws -> JSON in
             let members = try keys.jwks()["keys"]?.array ?? []
             return ["keys": .array(members.map { .object(($0.object ?? [:]).filter { $0.key != "kid" }) })]
@@ -125,13 +125,13 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches == 2)
     }
 
-    @Test func fetchesOnceForATokenWhoseKeyIsNowhere() async throws {
-        // What was fetched after the token came has the last word.
+    @Test func fetchesOnceForATokenWithAnUnknownKey() async throws {
+        // A key set that was fetched after the token arrived is decisive.
         #expect(try await verdict(token(keys, keyID: "nowhere")) == .noKey)
         #expect(provider.fetches == 1)
     }
 
-    /// A provider may replace a key under its name: one search, and not one for each forgery.
+    /// A provider may replace a key under its key ID: one search, and not one for each forgery.
     @Test func searchesOnceForABadSignature() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         let forger = try EmulatorKeys()
@@ -157,7 +157,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches <= 4)
     }
 
-    @Test func doesNotLookAgainForAnIDThatASearchDidNotFind() async throws {
+    @Test func doesNotSearchAgainForAKeyIDThatWasNotFound() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         let forger = try EmulatorKeys()
         #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
@@ -165,7 +165,7 @@ private final class KeyProvider: Sendable {
         provider.advance(40)
         #expect(try await verdict(token(forger, keyID: "forged")) == .noKey)
         #expect(provider.fetches == 2)
-        // Which leaves the search to those who need it.
+        // This leaves the next search to tokens that need it.
         let rotated = try EmulatorKeys()
         try provider.publish(rotated)
         #expect(try await verdict(token(rotated)) == .verified)
@@ -194,7 +194,7 @@ private final class KeyProvider: Sendable {
         #expect(provider.fetches <= 2)
     }
 
-    @Test func letsACancelledWaiterGoAndServesTheOthers() async throws {
+    @Test func cancellingOneWaiterDoesNotAffectTheOthers() async throws {
         let jws = try token(keys)
         provider.state.withLock { $0.isHeld = true }
         let first = Task { try await verdict(jws) }
@@ -214,7 +214,7 @@ private final class KeyProvider: Sendable {
         let stranger = try token(try EmulatorKeys())
         await #expect(throws: AuthError.self) { try await verdict(stranger) }
         #expect(try await verdict(token(keys)) == .verified)
-        // Old keys are used while new ones cannot be had, and asked for again now and then.
+        // Old keys are used while new ones cannot be fetched, and fetching is retried now and then.
         provider.advance(601)
         let before = provider.fetches
         for _ in 0..<10 { #expect(try await verdict(token(keys)) == .verified) }
@@ -228,7 +228,7 @@ private final class KeyProvider: Sendable {
         #expect(try await verdict(known) == .verified)
     }
 
-    @Test func dropsKeysThatTheProviderHasWithdrawn() async throws {
+    @Test func dropsKeysThatTheProviderHasRemoved() async throws {
         #expect(try await verdict(token(keys)) == .verified)
         try provider.publish(try EmulatorKeys())
         provider.advance(601)
@@ -256,7 +256,7 @@ private final class KeyProvider: Sendable {
         #expect(try await verdict(token(rotated)) == .verified)
     }
 
-    @Test func takesNoKeysFromAnError() async throws {
+    @Test func takesNoKeysFromAnErrorResponse() async throws {
         provider.state.withLock { $0.status = .internalServerError }
         let jws = try token(keys)
         await #expect(throws: AuthError.self) { try await verdict(jws) }

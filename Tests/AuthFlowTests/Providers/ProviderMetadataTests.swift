@@ -17,12 +17,12 @@ import Testing
             ["authorization_response_iss_parameter_supported": 1],
             ["code_challenge_methods_supported": "S256"], ["scopes_supported": ["openid", 5]],
         ] as [[String: JSON]]
-    ) func refusesMembersOfTheWrongKind(_ members: [String: JSON]) {
+    ) func refusesMetadataMembersOfTheWrongType(_ members: [String: JSON]) {
         let error = #expect(throws: AuthError.self) { try metadata(members) }
         #expect(error?.code == .discoveryFailed)
     }
 
-    @Test func takesNullForNothing() throws {
+    @Test func treatsNullMembersAsAbsent() throws {
         let metadata = try metadata([
             "token_endpoint": .null, "scopes_supported": .null,
             "authorization_response_iss_parameter_supported": .null,

@@ -21,7 +21,7 @@ import Testing
         ("https://example.com/joe", "https://example.com/joe", "https://example.com"),
         ("example.com/joe#fragment", "https://example.com/joe", "https://example.com"),
         ("acct:alice@127.0.0.1:8400", "acct:alice@127.0.0.1:8400", "http://127.0.0.1:8400"),
-    ]) func normalizes(_ identifier: String, _ resource: String, _ origin: String) throws {
+    ]) func normalizesIdentifiers(_ identifier: String, _ resource: String, _ origin: String) throws {
         let result = try WebFinger.normalized(identifier)
         #expect(result.resource == resource)
         #expect(result.origin == origin)
@@ -30,7 +30,7 @@ import Testing
     @Test(arguments: [
         "", "acct:", "acct:@example.com", "acct:joe", "joe@", "acct:joe@a/b", "http://example.com/joe", "a b",
     ])
-    func refusesWhatIsNoIdentifier(_ identifier: String) {
+    func refusesInvalidIdentifiers(_ identifier: String) {
         #expect(throws: AuthError.self) { try WebFinger.normalized(identifier) }
     }
 
@@ -47,7 +47,7 @@ import Testing
             404,
             #"{"links":[{"rel":"http://openid.net/specs/connect/1.0/issuer","href":"https://op.example.com"}]}"#
         ),
-    ]) func saysThatNobodyAnswersForIt(_ status: Int, _ body: String) async {
+    ]) func reportsThatNoIssuerWasFound(_ status: Int, _ body: String) async {
         let response = TransportResponse(head: HTTPResponse(status: .init(code: status)), body: Array(body.utf8))
         let error = await #expect(throws: AuthError.self) { try await find(response) }
         #expect(error?.code == .discoveryFailed)

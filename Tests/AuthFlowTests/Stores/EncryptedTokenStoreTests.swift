@@ -37,7 +37,7 @@ import Testing
         try await TokenStoreConformance(store: store).run()
     }
 
-    @Test func opensWithTheRightPassphraseAlone() async throws {
+    @Test func decryptsOnlyWithTheRightPassphrase() async throws {
         let base = MemoryTokenStore()
         let store = EncryptedTokenStore(base, key: .passphrase(Secret("correct horse")))
         try await store.set(secret, for: key)
@@ -52,7 +52,7 @@ import Testing
         await #expect(throws: AuthError.self) { try await empty.set(secret, for: key) }
     }
 
-    @Test func tellsAWrongKeyFromAChangedCredential() async throws {
+    @Test func distinguishesAWrongKeyFromAChangedCredential() async throws {
         try await withDirectory { directory in
             let base = MemoryTokenStore()
             let store = EncryptedTokenStore(base, key: .file(path: "\(directory)/one"))
@@ -85,7 +85,7 @@ import Testing
     @Test(arguments: [
         "", "garbage", "{}", #"{"version":2,"accounts":[]}"#, #"{"encrypted":2}"#, #"{"encrypted":1,"salt":"!"}"#,
     ])
-    func saysWhatIsWrongWithWhatItFinds(_ text: String) async throws {
+    func reportsDataThatIsNotAnEncryptedCredential(_ text: String) async throws {
         let base = MemoryTokenStore()
         try await base.set(Array(text.utf8), for: key)
         _ = await failure(EncryptedTokenStore(base, key: .passphrase(Secret("x"))))
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test func makesOneKeyForAllWhoComeAtOnce() async throws {
+    @Test func concurrentStoresCreateOneKeyFile() async throws {
         try await withDirectory { directory in
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<20 {

@@ -21,15 +21,15 @@ import Testing
         try #require(FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? NSNumber).intValue
     }
 
-    @Test func memoryConforms() async throws {
+    @Test func memoryStoreConforms() async throws {
         try await TokenStoreConformance(store: MemoryTokenStore()).run()
     }
 
-    @Test func fileConforms() async throws {
+    @Test func fileStoreConforms() async throws {
         try await withDirectory { try await TokenStoreConformance(store: FileTokenStore(directory: $0)).run() }
     }
 
-    @Test func fileKeepsOthersOut() async throws {
+    @Test func fileStoreIsReadableByItsOwnerAlone() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test func fileRefusesLoosePermissionsAndNamesTheCommand() async throws {
+    @Test func fileStoreRefusesLoosePermissionsAndNamesTheCommand() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -55,7 +55,7 @@ import Testing
         }
     }
 
-    @Test func fileFollowsNoLink() async throws {
+    @Test func fileStoreFollowsNoLink() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test func fileCleansUpWhenItCannotBeReplaced() async throws {
+    @Test func fileStoreCleansUpWhenItsFileCannotBeReplaced() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test func fileIsNotDisturbedByWhatACrashLeftBehind() async throws {
+    @Test func fileStoreIgnoresWhatACrashLeftBehind() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory)
             try await store.set([1], for: key)
@@ -152,7 +152,7 @@ import Testing
         }
     }
 
-    @Test func fileWaitsForAnotherHolderAndThenSaysSo() async throws {
+    @Test func fileStoreWaitsForTheLockAndThenNamesItsHolder() async throws {
         try await withDirectory { directory in
             let store = FileTokenStore(directory: directory, clock: ImmediateClock(), patience: .milliseconds(500))
             let error = try await store.withLease(on: key) { _ in

@@ -4,7 +4,7 @@ import Foundation
 import Testing
 
 @Suite struct SecretTests {
-    @Test func isNeverPrinted() {
+    @Test func secretsAreNeverPrinted() {
         let secret = Secret("gho_16C7e42F292c6912E7710c838347Ae178B4a")
         var dumped = ""
         dump(secret, to: &dumped)
@@ -14,7 +14,7 @@ import Testing
         }
     }
 
-    @Test func comparesWhole() {
+    @Test func comparesWholeSecrets() {
         #expect(Secret("abc") == Secret("abc"))
         #expect(Secret("abc") != Secret("abd"))
         #expect(Secret("abc") != Secret("ab"))

@@ -36,7 +36,7 @@ import Testing
         AccountID(issuer: issuer, subject: subject)
     }
 
-    @Test func isReadBackAsItWasWritten() throws {
+    @Test func storedAccountsAreReadBackAsWritten() throws {
         var accounts = StoredAccounts()
         #expect(try StoredAccounts(serialized: accounts.serialized()) == accounts)
         accounts.set(.signedIn(credential("1")), isCurrent: true)
@@ -66,7 +66,7 @@ import Testing
     @Test(arguments: [
         "", "{}", #"{"version":5}"#, #"{"version":3}"#, #"{"version":4,"accounts":[{}]}"#, "not json",
         #"{"version":4,"accounts":[{"ended":{}}],"current":"1"}"#,
-    ]) func saysThatItIsDamaged(_ text: String) {
+    ]) func reportsDamagedAccounts(_ text: String) {
         let error = #expect(throws: AuthError.self) { try StoredAccounts(serialized: Array(text.utf8)) }
         #expect(error?.code == .credentialUnusable)
         #expect(error?.message.contains("Sign out locally") == true)
@@ -77,7 +77,7 @@ import Testing
             (3600.0, 60, 3540.0), (100, 60, 75), (0, 60, 0), (3600, 0, 3600), (nil, 60, nil),
         ] as [(Double?, Int, Double?)]
     )
-    func leavesAMarginOfAQuarterOfALifeAtMost(_ life: Double?, _ margin: Int, _ fresh: Double?) {
+    func refreshMarginIsAtMostAQuarterOfTheLifetime(_ life: Double?, _ margin: Int, _ fresh: Double?) {
         let start = Date(timeIntervalSince1970: 1_800_000_000)
         var credential = credential("1")
         credential.obtainedAt = start

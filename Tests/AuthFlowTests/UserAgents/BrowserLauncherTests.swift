@@ -4,7 +4,7 @@ import Foundation
 import Glibc
 import Testing
 
-/// Programs that are started as browsers, and what they are given.
+/// Starting programs as browsers, and what they are given.
 @Suite struct BrowserLauncherTests {
     /// Opens an address with a program that notes what it was given and then fails, and returns the note and the reason.
     private func open(_ url: String, _ arguments: [String], environment: [String: String]) async throws -> (
@@ -30,13 +30,13 @@ import Testing
         throw CancellationError()
     }
 
-    @Test func givesABrowserWhatItNeedsAndNothingElse() async throws {
+    @Test func startsABrowserWithAMinimalEnvironment() async throws {
         let environment = [
             "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/nonexistent", "DISPLAY": ":0",
             "XDG_RUNTIME_DIR": "/run/user/1",
             "GH_TOKEN": "hunter2", "AWS_SECRET_ACCESS_KEY": "hunter2", "LD_PRELOAD": "", "PASSWORD": "hunter2",
         ]
-        // Something of ours that is open, as the port is; other tests open more at the same time.
+        // A descriptor of ours that is open, like the port's; other tests open more at the same time.
         let descriptor = unsafe Glibc.open("/etc/passwd", O_RDONLY)
         defer { close(descriptor) }
         let (note, reason) = try await open("https://id.example.com/?a=b&c=%20d", [], environment: environment)
@@ -51,11 +51,11 @@ import Testing
         #expect(reason == "python3 ended with status 3")
     }
 
-    @Test func putsTheAddressWhereItIsWanted() async throws {
+    @Test func putsTheURLInPlaceOfThePlaceholder() async throws {
         let environment = ["PATH": "/usr/local/bin:/usr/bin:/bin"]
         let (note, _) = try await open("https://id.example.com/", ["--new", "%s", "--last"], environment: environment)
         #expect(note.hasPrefix("--new\nhttps://id.example.com/\n--last\n"))
-        // No shell reads it.
+        // No shell interprets it.
         let (other, _) = try await open("https://id.example.com/?$(id)`id`;'\"", [], environment: environment)
         #expect(other.hasPrefix("https://id.example.com/?$(id)`id`;'\"\n"))
     }
@@ -65,7 +65,7 @@ import Testing
         #expect(throws: AuthError.self) { try BrowserLauncher.command(["true"]).open(url) }
     }
 
-    @Test func saysWhichBrowserIsMissing() {
+    @Test func reportsWhichBrowserIsMissing() {
         let launcher = BrowserLauncher.command(["no-such-browser"], environment: ["PATH": "/usr/bin"])
         let error = #expect(throws: AuthError.self) { try launcher.open("https://id.example.com") }
         #expect(error?.description.contains("no-such-browser") == true)

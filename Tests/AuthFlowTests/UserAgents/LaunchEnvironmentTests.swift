@@ -3,9 +3,9 @@ import AuthFlowLoopback
 import Foundation
 import Testing
 
-/// How `auto` sees the places that people work at.
-@Suite struct SurroundingsTests {
-    /// A place, and what is expected of it there.
+/// The user agent that `auto` chooses in typical environments.
+@Suite struct LaunchEnvironmentTests {
+    /// An environment, and the choice that is expected there.
     struct Place: Sendable, CustomTestStringConvertible {
         let name: String
         var environment: [String: String] = [:]
@@ -17,7 +17,7 @@ import Testing
         var redirectURIs = ["http://127.0.0.1/callback"]
         /// The agent that is chosen; nil for none.
         let agent: String?
-        /// What is opened; nil when the person is only shown the address.
+        /// The browser that is opened; nil when the user is only shown the address.
         var browser: String?
         /// Words of the reason.
         let because: String
@@ -213,7 +213,7 @@ import Testing
     ]
 
     #if os(Linux)
-    @Test(arguments: places) func chooses(_ place: Place) throws { try check(place) }
+    @Test(arguments: places) func choosesAUserAgentForEachEnvironment(_ place: Place) throws { try check(place) }
 
     @Test func choosesTheSystemBrowserWhenItsSchemeIsRegistered() throws {
         let home = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path

@@ -4,7 +4,7 @@ import Foundation
 import Synchronization
 import Testing
 
-/// Redirects that arrive by another way than the user agent: pasted, by an app's URL handler, or from another process.
+/// Redirects that do not arrive through the user agent: pasted, by an app's URL handler, or from another process.
 @Suite struct RedirectArrivalTests {
     private static let redirectURI = "com.example.app:/callback"
 
@@ -37,7 +37,8 @@ import Testing
         ("the-right-state", .query, false), ("", .query, false),
     ]
 
-    @Test(arguments: arrivals) func acceptsOnlyItsOwn(_ arrival: (url: String, mode: ResponseMode, isAccepted: Bool))
+    @Test(arguments: arrivals)
+    func acceptsOnlyTheRedirectOfItsOwnRequest(_ arrival: (url: String, mode: ResponseMode, isAccepted: Bool))
         throws
     {
         let options = try options(responseMode: arrival.mode)
@@ -53,7 +54,7 @@ import Testing
         try await body(folder, RedirectHandOver(directory: folder))
     }
 
-    @Test func takesTheRedirectFromAnotherProcess() async throws {
+    @Test func receivesTheRedirectFromAnotherProcess() async throws {
         try await withFolder { folder, handOver in
             let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
             let outcomes = Mutex<[RedirectHandOver.Outcome]>([])
@@ -78,14 +79,14 @@ import Testing
             }
             #expect(answer == "com.example.app:/callback?code=1&state=the-right-state")
             #expect(outcomes.withLock { $0 } == [.nobody, .nobody, .refused, .taken])
-            // The name says nothing of the state, and is gone afterwards.
+            // The name reveals nothing of the state, and is gone afterwards.
             #expect(names.withLock { $0 }.allSatisfy { $0.count == 37 && !$0.contains("the-right") })
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
             #expect(try handOver.deliver(answer) == .nobody)
         }
     }
 
-    @Test func makesNoFolderToFindThatNobodyWaits() async throws {
+    @Test func createsNoFolderWhenNoSignInIsWaiting() async throws {
         try await withFolder { folder, handOver in
             let outcome = try handOver.deliver("com.example.app:/callback?state=x")
             #expect(outcome == .nobody)
@@ -93,7 +94,7 @@ import Testing
         }
     }
 
-    @Test func sweepsWhatKilledProcessesLeft() async throws {
+    @Test func removesTheSocketsOfKilledProcesses() async throws {
         try await withFolder { folder, handOver in
             try FileManager.default.createDirectory(
                 atPath: folder,
@@ -107,8 +108,8 @@ import Testing
         }
     }
 
-    /// A sign-in that was stopped with Ctrl-Z listens and answers nobody.
-    @Test func waitsForNobodyWhoWasStopped() async throws {
+    /// A sign-in that was suspended with Ctrl-Z listens and does not respond.
+    @Test func doesNotWaitForASuspendedSignIn() async throws {
         try await withFolder { folder, handOver in
             try FileManager.default.createDirectory(
                 atPath: folder,
@@ -137,7 +138,7 @@ import Testing
         }
     }
 
-    @Test func endsWhenItIsCancelledAndLeavesNothing() async throws {
+    @Test func cancellationLeavesNoSocketBehind() async throws {
         try await withFolder { folder, handOver in
             let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
             let (starts, start) = AsyncStream<Void>.makeStream()
@@ -152,7 +153,7 @@ import Testing
         }
     }
 
-    @Test func refusesWhatASchemeCannotCarry() async throws {
+    @Test func refusesFormPostForAPrivateUseScheme() async throws {
         await #expect(throws: AuthError.self) {
             try await SystemBrowserUserAgent(launcher: nil)
                 .withRedirectSession(try options(responseMode: .formPost)) { _ in }
@@ -167,7 +168,7 @@ import Testing
         }
     }
 
-    /// A name at which nobody listens any more, as a killed process leaves it.
+    /// A socket without a listener, as a killed process leaves it.
     private static func leaveDeadSocket(_ path: String) throws {
         let python = Process()
         python.executableURL = URL(fileURLWithPath: "/usr/bin/env")

@@ -2,7 +2,7 @@ import AuthFlow
 import Testing
 
 @Suite struct RedirectURITests {
-    @Test func leavesThePortOpenWhenThereIsNone() throws {
+    @Test func acceptsAnyPortWhenALoopbackRedirectURIHasNone() throws {
         // RFC 8252 section 7.3: the port is not part of what is registered.
         for uri in ["http://127.0.0.1/callback", "http://127.0.0.1:0/callback"] {
             let redirect = try RedirectURI(uri)
@@ -12,7 +12,7 @@ import Testing
         #expect(try RedirectURI("http://[::1]:8400/cb").uri(port: 1) == "http://[::1]:8400/cb")
     }
 
-    @Test func knowsThreeKinds() throws {
+    @Test func classifiesTheThreeKindsOfRedirectURI() throws {
         #expect(try RedirectURI("com.example.app:/callback").kind == .privateUse(scheme: "com.example.app"))
         #expect(try RedirectURI("https://app.example.com/callback").kind == .https)
         #expect(
@@ -24,7 +24,7 @@ import Testing
     @Test(arguments: [
         "http://example.com/callback", "http://0.0.0.0/callback", "myapp:/callback", "http://127.0.0.1/callback#x",
         "http://127.0.0.1/callback?x=1", "", "callback", "http://192.168.0.1/", "com.example.app:/callback#x",
-    ]) func refuses(_ uri: String) {
+    ]) func refusesInvalidRedirectURIs(_ uri: String) {
         #expect(throws: AuthError.self) { try RedirectURI(uri) }
     }
 }

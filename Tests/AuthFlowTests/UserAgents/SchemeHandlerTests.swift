@@ -2,8 +2,8 @@ import AuthFlow
 import Foundation
 import Testing
 
-/// What is asked of the desktop and what is left in its files. The desktop here is a script that notes what it is told; a real
-/// one is asked in `Tests/Interop/desktop.sh`.
+/// The requests to the desktop and the changes to its files. The desktop here is a script that records its arguments;
+/// `Tests/Interop/desktop.sh` uses a real one.
 @Suite struct SchemeHandlerTests {
     @Test(arguments: [
         ("myapp", "/usr/bin/authflow"), ("com.example.App", "/usr/bin/authflow"),
@@ -12,7 +12,7 @@ import Testing
         ("com.example.app", "authflow"), ("com.example.app", "/opt/my tools/authflow"),
         ("com.example.app", "/opt/a\"b"), ("com.example.app", "/opt/$(id)"), ("com.example.app", "/opt/a\nExec=x"),
         ("com.example.app", "/opt/%u"),
-    ]) func refuses(_ scheme: String, _ program: String) throws {
+    ]) func refusesInvalidSchemesAndPrograms(_ scheme: String, _ program: String) throws {
         let home = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
         let handler = SchemeHandler(scheme: scheme, environment: ["HOME": home, "PATH": "/nowhere"])
         let error = #expect(throws: AuthError.self) { try handler.install(program: program) }
@@ -24,8 +24,8 @@ import Testing
     private static let scheme = "com.example.app"
     private static let entry = "authflow-com.example.app.desktop"
 
-    /// A home with an `xdg-mime` that keeps the default in a file, answers only for itself when it is stubborn, and fails when it
-    /// is broken.
+    /// A home with an `xdg-mime` that keeps the default in a file, ignores changes when it is stubborn, and fails when
+    /// it is broken.
     private func withDesktop(_ body: (_ home: String, _ handler: SchemeHandler) throws -> Void) throws {
         let home = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
         try FileManager.default.createDirectory(atPath: "\(home)/bin", withIntermediateDirectories: true)
@@ -47,7 +47,7 @@ import Testing
         try Data(text.utf8).write(to: URL(fileURLWithPath: path))
     }
 
-    @Test func installsAndRemoves() throws {
+    @Test func installsAndRemovesTheDesktopEntry() throws {
         try withDesktop { home, handler in
             #expect(!handler.isInstalled)
             try handler.install(program: "/usr/bin/authflow")
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test func leavesOthersAssociationsAlone() throws {
+    @Test func leavesOtherAssociationsAlone() throws {
         try withDesktop { home, handler in
             let list = "\(home)/.config/mimeapps.list"
             try FileManager.default.createDirectory(atPath: "\(home)/.config", withIntermediateDirectories: true)
@@ -94,7 +94,7 @@ import Testing
         }
     }
 
-    @Test func takesASchemeFromAnotherProgramOnlyWhenTold() throws {
+    @Test func takesASchemeFromAnotherProgramOnlyOnRequest() throws {
         try withDesktop { home, handler in
             try write("other.desktop\n", "\(home)/default")
             let error = #expect(throws: AuthError.self) { try handler.install(program: "/usr/bin/authflow") }
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test(arguments: ["stubborn", "broken"]) func saysWhenTheDesktopDoesNotTakeIt(_ fault: String) throws {
+    @Test(arguments: ["stubborn", "broken"]) func reportsThatTheDesktopDidNotRegisterTheScheme(_ fault: String) throws {
         try withDesktop { home, handler in
             try write("", "\(home)/\(fault)")
             let error = #expect(throws: AuthError.self) { try handler.install(program: "/usr/bin/authflow") }

@@ -9,7 +9,7 @@ import ConformanceRows
         var failed = 0
         var notApplicable = 0
         for section in ConformanceTable.sections {
-            tables += "\n## \(section.title)\n\n| row | test | what is demanded | result |\n|---|---|---|---|\n"
+            tables += "\n## \(section.title)\n\n| row | test | required behaviour | result |\n|---|---|---|---|\n"
             for row in section.rows {
                 let result: String
                 switch row.check {
@@ -33,10 +33,10 @@ import ConformanceRows
             """
             # Conformance
 
-            What the OpenID Foundation's suite demands of a client (rows 1 to 131, by its tests' names), what it checks on
-            every request (I), and what we demand beyond it (O). Every row runs through the public API against the
-            emulator: in `make test` in process and over sockets, and here over sockets. After a poisoned message the
-            emulator may hear nothing more, or the row fails.
+            What the OpenID Foundation's suite requires of a client (rows 1 to 131, by its tests' names), what it checks
+            in every request (I), and what AuthFlow requires beyond it (O). Every row runs through the public API
+            against the emulator: in `make test` in process and over sockets, and here over sockets. After a manipulated
+            message the emulator must receive no further request, or the row fails.
 
             This page is written by `make conformance`, and CI compares it with what that command prints. It is our own
             reading of those tests: AuthFlow has not been through the Foundation's certification.

@@ -3,11 +3,11 @@ public import AuthFlowTesting
 
 /// One row of the conformance table: what a provider does, and what the client must do then.
 public struct ConformanceRow: Sendable, CustomStringConvertible {
-    /// What becomes of a row.
+    /// Whether a row is run.
     public enum Check: Sendable {
-        /// It is tried; an error is a failure.
+        /// The row is run; a thrown error is a failure.
         case trial(@Sendable (EmulatorScene.Setting) async throws -> Void)
-        /// It does not apply, and why.
+        /// The row does not apply; the text is the reason.
         case notApplicable(String)
     }
 
@@ -17,16 +17,16 @@ public struct ConformanceRow: Sendable, CustomStringConvertible {
     /// The name of the test in the OpenID Foundation's suite, or what our own row is about.
     public let name: String
 
-    /// What a client must do.
+    /// The behaviour required of the client.
     public let demand: String
 
-    /// The trial.
+    /// Whether and how the row is run.
     public let check: Check
 
     /// Number and name.
     public var description: String { "\(number) \(name)" }
 
-    /// Why a row failed.
+    /// The reason for which a row failed.
     struct Failure: Error, CustomStringConvertible {
         let description: String
     }
@@ -58,7 +58,7 @@ extension ConformanceRow {
         ConformanceRow(number: number, name: name, demand: "", check: .notApplicable(reason))
     }
 
-    /// A row in which a sign-in must go through, the call of userinfo included.
+    /// A row in which a sign-in and a userinfo request must succeed.
     static func accepts(
         _ number: String,
         _ name: String,
@@ -75,7 +75,7 @@ extension ConformanceRow {
         }
     }
 
-    /// Signs in and asks userinfo.
+    /// Signs in and requests userinfo.
     static func signsIn(
         _ scene: EmulatorScene,
         _ change: @Sendable (inout ClientRegistration.Values) throws -> Void = { _ in }
@@ -86,11 +86,11 @@ extension ConformanceRow {
         let signIn = try await client.signIn()
         try require(signIn.credential.identity?.subject == "248289761001", "Alice is signed in.")
         _ = try await client.userInfo()
-        try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo is asked.")
+        try require(scene.emulator.requests.last == "GET /userinfo", "Userinfo is requested.")
     }
 
-    /// A row in which a sign-in must be refused. After the poisoned message the provider may hear nothing more: any later
-    /// call to the token, the userinfo or another endpoint fails the row.
+    /// A row in which a sign-in must be refused. After the manipulated message the client must send nothing more: any
+    /// later request to the token, the userinfo or another endpoint fails the row.
     static func refuses(
         _ number: String,
         _ name: String,
@@ -113,7 +113,7 @@ extension ConformanceRow {
             } catch let error as AuthError {
                 try require(error.code == code, "It is refused with \(code.rawValue), not \(error.code.rawValue).")
                 let heard = scene.emulator.requests.last ?? "nothing"
-                try require(heard == last, "The last thing the provider hears is \(last), not \(heard).")
+                try require(heard == last, "The last request that the provider receives is \(last), not \(heard).")
                 try require(try await client.credential() == nil, "Nothing is stored.")
                 return
             }

@@ -35,11 +35,11 @@ extension ConformanceTable {
                 try ConformanceRow.require(request.query.pairs.isEmpty, "The query carries nothing.")
             }
         },
-        .notApplicable("45", "oidcc-client-test-userinfo-bearer-body", "The alternative to 44, which is what is done."),
-        .notApplicable("46", "oidcc-client-test-aggregated-claims", "Aggregated claims are left as they come."),
-        .notApplicable("47", "oidcc-client-test-distributed-claims", "Distributed claims are left as they come."),
+        .notApplicable("45", "oidcc-client-test-userinfo-bearer-body", "The alternative to 44, which is used."),
+        .notApplicable("46", "oidcc-client-test-aggregated-claims", "Aggregated claims are passed on unchanged."),
+        .notApplicable("47", "oidcc-client-test-distributed-claims", "Distributed claims are passed on unchanged."),
         .notApplicable("48", "oidcc-client-test-mtls-endpoint-aliases", mutualTLS),
-        .accepts("49", "client authentication: none", "Authenticate in no way.", client: .init(id: "public")) {
+        .accepts("49", "client authentication: none", "Send no client authentication.", client: .init(id: "public")) {
             $0.clientID = "public"
         },
         .accepts(
@@ -55,7 +55,7 @@ extension ConformanceTable {
         .notApplicable("52", "client authentication: private_key_jwt", assertions),
         .notApplicable("53", "client authentication: tls_client_auth", mutualTLS),
         .notApplicable("54", "client authentication: self_signed_tls_client_auth", mutualTLS),
-        .notApplicable("55", "request object by value", "Request objects (RFC 9101) are not built."),
+        .notApplicable("55", "request object by value", "Request objects (RFC 9101) are not implemented."),
         .accepts("74", "rp-id_token-sig-es256", "Accept ES256."),
         .accepts(
             "75",
@@ -67,17 +67,15 @@ extension ConformanceTable {
         ),
         .notApplicable("76", "rp-id_token-sig+enc", encryption),
         .notApplicable("77", "rp-id_token-sig+enc-a128kw", encryption),
-        .row("78", "rp-claims_request-id_token", "Ask for claims of the ID Token, and check those that are essential.")
-        {
-            scene in
+        .row("78", "rp-claims_request-id_token", "Request claims of the ID Token, and check essential ones.") { scene in
             let claims = #"{"id_token":{"acr":{"essential":true,"values":["gold"]}}}"#
             try await ConformanceRow.signsIn(scene) { $0.parameters[.authorization] = ["claims": claims] }
         },
-        .row("79", "rp-claims_request-userinfo", "Ask for claims of userinfo.") { scene in
+        .row("79", "rp-claims_request-userinfo", "Request claims of userinfo.") { scene in
             let claims = #"{"userinfo":{"picture":null}}"#
             try await ConformanceRow.signsIn(scene) { $0.parameters[.authorization] = ["claims": claims] }
             let asked = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["claims"]
-            try ConformanceRow.require(asked == claims, "The claims are asked for.")
+            try ConformanceRow.require(asked == claims, "The claims are requested.")
         },
         .notApplicable("80", "rp-userinfo-enc", encryption),
         .notApplicable("81", "rp-userinfo-sig+enc", encryption),
@@ -91,22 +89,22 @@ extension ConformanceTable {
             let (client, first) = try await signedInForLong(scene)
             let second = try await client.refresh()
             try ConformanceRow.require(second.tokens.accessToken != first.tokens.accessToken, "The token is new.")
-            try ConformanceRow.require(second.tokens.refreshToken != first.tokens.refreshToken, "Both of them are.")
+            try ConformanceRow.require(second.tokens.refreshToken != first.tokens.refreshToken, "Both tokens are new.")
             let claims = try await client.userInfo()
-            try ConformanceRow.require(claims["sub"] == "248289761001", "Userinfo answers to it.")
+            try ConformanceRow.require(claims["sub"] == "248289761001", "Userinfo accepts the new token.")
             let asked = scene.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"]
             let granted = Set(first.tokens.scopes)
             let isWithin = asked.map { granted.isSuperset(of: $0.split(separator: " ").map(String.init)) } ?? true
-            try ConformanceRow.require(isWithin, "No more is asked for than was granted.")
+            try ConformanceRow.require(isWithin, "No more scopes are requested than were granted.")
         },
         refusesRefresh("57", "oidcc-client-test-refresh-token-invalid-issuer", "Refuse another issuer.", .wrongIssuer),
-        refusesRefresh("58", "oidcc-client-test-refresh-token-invalid-sub", "Refuse another person.", .wrongSubject),
+        refusesRefresh("58", "oidcc-client-test-refresh-token-invalid-sub", "Refuse another subject.", .wrongSubject),
         .notApplicable(
             "59",
             "oidcc-client-test-3rd-party-init-login",
             "An initiate_login_uri is a page of a website; an app that has one calls signIn() there."
         ),
-        .row("60", "oidcc-client-test-rp-init-logout", "Sign out at the provider and handle the return.") { scene in
+        .row("60", "oidcc-client-test-rp-init-logout", "Sign out at the provider and handle the redirect.") { scene in
             let (credential, signOut) = try await signsOut(scene, fault: nil)
             guard case .done = signOut.endSession else {
                 throw ConformanceRow.Failure(description: "The session has ended: \(signOut.endSession)")
@@ -115,12 +113,12 @@ extension ConformanceTable {
             let hint = credential.tokens.idToken?.exposed
             try ConformanceRow.require(request?["id_token_hint"] == hint, "The hint is the ID Token.")
             let uri = request?["post_logout_redirect_uri"]
-            try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "The way back is the registered one.")
+            try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "The URI is the registered one.")
         },
-        .row("61", "oidcc-client-test-rp-init-logout-other-state", "Notice another state in the return.") { scene in
+        .row("61", "oidcc-client-test-rp-init-logout-other-state", "Detect another state in the redirect.") { scene in
             try await noticesTheReturn(scene, .wrongState)
         },
-        .row("62", "oidcc-client-test-rp-init-logout-no-state", "Notice a return without a state.") { scene in
+        .row("62", "oidcc-client-test-rp-init-logout-no-state", "Detect a redirect without a state.") { scene in
             try await noticesTheReturn(scene, .missingState)
         },
         .notApplicable("63 to 70", "back-channel logout", "The provider calls a website; apps cannot be called."),
@@ -136,9 +134,9 @@ extension ConformanceTable {
         $0.idTokenSigningAlgorithms = [.hs256]
     }
 
-    private static let mutualTLS = "Mutual TLS is not built."
-    private static let assertions = "Client assertions (RFC 7523) are not built."
-    private static let encryption = "Encryption (JWE) is not built; an encrypted token is refused with that reason."
+    private static let mutualTLS = "Mutual TLS is not implemented."
+    private static let assertions = "Client assertions (RFC 7523) are not implemented."
+    private static let encryption = "JWE encryption is not implemented; an encrypted token is refused with that reason."
 
     private static func signsOut(_ scene: EmulatorScene, fault: CallbackFault?) async throws -> (Credential, SignOut) {
         var settings = try EmulatorScene.registration()
@@ -147,18 +145,18 @@ extension ConformanceTable {
         let credential = try await client.signIn().credential
         scene.emulator.fault = fault.map { .callback($0) }
         let signOut = try await client.signOut(endingSession: true)
-        try ConformanceRow.require(try await client.credential() == nil, "The credential is forgotten.")
+        try ConformanceRow.require(try await client.credential() == nil, "The credential is deleted.")
         return (credential, signOut)
     }
 
     private static func noticesTheReturn(_ scene: EmulatorScene, _ fault: CallbackFault) async throws {
         let (_, signOut) = try await signsOut(scene, fault: fault)
         guard case .failed(let error) = signOut.endSession, error.code == .invalidCallback else {
-            throw ConformanceRow.Failure(description: "It is said that the end is not certain: \(signOut.endSession)")
+            throw ConformanceRow.Failure(description: "The end is reported as not confirmed: \(signOut.endSession)")
         }
     }
 
-    /// Signs in with a refresh token.
+    /// Signs in with `offline_access`, to obtain a refresh token.
     static func signedInForLong(_ scene: EmulatorScene) async throws -> (AuthClient, Credential) {
         var settings = try EmulatorScene.registration()
         settings.scopes.append("offline_access")
@@ -181,10 +179,10 @@ extension ConformanceTable {
                 do {
                     _ = try await client.refresh()
                 } catch let error as AuthError {
-                    try ConformanceRow.require(error.code == .invalidIDToken, "It is refused for that: \(error)")
+                    try ConformanceRow.require(error.code == .invalidIDToken, "It is refused as expected: \(error)")
                     let last = scene.emulator.requests.last
-                    try ConformanceRow.require(last == "POST /token", "Nothing more is asked.")
-                    // The provider has replaced the refresh token; all that was refused is gone.
+                    try ConformanceRow.require(last == "POST /token", "No further request is sent.")
+                    // The provider has rotated the refresh token; nothing else of the refused response is kept.
                     let kept = try await client.credential()?.tokens
                     try ConformanceRow.require(
                         kept?.accessToken == first.tokens.accessToken && kept?.idToken == first.tokens.idToken,

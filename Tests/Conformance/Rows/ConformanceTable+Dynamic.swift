@@ -47,9 +47,9 @@ extension ConformanceTable {
                 settings.clientID = signedUserInfo.id
                 do {
                     _ = try await scene.client(registration: settings).signIn()
-                    throw ConformanceRow.Failure(description: "Userinfo that is wrongly signed is refused.")
+                    throw ConformanceRow.Failure(description: "Userinfo with a wrong signature or claim is refused.")
                 } catch let error as AuthError {
-                    try ConformanceRow.require(error.code == .invalidUserInfo, "It is refused for that: \(error)")
+                    try ConformanceRow.require(error.code == .invalidUserInfo, "It is refused as expected: \(error)")
                 }
             }
         },
@@ -72,7 +72,7 @@ extension ConformanceTable {
         ConformanceRow(
             number: "86",
             name: "rp-discovery-webfinger-unknown-member",
-            demand: "Ignore members that are not known.",
+            demand: "Ignore unknown members.",
             check: .trial { _ in
                 let finder = WebFinger(
                     transport: answering([
@@ -85,7 +85,7 @@ extension ConformanceTable {
         ),
     ]
 
-    private static let requestObjects = "Request objects by reference (request_uri) are not built."
+    private static let requestObjects = "Request objects by reference (request_uri) are not implemented."
     private static let relation = "http://openid.net/specs/connect/1.0/issuer"
     private static let signedUserInfo = OIDCEmulator.Client(id: "signed-userinfo", userInfoSigningAlgorithm: .rs256)
 
@@ -103,7 +103,7 @@ extension ConformanceTable {
         let issuer = try await WebFinger(transport: scene.transport).issuer(of: identifier)
         try ConformanceRow.require(issuer == scene.emulator.issuer, "The issuer is found.")
         let asked = scene.emulator.receivedRequests.first
-        try ConformanceRow.require(asked?.path == "/.well-known/webfinger", "WebFinger is asked.")
+        try ConformanceRow.require(asked?.path == "/.well-known/webfinger", "WebFinger is queried.")
         try ConformanceRow.require(asked?.query["resource"] == resource, "The resource is \(resource).")
         try await ConformanceRow.signsIn(scene)
     }

@@ -23,7 +23,7 @@ extension ConformanceTable {
         .refuses(
             "91",
             prefix + "invalid-secondary-aud",
-            "Refuse a second audience that is not known.",
+            "Refuse an additional audience that is not trusted.",
             fault: .idToken(.secondAudience)
         ),
         .refuses("92", prefix + "invalid-null-alg", "Refuse an unsigned ID Token.", fault: .idToken(.unsigned)),
@@ -36,7 +36,7 @@ extension ConformanceTable {
         .refuses(
             "94",
             prefix + "invalid-expired-exp",
-            "Refuse what expired six minutes ago.",
+            "Refuse an ID Token that expired six minutes ago.",
             fault: .idToken(.expired(secondsAgo: 360))
         ),
         .refuses("95", prefix + "invalid-missing-exp", "Refuse a missing exp.", fault: .idToken(.missingExpiry)),
@@ -48,51 +48,51 @@ extension ConformanceTable {
         refusesAnswer(
             "101",
             "invalid-authorization-response-iss",
-            "Refuse an answer of another issuer.",
+            "Refuse an authorization response of another issuer.",
             .wrongIss,
             .issuerMismatch
         ),
         refusesAnswer(
             "102",
             "remove-authorization-response-iss",
-            "Refuse an answer that does not name its issuer.",
+            "Refuse an authorization response without iss.",
             .missingIss,
             .issuerMismatch
         ),
         refusesAnswer(
             "103",
             "ensure-authorization-response-with-invalid-state-fails",
-            "Refuse an answer with another state.",
+            "Refuse an authorization response with a wrong state.",
             .wrongState,
             .invalidCallback
         ),
         refusesAnswer(
             "104",
             "ensure-authorization-response-with-invalid-missing-state-fails",
-            "Refuse an answer without a state.",
+            "Refuse an authorization response without a state.",
             .missingState,
             .invalidCallback
         ),
         .accepts(
             "105",
             prefix + "token-endpoint-response-without-expires_in",
-            "Accept tokens that do not say how long they last.",
+            "Accept a token response without expires_in.",
             fault: .tokenResponse(.missingExpiry)
         ),
         .accepts(
             "106",
             prefix + "token-type-case-insensitivity",
-            "Compare token_type without case.",
+            "Compare token_type case-insensitively.",
             fault: .tokenResponse(.oddlyCasedTokenType)
         ),
-        bound("106b", prefix + "token-type-case-insensitivity", "Compare DPoP without case.") { scene in
+        bound("106b", prefix + "token-type-case-insensitivity", "Compare DPoP case-insensitively.") { scene in
             scene.emulator.dpop = .required
             scene.emulator.fault = .tokenResponse(.member("token_type", "dpOp"))
         },
         bound(
             "107",
             prefix + "rs-dpop-auth-scheme-case-insensitivity",
-            "Take a nonce from a challenge whose scheme is written dPoP."
+            "Use the nonce of a challenge whose scheme is written dPoP."
         ) { scene in
             scene.emulator.dpop = .required
             scene.emulator.resourceWantsNonce = true
@@ -103,7 +103,7 @@ extension ConformanceTable {
         .row(
             "109",
             "fapi2-security-profile-final-client-refresh-token-test",
-            "Refresh each time the resource refuses the token, with the refresh token that came last."
+            "Refresh each time the resource refuses the token, with the latest refresh token."
         ) { scene in
             scene.emulator.dpop = .requiredWithNonce
             var settings = try boundSettings()
@@ -115,19 +115,19 @@ extension ConformanceTable {
                 _ = try await client.userInfo()
                 tokens.append(try await client.freshTokens().refreshToken)
             }
-            try ConformanceRow.require(Set(tokens).count == 3, "Each refresh brings another refresh token.")
+            try ConformanceRow.require(Set(tokens).count == 3, "Each refresh returns a new refresh token.")
         },
-        .notApplicable("110", "invalid-openbanking-intent-id", "A rule of the United Kingdom's open banking."),
-        .notApplicable("111 to 119", "message signing", "JARM and request objects are not built."),
+        .notApplicable("110", "invalid-openbanking-intent-id", "A rule of Open Banking in the United Kingdom."),
+        .notApplicable("111 to 119", "message signing", "JARM and request objects are not implemented."),
         .refuses("120", "iat one week ago", "Refuse it.", fault: .idToken(.issuedLongAgo)),
         .accepts("121", "at_hash absent", "Accept it.", fault: .idToken(.claim("at_hash", nil))),
         .accepts(
             "122",
             "scope absent from the token response",
-            "Take the scopes that were asked for.",
+            "Assume the requested scopes.",
             fault: .tokenResponse(.missingScope)
         ),
-        .notApplicable("123", "encrypted ID Token", "Encryption (JWE) is not built."),
+        .notApplicable("123", "encrypted ID Token", "Encryption (JWE) is not implemented."),
         .refuses(
             "124",
             "ID Token encrypted with RSA1_5",
@@ -138,14 +138,14 @@ extension ConformanceTable {
         .refuses("125", "bad signature", "Refuse it.", fault: .idToken(.badSignature), last: "GET /jwks"),
     ]
 
-    /// The settings of a client whose tokens are bound to a key.
+    /// The settings of a client with DPoP-bound tokens.
     static func boundSettings() throws -> ClientRegistration.Values {
         var settings = try EmulatorScene.registration()
         settings.usesDPoP = true
         return settings
     }
 
-    /// A row in which tokens are bound to a key, by a provider that checks every proof (row I11).
+    /// A row with DPoP-bound tokens, at a provider that checks every proof (row I11).
     static func bound(
         _ number: String,
         _ name: String,

@@ -6,21 +6,21 @@ import HTTPTypes
 
 extension ConformanceTable {
     static let requests: [ConformanceRow] = [
-        request("I1", "scope", "Ask for openid.") { scene in
+        request("I1", "scope", "Request the openid scope.") { scene in
             try ConformanceRow.require(
                 scene.authorization?["scope"]?.hasPrefix("openid") == true,
-                "openid is asked for."
+                "openid is requested."
             )
         },
         request("I2", "redirect_uri", "Send the registered redirect URI.") { scene in
             let uri = scene.authorization?["redirect_uri"]
             try ConformanceRow.require(uri == "http://127.0.0.1:8400/callback", "It is the registered one.")
         },
-        request("I3", "redirect_uri at the token endpoint", "Send the same.") { scene in
+        request("I3", "redirect_uri at the token endpoint", "Send the value of the authorization request.") { scene in
             let uri = scene.tokenRequest?["redirect_uri"]
             try ConformanceRow.require(uri == scene.authorization?["redirect_uri"], "It is the same.")
         },
-        request("I4", "client_id at the token endpoint", "Send the same.") { scene in
+        request("I4", "client_id at the token endpoint", "Send the value of the authorization request.") { scene in
             try ConformanceRow.require(scene.tokenRequest?["client_id"] == "authflow-demo", "It is the same.")
         },
         .row("I5", "client authentication", "Use one method only.", clients: [.confidential]) { scene in
@@ -30,7 +30,7 @@ extension ConformanceTable {
             let repeated = ["client_id", "client_secret", "client_assertion"].contains { request?.form[$0] != nil }
             try ConformanceRow.require(!repeated, "The body is not.")
         },
-        .row("I6", "PKCE", "Use S256 with 256 bits, new every time.") { scene in
+        .row("I6", "PKCE", "Use S256 with a new verifier of 256 bits each time.") { scene in
             for _ in 0..<2 { try await ConformanceRow.signsIn(scene) }
             let requests = scene.emulator.receivedRequests
             let methods = requests.filter { $0.path == "/authorize" }.map { $0.query["code_challenge_method"] }
@@ -39,7 +39,7 @@ extension ConformanceTable {
             try ConformanceRow.require(Set(verifiers).count == 2, "Verifiers are new.")
             try ConformanceRow.require(verifiers.allSatisfy { $0.utf8.count == 43 }, "They have 256 bits.")
         },
-        request("I7", "access token", "Send it in no query and in one place.") { scene in
+        request("I7", "access token", "Send it in the Authorization header alone.") { scene in
             let users = scene.emulator.receivedRequests.filter { $0.request.headerFields[.authorization] != nil }
             try ConformanceRow.require(!users.isEmpty, "It is used.")
             let isElsewhere = scene.emulator.receivedRequests.contains {
@@ -47,7 +47,7 @@ extension ConformanceTable {
             }
             try ConformanceRow.require(!isElsewhere, "It is in the header alone.")
         },
-        bound("I11", "proofs of the key", "Make each anew, for this request, with ath at resources alone.") { scene in
+        bound("I11", "DPoP proofs", "Make a new proof for each request, with ath at resources alone.") { scene in
             scene.emulator.dpop = .requiredWithNonce
         },
     ]
@@ -56,17 +56,17 @@ extension ConformanceTable {
         .refuses("O1", "azp of another client", "Refuse it.", fault: .idToken(.wrongAuthorizedParty)),
         .refuses("O2", "exp is now", "Refuse it.", fault: .idToken(.expired(secondsAgo: 0))) { $0.clockLeeway = .zero },
         .refuses("O3", "wrong at_hash", "Refuse it.", fault: .idToken(.wrongAccessTokenHash)),
-        .row("O4", "repeated code, state or iss", "Refuse the answer.") { scene in
+        .row("O4", "repeated code, state or iss", "Refuse the response.") { scene in
             for fault in [CallbackFault.repeatedCode, .repeatedState, .repeatedIss] {
                 scene.emulator.fault = .callback(fault)
                 try await refused(scene, .invalidCallback)
                 let last = scene.emulator.requests.last
-                try ConformanceRow.require(last == "POST /consent", "Nothing more is asked.")
+                try ConformanceRow.require(last == "POST /consent", "No further request is sent.")
             }
         },
         .refuses("O5", "crit in the header", "Refuse it.", fault: .idToken(.criticalHeader)),
         .row("O6", "a nonce that was never sent", "Refuse it.") { scene in
-            // Without openid no nonce is sent, and no ID Token is expected; one that comes must have none.
+            // Without openid no nonce is sent, and no ID Token is expected; one that is returned must have no nonce.
             scene.emulator.fault = .tokenResponse(
                 .member("id_token", .string(try unexpectedIDToken(scene.emulator.issuer)))
             )
@@ -74,7 +74,7 @@ extension ConformanceTable {
             settings.scopes = ["profile"]
             try await refused(scene, .invalidIDToken, settings)
         },
-        .accepts("O7", "keys with the same ID", "Choose by kind and try each.", fault: .jwks(.decoys)),
+        .accepts("O7", "keys with the same ID", "Choose by key type and try each.", fault: .jwks(.decoys)),
         .accepts("O8", "keys that cannot be read", "Skip them.", fault: .jwks(.unreadableKeys)),
         .accepts("O9", "keys for encryption and of unknown curves", "Skip them.", fault: .jwks(.withoutKeyIDs)),
         .row("O10", "oversized responses", "Refuse them.") { scene in
@@ -164,12 +164,12 @@ extension ConformanceTable {
         do {
             _ = try await scene.client(registration: settings).signIn()
         } catch let error as AuthError {
-            return try ConformanceRow.require(error.code == code, "It is refused for that: \(error)")
+            return try ConformanceRow.require(error.code == code, "It is refused as expected: \(error)")
         }
         throw ConformanceRow.Failure(description: "It is refused.")
     }
 
-    /// An ID Token with a nonce that nobody sent. Its claims are refused before its signature is looked at.
+    /// An ID Token with a nonce that was never sent. Its claims are refused before its signature is checked.
     private static func unexpectedIDToken(_ issuer: String) throws -> String {
         let keys = try EmulatorKeys()
         let now = Int64(HostServices.system.now().timeIntervalSince1970)

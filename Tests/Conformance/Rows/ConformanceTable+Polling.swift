@@ -3,17 +3,17 @@ import AuthFlowTesting
 import Foundation
 
 extension ConformanceTable {
-    /// The rows of the suite's test of polling, told of the device grant (RFC 8628 section 3.5).
+    /// The rows of the suite's polling test, applied to the device grant (RFC 8628 section 3.5).
     static let polling: [ConformanceRow] = [
         .polls(
             "126",
             "respects the interval",
-            "Never ask earlier than the interval (31 s) allows.",
+            "Never poll earlier than the interval (31 s) allows.",
             interval: 31,
             responses: [.error("authorization_pending"), .error("authorization_pending")]
         ) { trial in
             try trial.requireSignedIn()
-            try ConformanceRow.require(trial.waits.count == 3, "It asks until there are tokens.")
+            try ConformanceRow.require(trial.waits.count == 3, "It polls until there are tokens.")
             try ConformanceRow.require(
                 trial.waits.allSatisfy { $0 >= 31 },
                 "Every wait is long enough: \(trial.waits)."
@@ -22,7 +22,7 @@ extension ConformanceTable {
         .polls(
             "127",
             "slow_down",
-            "Wait five seconds more, and stay with that.",
+            "Increase the interval by five seconds, for all later polls.",
             responses: [
                 .slowDown(interval: nil), .error("authorization_pending"), .error("authorization_pending"),
                 .slowDown(interval: nil), .error("authorization_pending"),
@@ -35,13 +35,13 @@ extension ConformanceTable {
                 "The waits grow and stay: \(trial.waits)."
             )
         },
-        .polls("128", "access_denied", "Stop asking.", responses: [.error("access_denied")]) { trial in
+        .polls("128", "access_denied", "Stop polling.", responses: [.error("access_denied")]) { trial in
             try trial.requireStopped(.accessDenied)
         },
-        .polls("129", "expired_token", "Stop asking.", responses: [.error("expired_token")]) { trial in
+        .polls("129", "expired_token", "Stop polling.", responses: [.error("expired_token")]) { trial in
             try trial.requireStopped(.timedOut)
         },
-        .polls("130", "invalid_request", "Stop asking.", responses: [.error("invalid_request")]) { trial in
+        .polls("130", "invalid_request", "Stop polling.", responses: [.error("invalid_request")]) { trial in
             try trial.requireStopped(.providerRejected)
         },
         .polls("131", "no device_code", "Refuse it.", fault: .deviceAuthorization(.member("device_code", nil))) {
@@ -53,11 +53,11 @@ extension ConformanceTable {
     ]
 }
 
-/// What came of a sign-in on another screen.
+/// The result of a sign-in with the device grant.
 struct PollingTrial: Sendable {
     let result: Result<SignIn, any Error>
 
-    /// How long it waited before each poll, in seconds.
+    /// The wait before each poll, in seconds.
     let waits: [Double]
 
     func requireSignedIn() throws {
@@ -70,12 +70,12 @@ struct PollingTrial: Sendable {
             throw ConformanceRow.Failure(description: "It stops.")
         }
         try ConformanceRow.require((error as? AuthError)?.code == code, "It stops with \(code.rawValue), not \(error).")
-        try ConformanceRow.require(waits.count == polls, "It asks \(polls) times, not \(waits.count).")
+        try ConformanceRow.require(waits.count == polls, "It polls \(polls) times, not \(waits.count).")
     }
 }
 
 extension ConformanceRow {
-    /// A row in which a person signs in on another screen, at once, and time goes by only in the waits.
+    /// A row in which the user approves the device grant at once, and time passes only in the waits.
     static func polls(
         _ number: String,
         _ name: String,

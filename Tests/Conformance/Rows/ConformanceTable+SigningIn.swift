@@ -4,7 +4,7 @@ import AuthFlowOIDC
 import AuthFlowTesting
 
 extension OIDCEmulator.Client {
-    /// A client with a secret, long enough for HS256, that is hard on those who do not encode it.
+    /// A client with a secret that is long enough for HS256 and has characters that must be encoded.
     static let confidential = OIDCEmulator.Client(
         id: "client:+%1",
         secret: "a secret of 32 bytes: %+&=é, or more",
@@ -13,7 +13,7 @@ extension OIDCEmulator.Client {
 }
 
 extension ClientRegistration.Values {
-    /// Makes them those of the client with a secret.
+    /// Turns these into the settings of the confidential client.
     mutating func becomeConfidential() {
         clientID = OIDCEmulator.Client.confidential.id
         authentication = .clientSecretBasic(Secret(OIDCEmulator.Client.confidential.secret ?? ""))
@@ -25,7 +25,7 @@ extension ConformanceTable {
 
     static let formPost =
         codeFlow(from: 26, prefix: "oidcc-client-test", mode: .formPost) + [
-            .row("40", "oidcc-client-test-form-post-error", "Surface the error that was posted.") { scene in
+            .row("40", "oidcc-client-test-form-post-error", "Report the error that was posted.") { scene in
                 var settings = try EmulatorScene.registration()
                 settings.responseMode = .formPost
                 settings.parameters[.authorization] = ["max_age": "0", "prompt": "none"]
@@ -34,7 +34,7 @@ extension ConformanceTable {
                 } catch let error as AuthError {
                     try ConformanceRow.require(
                         error.providerError?.error == "login_required",
-                        "The error is passed on."
+                        "The error is reported."
                     )
                     try ConformanceRow.require(
                         !scene.emulator.requests.contains("POST /token"),
@@ -99,13 +99,13 @@ extension ConformanceTable {
             accepts(
                 6,
                 "-kid-absent-single-jwks",
-                "Choose the key by its kind; skip those that cannot be used.",
+                "Choose the key by its type; skip keys that cannot be used.",
                 .jwks(.withoutKeyIDs)
             ),
             accepts(
                 7,
                 "-kid-absent-multiple-jwks",
-                "Try every key of the kind (refusing passes too).",
+                "Try every key of the type (refusing passes too).",
                 .jwks(.severalWithoutKeyIDs)
             ),
             accepts(8, "-idtoken-sig-rs256", "Accept RS256."),
@@ -120,13 +120,13 @@ extension ConformanceTable {
             refuses(
                 11,
                 "-userinfo-invalid-sub",
-                "Refuse userinfo about somebody else.",
+                "Refuse userinfo about another subject.",
                 .userInfo(.wrongSubject),
                 .invalidUserInfo,
                 last: "GET /userinfo"
             ),
             refuses(12, "-nonce-invalid", "Refuse another nonce.", .idToken(.wrongNonce)),
-            .row(number(13), prefix + "-scope-userinfo-claims", "Ask for claims by scope.", clients: [client]) {
+            .row(number(13), prefix + "-scope-userinfo-claims", "Request claims by scope.", clients: [client]) {
                 scene in
                 var own = try EmulatorScene.registration()
                 try settings(&own)
@@ -136,7 +136,7 @@ extension ConformanceTable {
                 try ConformanceRow.require(identity?.claims["email"] == "alice@example.com", "The claims are there.")
                 try ConformanceRow.require(identity?.claims["name"] == "Alice Example", "The claims are there.")
                 let asked = scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["scope"]
-                try ConformanceRow.require(asked == "openid profile email address phone", "The scopes are asked for.")
+                try ConformanceRow.require(asked == "openid profile email address phone", "The scopes are requested.")
             },
             accepts(14, "-client-secret-basic", "Encode both halves of the Basic header."),
         ]
@@ -165,7 +165,7 @@ extension ConformanceTable {
         .row(
             "18",
             "oidcc-client-test-signing-key-rotation-just-before-signing",
-            "Fetch the keys again for a key that is not known."
+            "Fetch the keys again for an unknown key."
         ) { scene in
             let client = try scene.client()
             _ = try await client.signIn()
@@ -184,7 +184,7 @@ extension ConformanceTable {
             for _ in 0..<2 { _ = try await client.signIn() }
             let requests = scene.emulator.requests
             try ConformanceRow.require(requests.count { $0 == "GET /jwks" } == 2, "The keys are fetched twice.")
-            try ConformanceRow.require(requests.count { $0 == "GET /userinfo" } == 2, "Userinfo is asked twice.")
+            try ConformanceRow.require(requests.count { $0 == "GET /userinfo" } == 2, "Userinfo is requested twice.")
         },
     ]
 }

@@ -1,8 +1,8 @@
-/// The rows that say what a client must do, by section.
+/// The rows of the conformance table, by section.
 public enum ConformanceTable {
     /// A part of the table.
     public struct Section: Sendable {
-        /// What its rows have in common.
+        /// The subject that its rows share.
         public let title: String
         /// Its rows.
         public let rows: [ConformanceRow]
@@ -12,14 +12,14 @@ public enum ConformanceTable {
     public static let sections: [Section] = [
         Section(title: "Basic: code, client_secret_basic (1 to 14)", rows: basic),
         Section(title: "Configuration and keys (15 to 19)", rows: configuration),
-        Section(title: "Finding and registering (20 to 25, 85, 86)", rows: dynamic),
+        Section(title: "WebFinger, registration and userinfo (20 to 25, 85, 86)", rows: dynamic),
         Section(title: "Form post (26 to 40)", rows: formPost),
         Section(title: "The comprehensive plan and client authentication (41 to 55, 74 to 84)", rows: comprehensive),
-        Section(title: "Refresh, third-party login and logout (56 to 73)", rows: life),
+        Section(title: "Refresh, third-party-initiated login and logout (56 to 73)", rows: life),
         Section(title: "FAPI (87 to 125)", rows: fapi),
-        Section(title: "Polling (126 to 131)", rows: polling),
-        Section(title: "What every request must look like (I1 to I7)", rows: requests),
-        Section(title: "Our own (O1 to O15)", rows: own),
+        Section(title: "Polling in the device grant (126 to 131)", rows: polling),
+        Section(title: "Requirements on every request (I1 to I7, I11)", rows: requests),
+        Section(title: "AuthFlow's own (O1 to O15)", rows: own),
     ]
 
     /// Every row.

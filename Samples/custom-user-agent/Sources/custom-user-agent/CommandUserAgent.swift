@@ -1,10 +1,10 @@
 import AuthFlow
 import Foundation
 
-/// Lets another program show the page: it is given the address on its standard input, and writes the one that it was
-/// redirected to on its standard output. Neither is ever in a command line.
+/// Lets another program show the page: it reads the address from standard input, and writes the one that it was
+/// redirected to on standard output. Neither is ever in a command line.
 ///
-/// That program may be anything: a browser in a test, a kiosk, a script that asks somebody in a chat.
+/// That program may be anything: a browser in a test, a kiosk, a script that asks a user in a chat.
 struct CommandUserAgent: UserAgent {
     let command: [String]
 
@@ -17,9 +17,9 @@ struct CommandUserAgent: UserAgent {
             RedirectSession(redirectURI: redirectURI) { url in
                 options.reporter.report(.userAgentVisit, details: ["agent": "command", "program": command.first ?? ""])
                 let answer = try await run(url)
-                // The engine checks the answer; an agent only has to bring it.
+                // The engine checks the authorization response; an agent only returns it.
                 guard options.accepts(answer, at: redirectURI) else {
-                    throw AuthError(.userAgentFailed, "The program did not bring the answer to this sign-in.")
+                    throw AuthError(.userAgentFailed, "The program did not return the authorization response.")
                 }
                 return answer
             }
@@ -36,7 +36,7 @@ struct CommandUserAgent: UserAgent {
         try process.run()
         try input.fileHandleForWriting.write(contentsOf: Data("\(url)\n".utf8))
         try input.fileHandleForWriting.close()
-        // An answer that comes another way, or Ctrl-C, cancels the visit: the program ends with it.
+        // A response that arrives another way, or Ctrl-C, cancels this task, which ends the program.
         let answer = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 Thread.detachNewThread {

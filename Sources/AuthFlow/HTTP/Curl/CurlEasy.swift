@@ -1,14 +1,14 @@
 #if os(Linux)
 import CCurl
 
-/// A handle of libcurl's for one transfer at a time (libcurl-easy(3)).
+/// A libcurl handle for one transfer at a time (libcurl-easy(3)).
 @safe final class CurlEasy {
     private let pointer: OpaquePointer
 
-    /// The address, by which libcurl names the handle.
+    /// The address, by which libcurl identifies the handle.
     var identifier: UInt { unsafe UInt(bitPattern: pointer) }
 
-    /// Lends the handle to another of libcurl's functions.
+    /// Passes the handle to another libcurl function.
     func withPointer<Value>(_ body: (OpaquePointer) -> Value) -> Value { unsafe body(pointer) }
 
     /// Whether libcurl has accepted every option.
@@ -31,7 +31,7 @@ import CCurl
         note(unsafe authflow_curl_set_number(pointer, option, Int64(value)))
     }
 
-    /// Sets what not every version of libcurl has.
+    /// Sets an option that not every version of libcurl has.
     func trySet(_ option: authflow_curl_option, _ value: Int) {
         _ = unsafe authflow_curl_set_number(pointer, option, Int64(value))
     }
@@ -66,7 +66,7 @@ import CCurl
         note(unsafe authflow_curl_set_list(pointer, option, list))
     }
 
-    /// Sets what is called with header fields and body, and before a request is sent. `context` must outlive the transfer.
+    /// Sets the callbacks for header fields, for the body, and before a request. `context` must outlive the transfer.
     func setReceivers(
         _ context: CurlTransfer,
         header: authflow_curl_receive,

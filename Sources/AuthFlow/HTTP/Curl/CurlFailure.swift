@@ -2,7 +2,7 @@
 import CCurl
 import HTTPTypes
 
-/// An exchange that did not take place, in words of ours: libcurl's own may quote the address with its query.
+/// The error of a failed exchange, in our own words: those of libcurl may quote the address with its query.
 struct CurlFailure {
     let error: AuthError
 
@@ -15,7 +15,7 @@ struct CurlFailure {
         easy: CurlEasy?
     ) {
         let place = call.head.authority ?? "the server"
-        // A connection that could not be made is the proxy's when there is one: it is the only one that is made.
+        // With a proxy, a connection that could not be made is the one to it: there is no other.
         let peer = proxy.map { "the proxy \($0.place)" } ?? place
         let connectStatus = easy?.info(AUTHFLOW_CURL_INFO_CONNECT_CODE) ?? 0
         func failure(_ message: String) -> AuthError { AuthError(.networkFailed, message) }
@@ -23,7 +23,7 @@ struct CurlFailure {
         case AUTHFLOW_CURL_TIMED_OUT:
             error = AuthError(
                 .timedOut,
-                "\(isConnected ? place : peer) did not answer within \(waited.formattedSeconds)."
+                "\(isConnected ? place : peer) did not respond within \(waited.formattedSeconds)."
             )
         case AUTHFLOW_CURL_NO_HOST_ADDRESS:
             error = failure("The name \(place) is not known here. Is it spelt right, and is there a network?")
@@ -34,7 +34,7 @@ struct CurlFailure {
         case _ where proxy != nil && connectStatus >= 300:
             error = failure("\(peer.capitalizedFirst) refuses to connect to \(place) (status \(connectStatus)).")
         case AUTHFLOW_CURL_NO_CONNECTION:
-            error = failure("Nothing answers at \(peer). Is the address right, and is the server up?")
+            error = failure("Nothing responds at \(peer). Is the address right, and is the server up?")
         case AUTHFLOW_CURL_CERTIFICATE_REFUSED, AUTHFLOW_CURL_BAD_CA_FILE:
             let isBadFile = result == AUTHFLOW_CURL_BAD_CA_FILE
             let reason =
@@ -51,28 +51,28 @@ struct CurlFailure {
             error = failure("\(place) asks for a client certificate.")
         case AUTHFLOW_CURL_TLS_FAILED:
             error = failure("No TLS connection to \(place) could be made. Does it speak TLS 1.2 or later there?")
-        // A bad argument is what it calls a response that begins with a folded line.
+        // libcurl reports a response that begins with a folded line as a bad argument.
         case AUTHFLOW_CURL_WEIRD_REPLY, AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL, AUTHFLOW_CURL_HTTP2_FRAMING,
             AUTHFLOW_CURL_BAD_ARGUMENT:
-            error = AuthError(.invalidResponse, "What \(call) answered with is not HTTP.")
+            error = AuthError(.invalidResponse, "The response to \(call) is not HTTP.")
         case AUTHFLOW_CURL_BAD_ENCODING:
-            error = AuthError(.invalidResponse, "What \(call) answered with cannot be decompressed.")
+            error = AuthError(.invalidResponse, "The response to \(call) cannot be decompressed.")
         case AUTHFLOW_CURL_TOO_LARGE, AUTHFLOW_CURL_OUT_OF_MEMORY:
-            error = AuthError(.invalidResponse, "What \(call) answered with is too large.")
+            error = AuthError(.invalidResponse, "The response to \(call) is too large.")
         case AUTHFLOW_CURL_URL_MALFORMED:
             error = AuthError(.invalidConfiguration, "\"\(Redaction.url(call.url))\" is not a URL.")
         case AUTHFLOW_CURL_GOT_NOTHING:
-            error = failure("\(place) closed the connection without an answer. Try again.")
+            error = failure("\(place) closed the connection without a response. Try again.")
         default:
             error = failure("The exchange with \(place) broke off (libcurl error \(result.rawValue)). Try again.")
         }
     }
 
-    /// What OpenSSL found wrong with a certificate (x509_vfy.h); empty for what needs no more words.
+    /// What OpenSSL found wrong with a certificate (x509_vfy.h); empty when there is nothing to add.
     private static func reason(_ code: Int) -> String {
         guard authflow_curl_uses_openssl() else { return "" }
         return switch code {
-        // OpenSSL has nothing against it, or was not asked yet: libcurl compares the name by itself, and first.
+        // OpenSSL accepts it, or has not checked it yet: libcurl itself compares the name, and does so first.
         case 0, 1: ": it is for another name"
         case 9, 13: ": it is not valid yet"
         case 10, 14: ": it has expired"
@@ -86,7 +86,7 @@ struct CurlFailure {
         }
     }
 
-    /// Why there is no libcurl to ask.
+    /// The error when libcurl is not available.
     static func unavailable(_ state: authflow_curl_state) -> AuthError {
         switch state {
         case AUTHFLOW_CURL_MISSING:
@@ -95,8 +95,8 @@ struct CurlFailure {
                 "libcurl is not installed, and there is no other way to the network here. Install it (Debian: libcurl4)."
             )
         case AUTHFLOW_CURL_TOO_OLD:
-            AuthError(.networkFailed, "The libcurl of this system is older than 7.80, and too old.")
-        default: AuthError(.networkFailed, "The libcurl of this system cannot be used: it does not begin to work.")
+            AuthError(.networkFailed, "The libcurl of this system is too old: it is older than 7.80.")
+        default: AuthError(.networkFailed, "The libcurl of this system cannot be used: it fails to initialize.")
         }
     }
 }

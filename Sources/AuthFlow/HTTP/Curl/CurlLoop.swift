@@ -4,12 +4,12 @@ import Synchronization
 
 /// The one thread that drives all transfers of a process, by libcurl's multi interface (libcurl-multi(3)).
 ///
-/// It begins with the first transfer, sleeps until a socket or another thread wakes it up, and ends with its connections when nothing has
-/// been asked of it for a while.
+/// It begins with the first transfer, sleeps until a socket or another thread wakes it up, and ends with its
+/// connections when it has had no work for a while.
 final class CurlLoop: Sendable {
     static let shared = CurlLoop()
 
-    /// How many connections there may be to one server, and altogether. Further requests wait for one to be free.
+    /// How many connections there may be to one server, and in total. Further requests wait for a free one.
     private static let (maximumPerHost, maximumConnections) = (64, 256)
 
     /// How long the thread stays without work. Servers close idle connections after about as long.
@@ -37,7 +37,7 @@ final class CurlLoop: Sendable {
         }
     }
 
-    /// Ends a transfer that its caller has left already, from any thread.
+    /// Ends a transfer whose caller no longer waits, from any thread.
     func cancel(_ transfer: CurlTransfer) {
         state.withLock { state in
             // Without the thread there is no transfer: it has ended, or does not begin, because it has its result.
@@ -47,7 +47,7 @@ final class CurlLoop: Sendable {
         }
     }
 
-    /// Ends all that wait for a thread that cannot be.
+    /// Ends all transfers that wait for a thread that cannot be started.
     private func end(_ error: AuthError) {
         let added = state.withLock { state in
             defer { state = State() }
@@ -86,7 +86,7 @@ final class CurlLoop: Sendable {
                 if isOver { return }
                 multi.wait(Self.idleTime)
             } else {
-                // Once a second is often enough to look for servers that say nothing.
+                // Once a second is often enough to look for silent servers.
                 multi.wait(.seconds(1))
                 idleSince = .now
                 transfers.endSilent()
@@ -113,8 +113,8 @@ private struct RunningTransfers {
 
     mutating func begin(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }
-        // A new one each time. One that was used before has a pointer to a header field that is no more, until libcurl 8: a response that
-        // begins with a folded line makes it read there.
+        // A new handle each time. Before libcurl 8, a reused one keeps a dangling pointer to a header field, which is
+        // read when a response begins with a folded line.
         guard let easy = CurlEasy() else {
             return transfer.end(AuthError(.networkFailed, "There is no memory for another request."))
         }
@@ -124,7 +124,7 @@ private struct RunningTransfers {
             return transfer.end(error)
         }
         guard multi.add(easy) else {
-            return transfer.end(AuthError(.networkFailed, "libcurl does not take another request."))
+            return transfer.end(AuthError(.networkFailed, "libcurl does not accept another request."))
         }
         running[easy.identifier] = Running(transfer: transfer, easy: easy)
         handles[ObjectIdentifier(transfer)] = easy.identifier
@@ -138,7 +138,7 @@ private struct RunningTransfers {
     mutating func endFinished() {
         while let (identifier, result) = multi.nextEnded() {
             guard let entry = running[identifier] else { continue }
-            // Before the handle goes: it is asked how the transfer ended.
+            // Before the handle is removed: it knows how the transfer ended.
             entry.transfer.end(result)
             remove(identifier)
         }

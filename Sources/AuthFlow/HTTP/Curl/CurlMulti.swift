@@ -31,7 +31,7 @@ import Glibc
 
     /// Waits until something can be done, for no longer than a duration.
     func wait(_ duration: Duration) {
-        // A wait that fails would be tried again at once, and again.
+        // A wait that fails would be retried immediately, in a busy loop.
         if unsafe authflow_curl_multi_wait(pointer, Int32(duration.seconds * 1000)) != 0 { usleep(10_000) }
     }
 

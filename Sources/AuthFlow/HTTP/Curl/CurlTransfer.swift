@@ -4,7 +4,7 @@ import HTTPTypes
 
 /// One exchange under way. All but its result belongs to the thread of the loop.
 final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touched by the loop's thread alone.
-    /// Where the caller waits.
+    /// The result that the caller waits for.
     let result = FirstResult<TransportResponse>()
 
     /// When the request was sent; nil before.
@@ -25,8 +25,8 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         self.proxy = proxy
     }
 
-    /// Tells a handle of libcurl's all about the call.
-    /// - Throws: ``AuthError`` with `network_failed` when libcurl refuses anything that was asked of it.
+    /// Sets up a libcurl handle for the request.
+    /// - Throws: ``AuthError`` with `network_failed` when libcurl refuses an option.
     func prepare(_ easy: CurlEasy) throws(AuthError) {
         self.easy = easy
         easy.set(AUTHFLOW_CURL_URL, call.url)
@@ -71,7 +71,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         let wantsLength = [.post, .put, .patch].contains(method)
         if !call.body.isEmpty || wantsLength {
             if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }
-            // A body of this size is not worth asking for permission first.
+            // A body of this size needs no `100 Continue` first.
             lines.append("Expect:")
             easy.set(AUTHFLOW_CURL_POST_FIELD_SIZE, call.body.count)
             easy.set(AUTHFLOW_CURL_COPY_POST_FIELDS, bytes: call.body)
@@ -104,11 +104,11 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     }
 
     private func prepareProxy(_ easy: CurlEasy) {
-        // An empty text keeps libcurl from looking at the environment by itself.
+        // An empty string keeps libcurl from reading the environment itself.
         easy.set(AUTHFLOW_CURL_PROXY, proxy?.url ?? "")
         easy.set(AUTHFLOW_CURL_NO_PROXY, "")
         guard let proxy else { return }
-        // Whatever a request carries goes to its server alone: the proxy passes it on unread.
+        // What a request carries is for its server only: the proxy passes it on unread.
         easy.set(AUTHFLOW_CURL_HTTP_PROXY_TUNNEL, 1)
         easy.set(AUTHFLOW_CURL_SUPPRESS_CONNECT_HEADERS, 1)
         easy.set(AUTHFLOW_CURL_PROXY_SSL_VERSION, 6)  // TLS 1.2 or later
@@ -116,7 +116,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         if let password = proxy.password { easy.set(AUTHFLOW_CURL_PROXY_PASSWORD, password.exposed) }
     }
 
-    /// Takes what libcurl has to say at the end, and tells the caller.
+    /// Takes libcurl's final result, and passes it to the caller.
     func end(_ code: authflow_curl_result) {
         defer { easy = nil }
         if let fault { return result.finish(.failure(fault)) }
@@ -138,7 +138,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         result.finish(.failure(error))
     }
 
-    /// Whether the server has been silent for longer than is waited for.
+    /// Whether the server has been silent for longer than the timeout.
     func isTooSilent(at now: ContinuousClock.Instant) -> Bool {
         guard let sent, head.isEmpty else { return false }
         return sent.duration(to: now) > settings.firstByteTimeout
@@ -153,7 +153,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
 
     private var place: String { call.head.authority ?? "the server" }
 
-    // MARK: What libcurl calls
+    // MARK: Callbacks of libcurl
 
     private static let receiveHeader: authflow_curl_receive = { bytes, size, count, context in
         let transfer = unsafe CurlTransfer.at(context)
@@ -184,10 +184,10 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             case .tooLarge:
                 fault = AuthError(
                     .invalidResponse,
-                    "\(call) answered with more than \(ResponseHead.maximumSize / 1024) KiB of header fields."
+                    "The response to \(call) has more than \(ResponseHead.maximumSize / 1024) KiB of header fields."
                 )
             case .malformed(let reason):
-                fault = AuthError(.invalidResponse, "What \(call) answered with is not HTTP: \(reason).")
+                fault = AuthError(.invalidResponse, "The response to \(call) is not HTTP: \(reason).")
             }
             return false
         }
@@ -206,7 +206,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     private func refuseSize() -> Bool {
         fault = AuthError(
             .invalidResponse,
-            "\(call) answered with more than \(call.maximumResponseSize) bytes.",
+            "The response to \(call) has more than \(call.maximumResponseSize) bytes.",
             status: head.response?.status.code
         )
         return false
@@ -215,11 +215,12 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     /// Whether the request changes nothing at the server (RFC 9110 section 9.2.1).
     private var isSafe: Bool { [.get, .head].contains(call.head.method) }
 
-    /// libcurl repeats a request by itself when a connection that it has used before turns out to be dead. A code or a refresh token
-    /// works once, and a server may have taken what it did not answer to: what has been sent, even in part, is not sent again.
+    /// libcurl repeats a request by itself when a connection that it has used before turns out to be dead. A code or a
+    /// refresh token works once, and a server may have processed a request that it did not respond to: what has been
+    /// sent, even in part, is not sent again.
     ///
-    /// HTTP/2 servers refuse requests that come after they have said goodbye (GOAWAY, RFC 9113 section 6.8), which cannot be told from
-    /// here. So safe requests may be repeated over TLS, and the others use HTTP/1.1, in which no request is sent after a goodbye.
+    /// HTTP/2 servers refuse requests that come after GOAWAY (RFC 9113 section 6.8), which cannot be detected here. So
+    /// safe requests may be repeated over TLS, and the others use HTTP/1.1, in which no request is sent after a close.
     private func mayBeSent() -> Bool {
         attempts += 1
         sent = .now
@@ -235,7 +236,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
 }
 
 extension Duration {
-    /// As it stands in a sentence.
+    /// The duration in words, for a message.
     var formattedSeconds: String {
         self < .seconds(1) ? "\(milliseconds) milliseconds" : "\(Int(seconds.rounded())) seconds"
     }

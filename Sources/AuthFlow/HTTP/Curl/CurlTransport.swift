@@ -1,10 +1,11 @@
 #if os(Linux)
 import CCurl
 
-/// libcurl: the transport on Linux. Everything that it would do by itself is off: redirects, cookies, credentials from files, repeating
+/// libcurl: the transport on Linux. Everything automatic is off: redirects, cookies, credentials from files, repeating
 /// a request.
 ///
-/// Transports share one thread and its connections, where their settings are the same. libcurl is loaded at the first request (Debian: `libcurl4`, 7.80 or later).
+/// Transports share one thread and its connections, where their settings are the same. libcurl is loaded at the first
+/// request (Debian: `libcurl4`, 7.80 or later).
 public struct CurlTransport: HTTPTransport {
     private let settings: NetworkSettings
     private let loop: CurlLoop
@@ -13,7 +14,7 @@ public struct CurlTransport: HTTPTransport {
     /// - Parameter settings: The proxy, certificates and limits of every request; default: no proxy, the system's certificates.
     public init(_ settings: NetworkSettings = NetworkSettings()) {
         self.settings = settings
-        // libcurl remembers addresses for all that share a thread. Those that were made up for one are not for others.
+        // libcurl caches addresses for all transports that share a thread. Those set for one are not for others.
         self.loop = settings.addresses.isEmpty ? .shared : CurlLoop()
     }
 

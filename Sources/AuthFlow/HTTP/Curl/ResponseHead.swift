@@ -2,10 +2,10 @@ import HTTPTypes
 
 /// The header section of a response (RFC 9112 sections 4 and 5), read line by line as it arrives.
 ///
-/// Informational responses that come before are passed over, and trailers that come after the body are dropped: nothing that decides
-/// about a sign-in may stand in either.
+/// Informational responses before it are skipped, and trailers after the body are dropped: neither may hold anything
+/// that decides about a sign-in.
 struct ResponseHead {
-    /// What a header section may take altogether, informational responses and trailers included, in bytes.
+    /// The largest header section, informational responses and trailers included, in bytes.
     static let maximumSize = 64 * 1024
 
     /// Why a header section is refused.
@@ -50,7 +50,7 @@ struct ResponseHead {
         guard parts.count >= 2, parts[0].starts(with: "HTTP/".utf8), parts[1].count == 3,
             let code = Int(String(decoding: parts[1], as: UTF8.self)), (100...599).contains(code)
         else { throw .malformed("its status line cannot be read") }
-        // RFC 9110 section 15.2.2: 101 answers a request to leave HTTP, which is never made here.
+        // RFC 9110 section 15.2.2: 101 responds to a request to switch protocols, which is never made here.
         guard code != 101 else { throw .malformed("it switches to another protocol") }
         return code
     }
@@ -94,20 +94,20 @@ struct ResponseHead {
     }
 
     /// RFC 9112 section 6.3: lengths that contradict each other are "an unrecoverable error", and a length beside a
-    /// `Transfer-Encoding` "ought to be handled as an error" (section 6.1): both are how one response is passed off as two.
+    /// `Transfer-Encoding` "ought to be handled as an error" (section 6.1): both let one response pass as two.
     private func requireOneLength() throws(Fault) {
         let lengths = fields.filter { $0.name == .contentLength }.map(\.value)
         guard let first = lengths.first else { return }
         guard Set(lengths).count == 1 else { throw .malformed("its lengths contradict each other") }
         guard first.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }),
             Int(String(decoding: first, as: UTF8.self)) != nil
-        else { throw .malformed("its length is not a number that can be") }
+        else { throw .malformed("its length is not a valid number") }
         guard !fields.contains(where: { $0.name == .transferEncoding }) else {
             throw .malformed("it has both a length and a transfer encoding")
         }
     }
 
-    /// UTF-8, or else ISO 8859-1 as RFC 9110 section 5.5 has it of old.
+    /// Decodes UTF-8, or else ISO 8859-1, the historical encoding in RFC 9110 section 5.5.
     private static func text(_ bytes: [UInt8]) -> String {
         String(validating: bytes, as: UTF8.self)
             ?? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// A fault of what comes back through the person's browser: the answer to a sign-in, or the return from a sign-out.
+/// A fault of a response through the user's browser: the authorization response, or the return from a sign-out.
 public struct CallbackFault: Sendable {
     var change: @Sendable (inout FormParameters) -> Void = { _ in }
 
@@ -23,6 +23,6 @@ public struct CallbackFault: Sendable {
     public static let repeatedState = parameters { $0.append("state", $0["state"] ?? "") }
     /// The issuer twice (row O4).
     public static let repeatedIss = parameters { $0.append("iss", $0["iss"] ?? "") }
-    /// Parameters that nobody knows, which is allowed.
+    /// Unknown parameters, which are allowed.
     public static let unknownParameters = parameters { $0.append("session_state", "x") }
 }

@@ -4,7 +4,7 @@ import HTTPTypes
 
 /// A fault of a document that a provider serves, or of the HTTP response around it.
 ///
-/// `Document` tells the kinds apart, so that each has names of its own.
+/// `Document` tells the kinds apart, so that each has faults of its own.
 public struct DocumentFault<Document>: Sendable {
     var members: EmulatorFault.Change = { _ in }
     var response: @Sendable (inout TransportResponse) -> Void = { _ in }
@@ -33,7 +33,7 @@ public struct DocumentFault<Document>: Sendable {
     /// Changes members of the document.
     public static func members(_ change: @escaping EmulatorFault.Change) -> Self { Self(members: change) }
 
-    /// Sets a member to another value, or takes it out.
+    /// Sets a member to another value, or removes it.
     public static func member(_ name: String, _ value: JSON?) -> Self { Self { $0[name] = value } }
 
     /// Changes the response.
@@ -58,18 +58,18 @@ public struct DocumentFault<Document>: Sendable {
         response { $0 = TransportResponse(head: HTTPResponse(status: .serviceUnavailable)) }
     }
 
-    /// A page of something in between, with status 502.
+    /// An HTML page of an intermediary, with status 502.
     public static var brokenGateway: Self {
-        response { $0 = .page("Bad gateway", "<p>Nobody is there.</p>", status: .badGateway) }
+        response { $0 = .page("Bad gateway", "<p>The server does not respond.</p>", status: .badGateway) }
     }
 
-    /// Nothing, with status 200.
+    /// An empty body, with status 200.
     public static var empty: Self { response { $0.body = [] } }
 
     /// Another `Content-Type` than the body has.
     public static func mediaType(_ type: String) -> Self { response { $0.head.headerFields[.contentType] = type } }
 
-    /// A page where JSON was expected.
+    /// An HTML page instead of JSON.
     public static var notJSON: Self { response { $0.body = Array("<html>".utf8) } }
 }
 
@@ -79,7 +79,7 @@ public enum MetadataDocument: Sendable {}
 public typealias MetadataFault = DocumentFault<MetadataDocument>
 
 extension DocumentFault<MetadataDocument> {
-    /// Another issuer than the one asked (rows 17 and 88).
+    /// Another issuer than the requested one (rows 17 and 88).
     public static var wrongIssuer: Self { Self { $0.append("INVALID", to: "issuer") } }
 }
 
@@ -95,7 +95,7 @@ extension DocumentFault<TokenResponseDocument> {
     public static var missingScope: Self { member("scope", nil) }
     /// `token_type` in odd case, which is allowed (row 106).
     public static var oddlyCasedTokenType: Self { member("token_type", "bEARER") }
-    /// A `token_type` that nobody knows.
+    /// An unknown `token_type`.
     public static var unknownTokenType: Self { member("token_type", "mac") }
     /// No ID Token.
     public static var missingIDToken: Self { member("id_token", nil) }
@@ -110,11 +110,11 @@ public typealias DeviceAuthorizationFault = DocumentFault<DeviceAuthorizationDoc
 
 /// Stands for the response of the userinfo endpoint.
 public enum UserInfoDocument: Sendable {}
-/// A fault of the userinfo endpoint's response. What it does to members is done before the response is signed.
+/// A fault of the userinfo endpoint's response. Members are changed before the response is signed.
 public typealias UserInfoFault = DocumentFault<UserInfoDocument>
 
 extension DocumentFault<UserInfoDocument> {
-    /// About somebody else (row 11).
+    /// The `sub` of another user (row 11).
     public static var wrongSubject: Self { Self { $0.append("invalid", to: "sub") } }
     /// No `sub`.
     public static var missingSubject: Self { member("sub", nil) }
@@ -122,7 +122,7 @@ extension DocumentFault<UserInfoDocument> {
     public static var wrongIssuer: Self { Self { $0.append("1", to: "iss") } }
     /// Another audience, in a signed response.
     public static var wrongAudience: Self { Self { $0.append("1", to: "aud") } }
-    /// A signed response with another signature.
+    /// A signed response with a wrong signature.
     public static var badSignature: Self {
         response { response in
             let text = String(decoding: response.body, as: UTF8.self)

@@ -1,9 +1,9 @@
 import AuthFlow
 public import AuthFlowJSON
 
-/// A way for an emulated provider to misbehave, so that a test can see its client refuse it.
+/// A way for an emulated provider to misbehave, so that a test can check that its client refuses it.
 ///
-/// Each fault changes one message and leaves all others right. Use one of the named ones, or make your own:
+/// Each fault changes one message and leaves all others correct. Use one of the named ones, or make your own:
 ///
 /// ```swift
 /// emulator.fault = .idToken(.wrongIssuer)
@@ -35,7 +35,7 @@ public struct EmulatorFault: Sendable {
     /// A fault of the userinfo endpoint's response.
     public static func userInfo(_ fault: UserInfoFault) -> EmulatorFault { with(\.userInfo, fault) }
 
-    /// A fault of the answer that goes through the person's browser.
+    /// A fault of a response that goes through the user's browser.
     public static func callback(_ fault: CallbackFault) -> EmulatorFault { with(\.callback, fault) }
 
     /// A fault of the device authorization endpoint's response.

@@ -1,9 +1,9 @@
 public import AuthFlow
 public import AuthFlowJSON
 
-/// A fault of an ID Token. Unless it says otherwise the token is properly signed.
+/// A fault of an ID Token. Unless stated otherwise, the token is properly signed.
 public struct IDTokenFault: Sendable {
-    /// How a token is signed by somebody who should not be believed.
+    /// How an attacker signs a token.
     enum Forgery: Sendable {
         case none
         /// HMAC with the text of the provider's public key: the confusion of RFC 8725 section 2.1.
@@ -27,17 +27,17 @@ public struct IDTokenFault: Sendable {
         IDTokenFault(text: change)
     }
 
-    /// Sets a claim to another value, or takes it out.
+    /// Sets a claim to another value, or removes it.
     public static func claim(_ name: String, _ value: JSON?) -> IDTokenFault { claims { $0[name] = value } }
 
-    /// Signs, rightly, with another algorithm than the one agreed.
+    /// Signs correctly, with another algorithm than the agreed one.
     public static func signed(with algorithm: SignatureAlgorithm) -> IDTokenFault {
         IDTokenFault(algorithm: algorithm)
     }
 
     // MARK: Named
 
-    /// `iss` with a character more (rows 2, 57 and 89).
+    /// `iss` with an extra character (rows 2, 57 and 89).
     public static let wrongIssuer = claims { $0.append("1", to: "iss") }
     /// No `iss` (row 97).
     public static let missingIssuer = claim("iss", nil)
@@ -45,13 +45,13 @@ public struct IDTokenFault: Sendable {
     public static let missingSubject = claim("sub", nil)
     /// Another `sub` (row 58).
     public static let wrongSubject = claims { $0.append("1", to: "sub") }
-    /// `aud` with a character more (rows 4 and 90).
+    /// `aud` with an extra character (rows 4 and 90).
     public static let wrongAudience = claims { $0.append("1", to: "aud") }
     /// No `aud` (rows 41 and 96).
     public static let missingAudience = claim("aud", nil)
     /// A second audience that the client does not know (row 91).
     public static let secondAudience = claims { $0["aud"] = [$0["aud"] ?? .null, "other"] }
-    /// `aud` as an array with one element, which is right (row 98).
+    /// `aud` as an array with one element, which is valid (row 98).
     public static let audienceAsArray = claims { $0["aud"] = [$0["aud"] ?? .null] }
     /// `azp` of another client (row O1).
     public static let wrongAuthorizedParty = claim("azp", "other")
@@ -65,7 +65,7 @@ public struct IDTokenFault: Sendable {
     public static let missingIssuedAt = claim("iat", nil)
     /// Issued a week ago (row 120).
     public static let issuedLongAgo = claims { $0["iat"] = .integer(($0["iat"]?.integer ?? 0) - 604_800) }
-    /// The nonce with a character more (rows 12 and 99).
+    /// The nonce with an extra character (rows 12 and 99).
     public static let wrongNonce = claims { $0.append("1", to: "nonce") }
     /// No nonce (row 100).
     public static let missingNonce = claim("nonce", nil)
@@ -83,7 +83,7 @@ public struct IDTokenFault: Sendable {
     }
     /// A weak `acr`.
     public static let weakAuthentication = claim("acr", "0")
-    /// A critical header parameter that nobody knows (row O5).
+    /// An unknown critical header parameter (row O5).
     public static let criticalHeader = header {
         $0["crit"] = ["x"]
         $0["x"] = 1

@@ -1,7 +1,7 @@
 public import AuthFlow
 import AuthFlowJSON
 
-/// A fault of the key set, or of how it is looked after. Most of these are allowed, and a client must cope.
+/// A fault of the key set, or of its rotation. Most of these are allowed, and a client must cope.
 public struct KeySetFault: Sendable {
     /// When the keys are replaced by new ones.
     enum Rotation: Sendable {
@@ -14,7 +14,7 @@ public struct KeySetFault: Sendable {
     var rotation = Rotation.never
     /// How many keys of each kind there are, the one in use being the last.
     var copies = 1
-    /// Whether tokens do not say which key they are signed with.
+    /// Whether tokens do not name the key they are signed with (`kid`).
     var omitsKeyIDs = false
 
     /// Changes members of the document.
@@ -46,7 +46,7 @@ public struct KeySetFault: Sendable {
     )
     /// Before each key, others with the same ID (rows 81 and O7).
     public static let decoys = KeySetFault(copies: 3)
-    /// Keys that cannot be read, beside those that can (row O8).
+    /// Unreadable keys, beside readable ones (row O8).
     public static let unreadableKeys = members {
         $0["keys"] = .array(others + [5, .null, [:]] + ($0["keys"]?.array ?? []))
     }
