@@ -158,7 +158,7 @@ import Testing
         ("JSON said to be a form", .tokenResponse(.mediaType("application/x-www-form-urlencoded")), .invalidResponse),
         ("JSON said to be XML", .tokenResponse(.mediaType("application/xml")), .invalidResponse),
         ("too much", .tokenResponse(.oversized), .invalidResponse),
-        ("nobody there", .tokenResponse(.unavailable), .temporarilyUnavailable),
+        ("unavailable", .tokenResponse(.unavailable), .temporarilyUnavailable),
         ("elsewhere", .tokenResponse(.redirected), .invalidResponse),
         ("no token_type", .tokenResponse(.member("token_type", nil)), .invalidResponse),
         ("token_type mac", .tokenResponse(.unknownTokenType), .unsupported),
@@ -192,7 +192,7 @@ import Testing
     static let tolerated: [(name: String, fault: EmulatorFault, lifetime: TimeInterval?)] = [
         ("expires_in as a string", .tokenResponse(.member("expires_in", "28800")), 28_800),
         ("expires_in that is null", .tokenResponse(.member("expires_in", .null)), nil),
-        ("members that nobody knows", .tokenResponse(.member("new", ["x": 1])), nil),
+        ("unknown members", .tokenResponse(.member("new", ["x": 1])), nil),
         ("no scope", .tokenResponse(.missingScope), nil),
         ("scopes with spaces", .tokenResponse(.member("scope", "user:email, gist")), nil),
         ("JSON said to be text", .tokenResponse(.mediaType("text/plain")), nil),

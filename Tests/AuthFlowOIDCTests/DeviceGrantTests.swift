@@ -220,7 +220,7 @@ import Testing
         ("a page with status 502", .deviceAuthorization(.brokenGateway), .temporarilyUnavailable),
         ("too much", .deviceAuthorization(.oversized), .invalidResponse),
         ("another address", .deviceAuthorization(.redirected), .invalidResponse),
-        ("nobody there", .deviceAuthorization(.unavailable), .temporarilyUnavailable),
+        ("unavailable", .deviceAuthorization(.unavailable), .temporarilyUnavailable),
         ("an error", .deviceAuthorization(.member("error", "invalid_scope")), .providerRejected),
         ("no ID Token", .tokenResponse(.missingIDToken), .invalidIDToken),
         ("an ID Token with a nonce", .idToken(.claim("nonce", "n")), .invalidIDToken),

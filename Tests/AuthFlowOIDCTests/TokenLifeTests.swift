@@ -133,8 +133,8 @@ final class FailingStore: TokenStore {
 
     @Test func requiresASignInWithoutUsableTokens() async throws {
         let client = try client()
-        let nobody = await #expect(throws: AuthError.self) { try await client.freshTokens() }
-        #expect(nobody?.code == .loginRequired)
+        let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.code == .loginRequired)
         let brief = try self.client(scopes: ["openid"])
         _ = try await brief.signIn()
         // Within the margin the token is used as long as it lasts; there is no other.

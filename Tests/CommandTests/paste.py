@@ -11,9 +11,9 @@ import importlib.util, os, pathlib, pty, re, sys
 
 sample = pathlib.Path(__file__).resolve().parents[2] / "Samples/custom-user-agent/sign-in.py"
 pages = importlib.util.spec_from_file_location("pages", sample)
-person = importlib.util.module_from_spec(pages)
+pages_module = importlib.util.module_from_spec(pages)
 sys.dont_write_bytecode = True
-pages.loader.exec_module(person)
+pages.loader.exec_module(pages_module)
 
 process, terminal = pty.fork()
 if process == 0:
@@ -32,7 +32,7 @@ while True:
     said += text
     address = re.search(r"^(https?://\S+)\n", said, re.MULTILINE)
     if not pasted and address and "paste that page's address here" in said:
-        answer = person.sign_in(address.group(1))
+        answer = pages_module.sign_in(address.group(1))
         os.write(terminal, (re.sub(r"state=[^&]*", "state=wrong", answer) + "\n").encode())
         os.write(terminal, f"  '{answer}' \n".encode())
         pasted = True

@@ -71,7 +71,7 @@ cat >"$work/trees.json" <<JSON
 "first": $(tree first "\"provider\": \"forgerock\", \"base_url\": \"$base\", \"realm\": \"/alpha\",
   \"acr_values\": [\"persistent-cookie\"], \"requires_acr\": false" forgerock),
 "second": $(tree second "\"provider\": \"oidc\", \"issuer\": \"$base/oauth2/realms/root/realms/alpha\",
-  \"parameters\": { \"authorization\": { \"acr_values\": \"persistent-cookie\" } }" nobody)
+  \"parameters\": { \"authorization\": { \"acr_values\": \"persistent-cookie\" } }" unattended)
 } }
 JSON
 export AUTHFLOW_CONFIG=$work/authflow.json

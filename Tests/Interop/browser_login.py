@@ -4,7 +4,7 @@
 Usage: browser_login.py URL      (the address to sign in at, as a user agent opens it)
 
 Environment:
-  BROWSER_LOGIN_PROVIDER    emulator (default), glewlwyd or forgerock: which pages to expect; nobody, when none may ask;
+  BROWSER_LOGIN_PROVIDER    emulator (default), glewlwyd or forgerock: which pages to expect; unattended, when none may ask;
                             or fragment: a provider that refuses, in a fragment whose parameters have names of a form's methods
   BROWSER_LOGIN_PROFILE     a folder for the browser's profile, to be the same browser again; default: a new one
   BROWSER_LOGIN_DECISION    allow (default) or deny: the choice on the emulator's consent page
@@ -158,7 +158,7 @@ def main():
         url = refusal_in_a_fragment(url)
     with Browser() as browser:
         browser.command("POST", "/url", {"url": url})
-        sign_in = {"glewlwyd": sign_in_at_glewlwyd, "forgerock": sign_in_at_forgerock, "nobody": lambda browser: None, "fragment": lambda browser: None}
+        sign_in = {"glewlwyd": sign_in_at_glewlwyd, "forgerock": sign_in_at_forgerock, "unattended": lambda browser: None, "fragment": lambda browser: None}
         sign_in.get(os.environ.get("BROWSER_LOGIN_PROVIDER"), sign_in_at_emulator)(browser)
         if "BROWSER_LOGIN_SCHEME" in os.environ:
             return browser.wait(lambda: os.path.exists(os.environ["BROWSER_LOGIN_END"]))

@@ -34,14 +34,14 @@ export XDG_CONFIG_HOME=$HOME/.config XDG_DATA_HOME=$HOME/.local/share
 
 # The user's browser, which xdg-open starts for web addresses, with a simulated user in front of it.
 browser() { # settings...
-  cat >"$XDG_DATA_HOME/applications/person.desktop" <<ENTRY
+  cat >"$XDG_DATA_HOME/applications/user.desktop" <<ENTRY
 [Desktop Entry]
 Type=Application
 Name=A browser and its person
 Exec=env BROWSER_LOGIN_WINDOW=yes $* $here/browser_login.py %u
 MimeType=x-scheme-handler/http;x-scheme-handler/https;
 ENTRY
-  xdg-mime default person.desktop x-scheme-handler/http
+  xdg-mime default user.desktop x-scheme-handler/http
 }
 profile() { # redirect-uri algorithm
   echo "{ \"provider\": \"oidc\", \"issuer\": \"$(cat "$work/issuer")\", \"client_id\": \"authflow-demo\", \"timeout\": 90,

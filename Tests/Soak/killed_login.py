@@ -83,7 +83,7 @@ def check(work, issuer):
         if left:
             sockets += 1
             if ending != signal.SIGKILL: fail(f"signal {ending} leaves {left}")
-            run("handle-redirect", f"{scheme}:/callback?state=nobody")
+            run("handle-redirect", f"{scheme}:/callback?state=unknown")
             if list((runtime / "authflow").glob("*")): fail("a socket is left by the next command too")
 
         ended([tool, "scheme", random.choice(["install", "remove"]), scheme], environment, length, ending)

@@ -21,9 +21,9 @@ public struct ProviderRequest: Sendable {
         public static let token = Self(rawValue: "token")
         /// The exchange of a refresh token for new tokens (RFC 6749 section 6).
         public static let refresh = Self(rawValue: "refresh")
-        /// The withdrawal of a token (RFC 7009).
+        /// The revocation of a token (RFC 7009).
         public static let revocation = Self(rawValue: "revocation")
-        /// The question what a token is good for (RFC 7662).
+        /// The introspection of a token (RFC 7662).
         public static let introspection = Self(rawValue: "introspection")
         /// The request for a code to sign in with on another screen (RFC 8628 section 3.1).
         public static let deviceAuthorization = Self(rawValue: "device_authorization")
@@ -59,7 +59,7 @@ public struct ProviderRequest: Sendable {
     /// the code, the client's credentials). An adapter can read them; the engine sends these whatever it does.
     public internal(set) var protectedParameters: FormParameters
 
-    /// The tokens that the request is about, where there are any: those of the person who signs out.
+    /// The tokens that the request is about, where there are any: those of the user who signs out.
     public internal(set) var tokens: TokenSet?
 
     init(

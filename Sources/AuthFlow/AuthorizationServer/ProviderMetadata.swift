@@ -34,7 +34,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `registration_endpoint` (RFC 7591).
     public var registrationEndpoint: Endpoint?
 
-    /// `authorization_response_iss_parameter_supported` (RFC 9207): every answer must then name its issuer.
+    /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then name its issuer.
     public var namesIssuerInResponses: Bool
 
     /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider takes no others.
@@ -52,7 +52,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `scopes_supported`; nil when the provider does not say.
     public var scopes: [String]?
 
-    /// What to tell a person who wants to sign out at a provider without an end session endpoint: a sentence.
+    /// Advice, in a sentence, for a user who wants to sign out at a provider without an end session endpoint.
     public var signOutAdvice: String?
 
     /// Everything the document says, for what is not named above.

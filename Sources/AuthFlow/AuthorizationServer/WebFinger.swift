@@ -1,7 +1,7 @@
 import AuthFlowJSON
 import HTTPTypes
 
-/// Finds a person's provider from what they type (OpenID Connect Discovery section 2, RFC 7033).
+/// Finds a user's provider from an identifier that the user types (OpenID Connect Discovery section 2, RFC 7033).
 public struct WebFinger: Sendable {
     /// The link relation of an issuer.
     private static let issuerRelation = "http://openid.net/specs/connect/1.0/issuer"
@@ -18,12 +18,12 @@ public struct WebFinger: Sendable {
         self.host = host
     }
 
-    /// The issuer that is responsible for somebody.
+    /// Returns the issuer that is responsible for an account.
     ///
-    /// Whoever answers for the host in the identifier chooses the provider. What follows checks that provider as any
+    /// The host in the identifier chooses the provider. A sign-in checks that provider as any
     /// other: its metadata must name this issuer.
     /// - Parameter identifier: An e-mail address or `acct:` URI, a host name, or an `https` URL.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when it is none of these, `discovery_failed` when nobody
+    /// - Throws: ``AuthError`` with `invalid_configuration` when it is none of these, `discovery_failed` when no server
     ///   answers for it, or a code of the network's.
     public func issuer(of identifier: String) async throws -> String {
         let (resource, origin) = try Self.normalized(identifier)
@@ -69,7 +69,7 @@ public struct WebFinger: Sendable {
         return found.url
     }
 
-    /// OIDC Discovery section 2.1: turns what a person types into a resource, and the origin to ask.
+    /// OIDC Discovery section 2.1: turns what a user types into a resource, and the origin to ask.
     static func normalized(_ identifier: String) throws(AuthError) -> (resource: String, origin: String) {
         let text = String(identifier.prefix { $0 != "#" })
         let lowercased = text.lowercased()

@@ -1,11 +1,11 @@
 import AuthFlowJSON
 
-/// What an authorization request asks of the authentication itself, and the ID Token must then show.
+/// The demands of an authorization request on the authentication itself, which the ID Token must then show.
 ///
-/// It is read from the request as it is sent, so that what is asked for is checked whoever asked: the configuration, the
+/// It is read from the request as it is sent, so that a demand is checked wherever it comes from: the configuration, the
 /// app or an adapter.
 struct AuthenticationDemand: Sendable, Hashable {
-    /// `max_age`, in seconds: how long ago the person may have signed in; infinite when only `auth_time` was asked for.
+    /// `max_age`, in seconds: how long ago the user may have signed in; infinite when only `auth_time` was asked for.
     var maximumAge: Double?
 
     /// The `acr` values of which one is essential: empty when any will do, nil when none was asked for.

@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How a client proves who it is at the token endpoint (RFC 6749 section 2.3, OIDC Core section 9).
+/// How a client authenticates at the token endpoint (RFC 6749 section 2.3, OIDC Core section 9).
 public struct ClientAuthentication: Sendable, Hashable {
     /// The registered name of a method, as an open set.
     public struct Method: RawRepresentable, Sendable, Hashable {
@@ -29,8 +29,8 @@ public struct ClientAuthentication: Sendable, Hashable {
     /// The client's secret, for the methods that use one.
     let secret: Secret?
 
-    /// No proof: a public client, which sends its `client_id` alone. Right for everything that runs on a person's device
-    /// (RFC 8252 section 8.5: a secret that is shipped to many people is none).
+    /// No proof: a public client, which sends its `client_id` alone. Right for everything that runs on a user's device
+    /// (RFC 8252 section 8.5: a secret that is shipped to many users is none).
     public static let none = ClientAuthentication(method: .none, secret: nil)
 
     /// The secret in an HTTP Basic header.

@@ -1,4 +1,4 @@
-/// `response_mode`: how the provider hands its answer to the person's browser.
+/// `response_mode`: how the provider returns the authorization response to the user's browser.
 public enum ResponseMode: String, Sendable, Hashable, CaseIterable {
     /// In the query of the redirect (OAuth 2.0 Multiple Response Type Encoding Practices section 2.1).
     case query

@@ -34,9 +34,9 @@ struct Backoff: Sendable {
         self.until = now + max(spread, asked)
     }
 
-    /// What to say to who comes before the time; nil when it has come.
+    /// The error for a caller that comes before the time; nil when it has come.
     func error(at now: Date) -> AuthError? {
-        // A clock that was set back does not make anybody wait longer than was meant.
+        // A clock that was set back makes no caller wait longer than was meant.
         guard now >= since, now < until else { return nil }
         let wait = Int(until.timeIntervalSince(now).rounded(.up))
         return AuthError(

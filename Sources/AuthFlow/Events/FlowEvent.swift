@@ -6,7 +6,7 @@ public import Foundation
 
 /// Something that happened during a flow: the one stream that progress, logs, traces and tests read.
 ///
-/// Nothing in it is secret but ``url``, which is for the person who signs in and nobody else.
+/// Nothing in it is secret but ``url``, which is for the user who signs in and no one else.
 public struct FlowEvent: Sendable {
     /// A step of a flow, as an open set: user agents and adapters may add their own.
     public struct Step: RawRepresentable, Sendable, Hashable, CustomStringConvertible {
@@ -19,13 +19,13 @@ public struct FlowEvent: Sendable {
 
         /// Finding the provider's endpoints.
         public static let discovery = Self(rawValue: "discovery")
-        /// Choosing one of several ways to sign in.
+        /// Choosing one of several sign-in methods.
         public static let flowChoice = Self(rawValue: "flow")
         /// Choosing one of several user agents.
         public static let userAgentChoice = Self(rawValue: "user agent")
         /// Building the authorization request.
         public static let authorizationRequest = Self(rawValue: "authorization request")
-        /// Waiting for the redirect that answers it.
+        /// Waiting for the redirect with the authorization response.
         public static let userAgentVisit = Self(rawValue: "user agent visit")
         /// One page or redirect that an agent without a window went through.
         public static let pageVisit = Self(rawValue: "page")
@@ -33,7 +33,7 @@ public struct FlowEvent: Sendable {
         public static let authorizationResponse = Self(rawValue: "authorization response")
         /// Asking for a code to sign in with on another screen.
         public static let deviceAuthorization = Self(rawValue: "device authorization")
-        /// Waiting for the person to do that.
+        /// Waiting for the user to do that.
         public static let devicePolling = Self(rawValue: "device polling")
         /// Exchanging the code for tokens.
         public static let codeExchange = Self(rawValue: "code exchange")
@@ -47,9 +47,9 @@ public struct FlowEvent: Sendable {
         public static let refresh = Self(rawValue: "refresh")
         /// The provider has ended the session.
         public static let sessionEnd = Self(rawValue: "session end")
-        /// Withdrawing tokens at the provider.
+        /// Revoking tokens at the provider.
         public static let revocation = Self(rawValue: "revocation")
-        /// Signing the person out at the provider.
+        /// Signing the user out at the provider.
         public static let endSession = Self(rawValue: "end session")
         /// Sharing a sign-in with the other apps of a group.
         public static let sharing = Self(rawValue: "sharing")
@@ -84,7 +84,7 @@ public struct FlowEvent: Sendable {
     /// More, by name. Never secret.
     public let details: [String: String]
 
-    /// The address to open, on the event that asks a person to. It carries `state` and `nonce`: show it to the person,
+    /// The address to open, on the event that asks the user to. It carries `state` and `nonce`: show it to the user,
     /// and keep it out of logs. ``description`` leaves its values out.
     public let url: String?
 }
@@ -128,7 +128,7 @@ public struct FlowReporter: Sendable {
     ///   - step: The step it belongs to.
     ///   - progress: How far the step has come.
     ///   - details: More, by name. Never secret.
-    ///   - url: An address that the person is asked to open.
+    ///   - url: An address that the user is asked to open.
     public func report(
         _ step: FlowEvent.Step,
         _ progress: FlowEvent.Progress = .note,

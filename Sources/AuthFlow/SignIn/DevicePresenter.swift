@@ -1,6 +1,6 @@
-/// A type that shows a person where to go and what to enter there, while the program waits.
+/// A type that shows a user where to go and what to enter there, while the program waits.
 ///
-/// The device grant has no redirect: who signs in may do so on another machine, and the program asks the provider now and
+/// The device grant has no redirect: the user may sign in on another machine, and the program asks the provider now and
 /// then whether they have. `body` is that waiting; when it returns or throws, what is shown can go.
 ///
 /// To stop early, throw: `body` is a plain call in the same task, and cancelling that task ends it at once.

@@ -12,7 +12,7 @@ import Foundation
 /// Encrypts what another store keeps (ChaCha20-Poly1305): a copy of the disk, or a backup of it, is then of no use without
 /// the key.
 ///
-/// What is stored is bound to its key in the store, so that files cannot be exchanged for one another. Whoever can read the
+/// What is stored is bound to its key in the store, so that files cannot be exchanged for one another. A process that can read the
 /// memory of the process, or the key where it is kept, reads the credential too.
 public struct EncryptedTokenStore: Sendable {
     /// Where the key comes from.

@@ -9,7 +9,7 @@ import Foundation
 
 /// Keeps each credential in a file of its own that only its owner can read.
 ///
-/// The tokens stand in the file as they are: whoever reads the disk as this user, or a backup of it, has them.
+/// The tokens stand in the file as they are: a process that reads the disk as this user, or a backup of it, has them.
 ///
 /// A lease is a kernel lock on a file beside the credential, which ends with the process. A holder that is paused does not
 /// renew it, and loses it after ``leaseDuration``: the next one replaces the lock file, and the old holder writes no more.

@@ -4,7 +4,7 @@ enum PlatformKeyStore {
 
     /// ## Configuration keys of `keychain`
     /// - `access_group` (string, optional): The keychain access group that several apps of one team share.
-    /// - `synchronizable_to_all_devices` (boolean, optional): Whether iCloud carries it to the person's other devices. One of them
+    /// - `synchronizable_to_all_devices` (boolean, optional): Whether iCloud carries it to the user's other devices. One of them
     ///   can then not be signed out alone.
     static var factories: [TokenStoreFactory] {
         let keychainKeys = [
@@ -12,7 +12,7 @@ enum PlatformKeyStore {
             ConfigurationKey(
                 "synchronizable_to_all_devices",
                 .flag,
-                "Whether iCloud carries it to the person's other devices; one of them can then not be signed out alone."
+                "Whether iCloud carries it to the user's other devices; one of them can then not be signed out alone."
             ),
         ]
         return names.map { name in

@@ -62,7 +62,7 @@ public struct TokenSet: Sendable, Hashable {
         set { change { $0.dpopKey = newValue } }
     }
 
-    /// `device_secret`: what other apps of the same maker sign the person in with (OpenID Connect Native SSO).
+    /// `device_secret`: the secret that other apps of the same vendor sign the user in with (OpenID Connect Native SSO).
     public var deviceSecret: Secret? {
         get { storage.values.deviceSecret }
         set { change { $0.deviceSecret = newValue } }

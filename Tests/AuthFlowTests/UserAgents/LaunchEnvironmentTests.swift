@@ -108,7 +108,7 @@ import Testing
             because: "needs a screen"
         ),
         Place(
-            name: "BROWSER is a script of somebody's own",
+            name: "BROWSER is a script of the user's own",
             environment: ssh.merging(["BROWSER": "my-opener"]) { $1 },
             programs: ["my-opener": "/opt/bin/my-opener"],
             agent: "loopback",
@@ -144,7 +144,7 @@ import Testing
         ),
         Place(name: "container", container: true, programs: [:], agent: "loopback", because: "this is a container"),
         Place(
-            name: "container that nobody watches",
+            name: "container without a terminal",
             terminal: false,
             container: true,
             programs: [:],
@@ -195,7 +195,7 @@ import Testing
             because: "it has to be pasted"
         ),
         Place(
-            name: "https, and nobody there to paste",
+            name: "https, and no terminal to paste at",
             environment: ["XDG_RUNTIME_DIR": "/tmp", "DISPLAY": ":0"],
             terminal: false,
             redirectURIs: ["https://app.example.com/cb"],
@@ -204,7 +204,7 @@ import Testing
             because: "with this program"
         ),
         Place(
-            name: "another way back, nothing registered, nobody there",
+            name: "another redirect URI, nothing registered, no terminal",
             terminal: false,
             redirectURIs: ["com.example.nobody:/callback"],
             agent: nil,
@@ -219,7 +219,7 @@ import Testing
         let home = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString).path
         defer { try? FileManager.default.removeItem(atPath: home) }
         let environment = ["HOME": home, "XDG_RUNTIME_DIR": "/tmp", "DISPLAY": ":0"]
-        let handler = SchemeHandler(scheme: "com.example.somebody", environment: environment)
+        let handler = SchemeHandler(scheme: "com.example.other", environment: environment)
         let folder = URL(fileURLWithPath: handler.entryPath).deletingLastPathComponent()
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         try Data().write(to: URL(fileURLWithPath: handler.entryPath))
@@ -227,7 +227,7 @@ import Testing
             Place(
                 name: "registered",
                 environment: environment,
-                redirectURIs: ["com.example.somebody:/callback"],
+                redirectURIs: ["com.example.other:/callback"],
                 agent: "system-browser",
                 browser: "xdg-open",
                 because: "DISPLAY is set"
