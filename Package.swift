@@ -29,6 +29,7 @@ let package = Package(
         .library(name: "AuthFlowTerminal", targets: ["AuthFlowTerminal"]),
         .library(name: "AuthFlowLog", targets: ["AuthFlowLog"]),
         .library(name: "AuthFlowTrace", targets: ["AuthFlowTrace"]),
+        .library(name: "AuthFlowURLSession", targets: ["AuthFlowURLSession"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
         .executable(name: "oidc-login", targets: ["oidc-login"]),
@@ -84,6 +85,9 @@ let package = Package(
 
         // Events as log lines, for those who log with swift-log; the engine itself does not.
         .target(name: "AuthFlowLog", dependencies: ["AuthFlow", logging]),
+
+        // For programs that send with URLSession: on Linux that loads FoundationNetworking, which nothing else here does.
+        .target(name: "AuthFlowURLSession", dependencies: ["AuthFlow"]),
 
         // A login written down, as a page
         .target(name: "AuthFlowTrace", dependencies: ["AuthFlow"]),

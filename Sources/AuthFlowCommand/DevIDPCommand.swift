@@ -42,24 +42,27 @@ struct DevIDPCommand: AsyncParsableCommand {
         switch provider {
         case .oidc:
             try await EmulatorServer.run(port: port) {
-                try OIDCEmulator(issuer: $0)
-            } _: { emulator in
+                LoggedEmulator(try OIDCEmulator(issuer: $0), log: Terminal.talk)
+            } _: { logged in
+                let emulator = logged.base
                 emulator.accessTokenLifetime = tokenLifetime
                 emulator.refreshPolicy = .rotating(leeway: refreshLeeway)
                 try await wait(emulator.issuer, "alice / wonderland; client_id authflow-demo.")
             }
         case .okta:
             try await EmulatorServer.run(port: port) {
-                try OktaEmulator(origin: $0)
-            } _: { emulator in
+                LoggedEmulator(try OktaEmulator(origin: $0), log: Terminal.talk)
+            } _: { logged in
+                let emulator = logged.base
                 emulator.custom.accessTokenLifetime = tokenLifetime
                 let apps = OktaEmulator.apps.map(\.id).joined(separator: " and ")
                 try await wait(emulator.custom.issuer, "alice / wonderland; the apps are \(apps).")
             }
         case .forgerock:
             try await EmulatorServer.run(port: port) {
-                try ForgeRockEmulator(origin: $0)
-            } _: { emulator in
+                LoggedEmulator(try ForgeRockEmulator(origin: $0), log: Terminal.talk)
+            } _: { logged in
+                let emulator = logged.base
                 emulator.oauth.accessTokenLifetime = tokenLifetime
                 emulator.settings.trees["persistent"] = .persistentCookie(seconds: cookieLifetime)
                 let words = "alice / wonderland; realm /alpha, client_id authflow-demo, acr_values persistent-cookie."
@@ -67,8 +70,9 @@ struct DevIDPCommand: AsyncParsableCommand {
             }
         case .github:
             try await EmulatorServer.run(port: port) {
-                GitHubEmulator(origin: $0)
-            } _: { emulator in
+                LoggedEmulator(GitHubEmulator(origin: $0), log: Terminal.talk)
+            } _: { logged in
+                let emulator = logged.base
                 emulator.settings.accessTokenLifetime = tokenLifetime
                 let app = GitHubEmulator.App()
                 try await wait(emulator.origin, "octocat / meow; client_id \(app.id), client_secret \(app.secret).")

@@ -64,10 +64,10 @@ struct ForgeRockScene: Sendable {
                     host: host
                 ),
                 registration: try ClientRegistration(clientID: "authflow-demo") {
-                    $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+                    $0.redirectURIs = [RedirectURI("http://127.0.0.1:8400/callback")]
                     $0.scopes = ["openid", "profile"]
                     $0.parameters = [.authorization: parameters]
-                    $0.postLogoutRedirectURI = try RedirectURI("http://127.0.0.1:8400/callback")
+                    $0.postLogoutRedirectURI = RedirectURI("http://127.0.0.1:8400/callback")
                 }
             ),
             methods: [
@@ -580,7 +580,7 @@ struct ForgeRockScene: Sendable {
             // The same names, of another origin.
             let elsewhere = SharedCookies(
                 store: SharedCredentialStore(group: "acme", store: store),
-                origin: try Endpoint("https://elsewhere.example.com"),
+                origin: Endpoint("https://elsewhere.example.com"),
                 names: ["session-jwt"]
             )
             let client = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: elsewhere)

@@ -207,7 +207,7 @@ import Testing
                 client: OAuthClient(
                     server: AuthorizationServer(ForgeRockProvider(realm: realm), transport: scene.transport),
                     registration: try ClientRegistration(clientID: "unknown") {
-                        $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+                        $0.redirectURIs = [RedirectURI("http://127.0.0.1:8400/callback")]
                     }
                 ),
                 methods: [

@@ -106,7 +106,7 @@ import Testing
     @Test(arguments: documents) func readsXMLTokenResponses(_ test: (name: String, text: String, isRead: Bool)) throws {
         let response = ProviderResponse(
             purpose: .token,
-            endpoint: try Endpoint("https://github.com/login/oauth/access_token"),
+            endpoint: Endpoint("https://github.com/login/oauth/access_token"),
             http: TransportResponse(
                 head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/xml; charset=utf-8"]),
                 body: Array(test.text.utf8)

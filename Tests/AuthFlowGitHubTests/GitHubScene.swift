@@ -37,7 +37,7 @@ struct GitHubScene: Sendable {
     ) throws -> ClientRegistration.Values {
         try ClientRegistration(clientID: "Iv23demo") {
             $0.authentication = secret.map { .clientSecretPost(Secret($0)) } ?? .none
-            $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+            $0.redirectURIs = [RedirectURI("http://127.0.0.1:8400/callback")]
             $0.scopes = scopes
         }.values
     }

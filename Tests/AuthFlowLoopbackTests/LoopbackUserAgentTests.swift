@@ -174,7 +174,7 @@ import Testing
         }
         let options = RedirectOptions(
             purpose: .signOut,
-            redirectURIs: [try RedirectURI("http://127.0.0.1/callback")],
+            redirectURIs: [RedirectURI("http://127.0.0.1/callback")],
             state: Secret("the-right-state"),
             reporter: FlowReporter(),
             clock: ContinuousClock()

@@ -65,7 +65,7 @@ import Testing
             scene.emulator.dpop = .requiredWithNonce
             scene.emulator.resourceWantsNonce = true
             var options = AuthClient.Options()
-            options.apiOrigins = [try Endpoint("https://id.example.com")]
+            options.apiOrigins = [Endpoint("https://id.example.com")]
             let client = try scene.client(registration: Self.settings(), options: options)
             _ = try await client.signIn()
             let before = scene.emulator.requests.count

@@ -178,7 +178,7 @@ import Testing
         let scene = try scene()
         let store = MemoryTokenStore()
         var endpoints = ProviderMetadata(issuer: "https://id.example.com")
-        endpoints.userInfoEndpoint = try Endpoint("https://id.example.com/userinfo?x=1")
+        endpoints.userInfoEndpoint = Endpoint("https://id.example.com/userinfo?x=1")
         let byHand = OIDCProvider(issuer: "https://id.example.com", endpoints: endpoints)
         let client = try scene.client(adapter: byHand, store: store)
         _ = try await client.signIn()
@@ -349,7 +349,7 @@ import Testing
     @Test(arguments: [true, false]) func sendsTheClientIDAtSignOutAsConfigured(_ isNamed: Bool) async throws {
         let scene = try scene()
         var settings = try EmulatorScene.registration()
-        settings.postLogoutRedirectURI = try RedirectURI("http://127.0.0.1:8400/callback")
+        settings.postLogoutRedirectURI = RedirectURI("http://127.0.0.1:8400/callback")
         settings.parameters[.endSession] = ["ui_locales": "de"]
         if !isNamed { settings.sendsClientIDAtSignOut = false }
         let client = try scene.client(registration: settings)

@@ -233,7 +233,7 @@ import Testing
             func client(_ parameters: FormParameters) throws -> AuthClient {
                 try scene.client(
                     registration: ClientRegistration(clientID: "authflow-demo") {
-                        $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+                        $0.redirectURIs = [RedirectURI("http://127.0.0.1:8400/callback")]
                         $0.parameters = [.authorization: parameters]
                     }.values
                 )

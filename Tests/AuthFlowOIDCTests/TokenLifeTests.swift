@@ -422,11 +422,11 @@ final class FailingStore: TokenStore {
     // MARK: Calling an API
 
     @Test func sendsTheTokenOnlyToConfiguredAPIOrigins() async throws {
-        let client = try client(apiOrigins: [try Endpoint("https://id.example.com")])
+        let client = try client(apiOrigins: [Endpoint("https://id.example.com")])
         _ = try await client.signIn()
-        let call = TransportRequest(.get, try Endpoint("https://id.example.com/userinfo"))
+        let call = TransportRequest(.get, Endpoint("https://id.example.com/userinfo"))
         #expect(try await client.send(call).status == 200)
-        let elsewhere = TransportRequest(.get, try Endpoint("https://id.example.com.evil.example.com/userinfo"))
+        let elsewhere = TransportRequest(.get, Endpoint("https://id.example.com.evil.example.com/userinfo"))
         let refused = await #expect(throws: AuthError.self) { try await client.send(elsewhere) }
         #expect(refused?.code == .invalidConfiguration)
         var own = call
@@ -436,18 +436,18 @@ final class FailingStore: TokenStore {
     }
 
     @Test func refreshesOnceWhenAnAPIRefusesTheToken() async throws {
-        let client = try client(apiOrigins: [try Endpoint("https://id.example.com")])
+        let client = try client(apiOrigins: [Endpoint("https://id.example.com")])
         let first = try await client.signIn().credential.tokens
         // Revoked at the provider, without this client's knowledge.
         _ = try await scene.transport.send(
             TransportRequest(
                 .post,
-                try Endpoint("https://id.example.com/revoke"),
+                Endpoint("https://id.example.com/revoke"),
                 headerFields: [.contentType: "application/x-www-form-urlencoded"],
                 body: Array("client_id=authflow-demo&token=\(first.accessToken.exposed)".utf8)
             )
         )
-        let response = try await client.send(TransportRequest(.get, try Endpoint("https://id.example.com/userinfo")))
+        let response = try await client.send(TransportRequest(.get, Endpoint("https://id.example.com/userinfo")))
         #expect(response.status == 200)
         #expect(refreshes == 1)
     }

@@ -77,7 +77,7 @@ private final class ValueCollector: HTTPTransport {
     @Test func redactsEveryValueThatCouldBeSecret() throws {
         let call = TransportRequest(
             .post,
-            try Endpoint("https://id.example.com/token?session=ABCDEF"),
+            Endpoint("https://id.example.com/token?session=ABCDEF"),
             headerFields: [
                 .contentType: "application/x-www-form-urlencoded", .authorization: "Basic c2VjcmV0",
                 .cookie: "sid=secret",

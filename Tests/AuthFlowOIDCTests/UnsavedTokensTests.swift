@@ -201,7 +201,7 @@ import Testing
                 issuer: scene.emulator.issuer,
                 endpoints: ProviderMetadata(
                     issuer: scene.emulator.issuer,
-                    tokenEndpoint: try Endpoint("https://evil.example.com/token")
+                    tokenEndpoint: Endpoint("https://evil.example.com/token")
                 )
             )
         )

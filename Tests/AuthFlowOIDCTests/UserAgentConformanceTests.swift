@@ -22,7 +22,7 @@ import Testing
         defer { try? FileManager.default.removeItem(atPath: folder) }
         let handOver = RedirectHandOver(directory: folder)
         let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
-        try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI("com.example.app:/callback")) {
+        try await UserAgentConformance(agent: agent, redirectURI: RedirectURI("com.example.app:/callback")) {
             answer in
             let outcome = try handOver.deliver(answer)
             #expect(outcome == .taken)
@@ -38,7 +38,7 @@ import Testing
         }
         let driver = HTMLFormDriver(userName: "alice", password: Secret("wonderland"), origins: [])
         let agent = HeadlessUserAgent(driver: driver, transport: provider)
-        try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI("com.example.app:/callback")) { _ in }
+        try await UserAgentConformance(agent: agent, redirectURI: RedirectURI("com.example.app:/callback")) { _ in }
             .run()
     }
 }

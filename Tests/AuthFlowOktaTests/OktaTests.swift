@@ -37,9 +37,9 @@ struct OktaScene: Sendable {
 
     func settings(_ app: String) throws -> ClientRegistration.Values {
         try ClientRegistration(clientID: app) {
-            $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+            $0.redirectURIs = [RedirectURI("http://127.0.0.1:8400/callback")]
             $0.scopes = ["openid", "profile", "device_sso", "offline_access"]
-            $0.postLogoutRedirectURI = try RedirectURI("http://127.0.0.1:8400/callback")
+            $0.postLogoutRedirectURI = RedirectURI("http://127.0.0.1:8400/callback")
         }.values
     }
 

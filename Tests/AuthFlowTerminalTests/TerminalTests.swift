@@ -18,8 +18,8 @@ import Testing
                     Fixed(
                         metadata: ProviderMetadata(
                             issuer: emulator.issuer,
-                            tokenEndpoint: try Endpoint("https://id.example.com/token"),
-                            deviceAuthorizationEndpoint: try Endpoint("https://id.example.com/device_authorization")
+                            tokenEndpoint: Endpoint("https://id.example.com/token"),
+                            deviceAuthorizationEndpoint: Endpoint("https://id.example.com/device_authorization")
                         )
                     ),
                     transport: InProcessTransport(emulator),

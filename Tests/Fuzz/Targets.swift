@@ -47,7 +47,7 @@ final class PuppetProvider: Sendable {
             client: OAuthClient(
                 server: AuthorizationServer(OIDCProvider(issuer: Self.issuer), transport: transport),
                 registration: try ClientRegistration(clientID: "client") {
-                    $0.redirectURIs = [try RedirectURI("https://app.example.com/callback")]
+                    $0.redirectURIs = [RedirectURI("https://app.example.com/callback")]
                 }
             ),
             methods: [.userAgent(LoopbackUserAgent(launcher: nil))]
@@ -211,7 +211,7 @@ extension Target {
             ("application/json", json), ("application/x-www-form-urlencoded", form), ("application/xml", xml),
         ]
         let provider = GitHubProvider()
-        let endpoint = try Endpoint("https://github.com/login/oauth/access_token")
+        let endpoint = Endpoint("https://github.com/login/oauth/access_token")
         return Target(name: "GitHub response") { mutator in
             for (type, text) in formats {
                 let response = TransportResponse(

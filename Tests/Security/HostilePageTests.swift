@@ -27,7 +27,7 @@ import Testing
         )
         let options = RedirectOptions(
             purpose: purpose,
-            redirectURIs: [try RedirectURI("com.example.app:/callback")],
+            redirectURIs: [RedirectURI("com.example.app:/callback")],
             state: Secret("the-state"),
             reporter: FlowReporter(),
             clock: ContinuousClock()

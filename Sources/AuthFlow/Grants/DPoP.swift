@@ -63,6 +63,25 @@ extension OAuthClient {
         return try await send(request, provenBy: tokens.dpopKey, accessToken: tokens.accessToken)
     }
 
+    /// The header fields that authorize one request with an access token.
+    func authorizationFields(
+        method: HTTPRequest.Method,
+        endpoint: Endpoint,
+        tokens: TokenSet
+    ) throws(AuthError) -> HTTPFields {
+        var fields = HTTPFields()
+        fields[.authorization] = "\(tokens.dpopKey == nil ? "Bearer" : "DPoP") \(tokens.accessToken.exposed)"
+        fields[.dpop] = try tokens.dpopKey?.proof(
+            method: method.rawValue,
+            endpoint: endpoint,
+            nonce: server.dpopNonces.nonce(for: endpoint.origin),
+            accessToken: tokens.accessToken,
+            time: host.now(),
+            host: host
+        )
+        return fields
+    }
+
     /// Sends a request to one of the provider's own resources with the access token.
     /// - Returns: A response with status 200.
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the

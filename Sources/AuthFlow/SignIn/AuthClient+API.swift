@@ -1,4 +1,4 @@
-import HTTPTypes
+public import HTTPTypes
 
 extension AuthClient {
     /// Calls an API with the access token: fresh, in the header alone, and only at an origin that the options allow.
@@ -9,13 +9,7 @@ extension AuthClient {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the token may not go there; what ``freshTokens(account:)`` and the
     ///   transport throw.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
-        let endpoint = try Endpoint(request.url, name: "address of the API")
-        guard options.apiOrigins.contains(where: { $0.origin == endpoint.origin }) else {
-            throw AuthError(
-                .invalidConfiguration,
-                "The access token may not be sent to \(endpoint.origin). If it is an API of this provider's, add it to \"api_origins\"."
-            )
-        }
+        let endpoint = try requireAllowed(request.url)
         guard request.head.headerFields[.authorization] == nil else {
             throw AuthError(.invalidConfiguration, "The request has an Authorization field already.")
         }
@@ -31,5 +25,28 @@ extension AuthClient {
             guard let refused else { throw error }
             return refused
         }
+    }
+
+    /// The header fields that authorize one request with a fresh access token: `Authorization`, and a proof when the tokens are
+    /// bound to a key (DPoP, RFC 9449). For programs that send by other means than ``send(_:)``.
+    /// - Parameters:
+    ///   - method: The method of the request.
+    ///   - url: The address of the request.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the token may not go there; what ``freshTokens(account:)`` throws.
+    public func authorizationFields(method: HTTPRequest.Method, url: String) async throws -> HTTPFields {
+        let endpoint = try requireAllowed(url)
+        return try client.authorizationFields(method: method, endpoint: endpoint, tokens: try await freshTokens())
+    }
+
+    /// Passes for an origin that the access token may be sent to.
+    private func requireAllowed(_ url: String) throws(AuthError) -> Endpoint {
+        let endpoint = try Endpoint(url, name: "address of the API")
+        guard options.apiOrigins.contains(where: { $0.origin == endpoint.origin }) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The access token may not be sent to \(endpoint.origin). If it is an API of this provider's, add it to \"api_origins\"."
+            )
+        }
+        return endpoint
     }
 }

@@ -80,7 +80,7 @@ extension OIDCEmulator {
             $0.sessions[session] = authorization.session
         }
         var page = consentPage(id, authorization)
-        page.head.headerFields[.setCookie] = "session=\(session); Path=/; HttpOnly; SameSite=Lax"
+        page.head.headerFields[.setCookie] = "authflow_emulator=\(session); Path=/; HttpOnly; SameSite=Lax"
         return page
     }
 

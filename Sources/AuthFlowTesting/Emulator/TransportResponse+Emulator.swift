@@ -116,7 +116,9 @@ extension TransportResponse {
 extension HTTPRequest {
     var sessionCookie: String? {
         let cookies = (headerFields[.cookie] ?? "").split(separator: ";").map { $0.drop { $0 == " " } }
-        return cookies.first { $0.hasPrefix("session=") }.map { String($0.dropFirst("session=".count)) }
+        return cookies.first { $0.hasPrefix("authflow_emulator=") }.map {
+            String($0.dropFirst("authflow_emulator=".count))
+        }
     }
 }
 

@@ -68,7 +68,7 @@ extension GitHubEmulator {
         } else {
             page = .consentPage(id, client: request.appID, scopes: request.scopes)
         }
-        page.head.headerFields[.setCookie] = "session=\(session); Path=/; HttpOnly; SameSite=Lax"
+        page.head.headerFields[.setCookie] = "authflow_emulator=\(session); Path=/; HttpOnly; SameSite=Lax"
         return page
     }
 

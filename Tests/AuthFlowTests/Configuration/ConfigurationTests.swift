@@ -11,8 +11,8 @@ private struct FakeProvider: ProviderAdapter {
     func metadata(in context: ServerContext) throws -> ProviderMetadata {
         ProviderMetadata(
             issuer: "https://id.example.com",
-            authorizationEndpoint: try Endpoint("https://id.example.com/authorize"),
-            tokenEndpoint: try Endpoint("https://id.example.com/token")
+            authorizationEndpoint: Endpoint("https://id.example.com/authorize"),
+            tokenEndpoint: Endpoint("https://id.example.com/token")
         )
     }
 }

@@ -13,7 +13,7 @@ private struct PlainProvider: ProviderAdapter {
     func metadata(in context: ServerContext) throws -> ProviderMetadata {
         ProviderMetadata(
             issuer: "https://id.example.com",
-            registrationEndpoint: try Endpoint("https://id.example.com/register")
+            registrationEndpoint: Endpoint("https://id.example.com/register")
         )
     }
 }

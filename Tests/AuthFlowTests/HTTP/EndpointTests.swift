@@ -20,7 +20,7 @@ import Testing
     }
 
     @Test func keepsItsQueryWhenParametersAreAdded() throws {
-        let endpoint = try Endpoint("https://id.example.com/authorize?tenant=1")
+        let endpoint = Endpoint("https://id.example.com/authorize?tenant=1")
         #expect(endpoint.url(adding: ["a": "b c"]) == "https://id.example.com/authorize?tenant=1&a=b%20c")
         #expect(try Endpoint("https://id.example.com/x").url(adding: ["a": "b"]) == "https://id.example.com/x?a=b")
     }
@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test func printsNoQueryValues() throws {
-        let endpoint = try Endpoint("https://id.example.com/x?code=SECRET&flag")
+        let endpoint = Endpoint("https://id.example.com/x?code=SECRET&flag")
         #expect("\(endpoint)" == "https://id.example.com/x?code=…&…")
     }
 

@@ -25,7 +25,7 @@ private final class KeyProvider: Sendable {
 
     init(_ keys: EmulatorKeys) throws {
         self.state = Mutex(State(keys: try keys.jwks()))
-        self.endpoint = try Endpoint("https://id.example.com/jwks")
+        self.endpoint = Endpoint("https://id.example.com/jwks")
     }
 
     var fetches: Int { state.withLock { $0.fetches } }

@@ -10,7 +10,7 @@ import Testing
     {
         ProviderResponse(
             purpose: .token,
-            endpoint: try Endpoint("https://id.example.com/token"),
+            endpoint: Endpoint("https://id.example.com/token"),
             http: TransportResponse(
                 head: HTTPResponse(status: .ok, headerFields: [.contentType: mediaType]),
                 body: body

@@ -1,0 +1,26 @@
+public import AuthFlow
+public import HTTPTypes
+
+/// An emulator that tells what it is asked and how it responds, one line for each request: method, path without its query, status.
+public struct LoggedEmulator<Base: ProviderEmulator>: ProviderEmulator {
+    /// The emulator.
+    public let base: Base
+    private let log: @Sendable (String) -> Void
+
+    /// Wraps an emulator.
+    public init(_ base: Base, log: @escaping @Sendable (String) -> Void) {
+        self.base = base
+        self.log = log
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var origins: [String] { base.origins }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+        let response = await base.handle(request, body: body)
+        let path = DisplayText.sanitized(String((request.path ?? "/").prefix { $0 != "?" }), limit: 200)
+        log("\(DisplayText.sanitized(request.method.rawValue, limit: 20)) \(path) \(response.status)")
+        return response
+    }
+}
