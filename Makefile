@@ -122,6 +122,8 @@ check-package: deb ## Install the package on a Debian 12 without Swift, sign in 
 
 consumer: dependencies ## Build packages that depend on this one: an app, and a user agent from another package
 	.ci/check-consumer
+	cd Samples/lanes && swift build
+	SCRATCH= Samples/custom-provider/demo.sh
 	swift build --product authflow
 	Samples/custom-user-agent/demo.sh $$(swift build --product authflow --show-bin-path)/authflow
 

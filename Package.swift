@@ -172,12 +172,6 @@ let package = Package(
             path: "Samples/forgerock-login",
             exclude: ["README.md", "demo.sh", "type.py", "authflow.json"]
         ),
-        // The example of the README, word for word.
-        .executableTarget(
-            name: "ten-lines",
-            dependencies: ["AuthFlow", "AuthFlowOIDC", "AuthFlowLoopback"],
-            path: "Samples/ten-lines"
-        ),
 
         // Tests
         // The conformance rows are a library, because tests run them and a program writes the score.

@@ -57,7 +57,7 @@ extension OktaProvider: ProviderAdapter {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         let registration = context.registration
-        if [.authorization, .deviceAuthorization].contains(request.purpose), isShared(registration) {
+        if [.authorization, .deviceAuthorization, .tokenExchange].contains(request.purpose), isShared(registration) {
             try requireNativeSSO(registration)
         }
         guard request.purpose == .endSession, signOut == .allAppsWithSecretInAddress else { return }

@@ -151,6 +151,108 @@ import Testing
         await #expect(throws: AuthError.self) { try await server.metadata() }
     }
 
+    @Test func anAccountThatIsNamedForOneCallIsRefreshedAndEndsWithItsSignOut() async throws {
+        let time = self.time
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        var registration = try EmulatorScene.registration()
+        registration.scopes.append("offline_access")
+        let store = MemoryTokenStore()
+        let bob = try scene.client(registration: registration, user: .bob, store: store, host: time.host)
+        let bobs = try await bob.signIn().credential
+        let client = try scene.client(registration: registration, store: store, host: time.host)
+        let alices = try await client.signIn(.addAccount).credential
+        let subject = try #require(bobs.identity?.subject)
+        #expect(try await client.freshTokens() == alices.tokens)
+        #expect(try await client.freshTokens(account: subject) == bobs.tokens)
+        time.advance(by: .seconds(3600))
+        let refreshed = try await client.freshTokens(account: subject)
+        #expect(refreshed.refreshToken != bobs.tokens.refreshToken)
+        #expect(try await client.freshTokens(account: subject) == refreshed)
+        #expect(try await client.freshTokens().refreshToken != alices.tokens.refreshToken)
+        try await client.selectAccount(subject)
+        #expect(try await client.freshTokens() == refreshed)
+        _ = try await client.signOut()
+        let gone = await #expect(throws: AuthError.self) { try await client.freshTokens(account: subject) }
+        #expect(gone?.code == .loginRequired)
+        #expect(try await client.credential(account: alices.identity?.subject) != nil)
+    }
+
+    /// A store whose lease is lost during a refresh, because another process has taken over.
+    private actor LosingStore: TokenStore {
+        let base = MemoryTokenStore()
+        private var takeover: (@Sendable ([UInt8]) -> [UInt8])?
+
+        func loseLease(_ takeover: (@Sendable ([UInt8]) -> [UInt8])?) { self.takeover = takeover }
+        func bytes(for key: RecordKey) async -> [UInt8]? { await base.bytes(for: key) }
+
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+            if let takeover, let stored = await base.bytes(for: lease.key) {
+                self.takeover = nil
+                try await base.write(takeover(stored), under: lease)
+                throw Lease.lost
+            }
+            try await base.write(bytes, under: lease)
+        }
+
+        nonisolated func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return { try await base.withLease(on: key, body) }
+    }
+
+    private func losing() async throws -> (OIDCEmulator, AuthClient, LosingStore, RecordKey, Credential) {
+        let time = self.time
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        var registration = try EmulatorScene.registration()
+        registration.scopes = ["openid", "offline_access"]
+        let store = LosingStore()
+        let client = try scene.client(registration: registration, store: store, host: time.host)
+        let credential = try await client.signIn().credential
+        time.advance(by: .seconds(3600))
+        let key = RecordKey(name: "default", issuer: "https://id.example.com", clientID: "authflow-demo")
+        return (scene.emulator, client, store, key, credential)
+    }
+
+    @Test func tokensThatWereRefreshedUnderALostLeaseAreWrittenUnderTheNext() async throws {
+        let (_, client, store, key, old) = try await losing()
+        await store.loseLease { $0 }
+        let tokens = try await client.freshTokens()
+        #expect(tokens.refreshToken != old.tokens.refreshToken)
+        let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
+        #expect(stored.contains(tokens.refreshToken?.exposed ?? "none"))
+    }
+
+    @Test func tokensThatWereRefreshedUnderALostLeaseDoNotReplaceAnothersRefresh() async throws {
+        let (_, client, store, key, old) = try await losing()
+        let used = old.tokens.refreshToken?.exposed ?? ""
+        await store.loseLease {
+            Array(String(decoding: $0, as: UTF8.self).replacing(used, with: "refreshed-by-another").utf8)
+        }
+        _ = try? await client.freshTokens()
+        let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
+        #expect(stored.contains("refreshed-by-another"))
+    }
+
+    @Test func aRefusalUnderALostLeaseDoesNotEndTheSession() async throws {
+        let (emulator, client, store, key, old) = try await losing()
+        let (used, access) = (old.tokens.refreshToken?.exposed ?? "", old.tokens.accessToken.exposed)
+        emulator.endSessions()
+        let later = time.now.timeIntervalSince1970 + 600
+        await store.loseLease { stored in
+            let text = String(decoding: stored, as: UTF8.self).replacing(used, with: "another")
+                .replacing(access, with: "good-token")
+            var document = (try? JSON(parsing: Array(text.utf8)))?.object ?? [:]
+            var account = document["accounts"]?.array?.first?.object ?? [:]
+            account["expires_at"] = .double(later)
+            account["obtained_at"] = .double(later - 600)
+            document["accounts"] = .array([.object(account)])
+            return (try? JSON.object(document).serialized()) ?? []
+        }
+        #expect(try await client.freshTokens().accessToken == Secret("good-token"))
+        let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
+        #expect(!stored.contains("ended"))
+    }
+
     // MARK: States
 
     @Test func tellsTheStatesOfACredential() async throws {

@@ -27,8 +27,12 @@ import Testing
             #expect(try await again.credential()?.tokens == signIn.credential.tokens)
             #expect(try await again.refresh().tokens.accessToken != signIn.credential.tokens.accessToken)
             #expect(try await again.accounts().isEmpty)
-            // The same unknown user, as far as the client can know.
-            _ = try await again.signIn()
+            // Two users who are unknown cannot be told apart, so neither takes the other's place.
+            for policy in [AccountPolicy.sameAccount, .addAccount] {
+                let error = await #expect(throws: AuthError.self) { try await again.signIn(policy) }
+                #expect(error?.code == .accountMismatch)
+            }
+            _ = try await again.signIn(.replaceAccount)
             guard case .done = try await again.signOut().revocation else {
                 Issue.record("The tokens were not revoked.")
                 return

@@ -17,6 +17,8 @@ import Testing
         return OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
     }
 
+    private let browser = Secret("a cookie of the browser")
+
     private func query(_ url: String) -> FormParameters {
         FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
     }
@@ -42,21 +44,38 @@ import Testing
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
-        try await pending.keep(request)
+        try await pending.keep(request, for: browser)
         let callback = try await scene.visit(request.url)
-        #expect(try await pending.take(for: callback, of: client) == request)
-        let replay = await #expect(throws: AuthError.self) { try await pending.take(for: callback, of: client) }
+        #expect(try await pending.take(for: callback, in: browser, of: client) == request)
+        let replay = await #expect(throws: AuthError.self) {
+            try await pending.take(for: callback, in: browser, of: client)
+        }
         #expect(replay?.code == .invalidCallback)
+    }
+
+    @Test func aRequestOfAnAttackersBrowserIsNotTakenInTheUsersBrowser() async throws {
+        let client = try client()
+        let pending = PendingAuthorizations(store: MemoryTokenStore())
+        let request = try await client.authorizationRequest()
+        try await pending.keep(request, for: Secret("the attacker's cookie"))
+        let callback = try await scene.visit(request.url)
+        let error = await #expect(throws: AuthError.self) {
+            try await pending.take(for: callback, in: browser, of: client)
+        }
+        #expect(error?.code == .invalidCallback)
+        await #expect(throws: AuthError.self) { try await pending.keep(request, for: Secret("short")) }
     }
 
     @Test func twoProcessesThatTakeAtOnceGetOneRequest() async throws {
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let request = try await client.authorizationRequest()
-        try await pending.keep(request)
+        try await pending.keep(request, for: browser)
         let callback = try await scene.visit(request.url)
         let taken = await withTaskGroup(of: Bool.self) { group in
-            for _ in 0..<20 { group.addTask { (try? await pending.take(for: callback, of: client)) != nil } }
+            for _ in 0..<20 {
+                group.addTask { (try? await pending.take(for: callback, in: browser, of: client)) != nil }
+            }
             return await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
         }
         #expect(taken == 1)
@@ -66,7 +85,9 @@ import Testing
     func aResponseWithoutItsStateTakesNothing(_ callback: String) async throws {
         let pending = PendingAuthorizations(store: MemoryTokenStore())
         let client = try client()
-        let error = await #expect(throws: AuthError.self) { try await pending.take(for: callback, of: client) }
+        let error = await #expect(throws: AuthError.self) {
+            try await pending.take(for: callback, in: browser, of: client)
+        }
         #expect(error?.code == .invalidCallback)
     }
 
@@ -167,6 +188,10 @@ import Testing
         let sent = scene.emulator.receivedRequests.filter { $0.path == "/token" }.map { $0.form["resource"] }
         #expect(sent == ["https://api.example.com", "https://api.example.com"])
         #expect(try await credentials.credential(for: CredentialKey("s")) == nil)
+        // A refresh token that is used once stands under one key only.
+        for other in [CredentialKey("s"), CredentialKey("s", resource: "https://other.example.com")] {
+            await #expect(throws: AuthError.self) { try await credentials.save(credential, for: other) }
+        }
     }
 
     @Test func signsOutWithoutAUserAgent() async throws {
@@ -193,6 +218,8 @@ import Testing
         let idToken = try #require(credential.tokens.idToken)
         let server = scene.server()
         #expect(try await server.verify(idToken, audience: "authflow-demo").subject == "248289761001")
+        let nonce = query(request.url)["nonce"].map(Secret.init)
+        #expect(try await server.verify(idToken, audience: "authflow-demo", nonce: nonce).subject == "248289761001")
         for verify in [
             { try await server.verify(idToken, audience: "another") },
             { try await server.verify(idToken, audience: "authflow-demo", nonce: Secret("x")) },

@@ -17,18 +17,19 @@ do {
     let client = OAuthClient(
         server: AuthorizationServer(issuer: issuer),
         registration: try ClientRegistration(clientID: "authflow-demo") {
-            $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+            $0.redirectURIs = ["http://127.0.0.1:8400/callback"]
             $0.scopes = ["openid", "profile", "offline_access"]
         }
     )
+    let browser = Secret("a cookie of the browser")
     switch arguments[0] {
     case "begin":
         let request = try await client.authorizationRequest(.init(loginHint: "alice"))
-        try await PendingAuthorizations(store: FileTokenStore(directory: place)).keep(request)
+        try await PendingAuthorizations(store: FileTokenStore(directory: place)).keep(request, for: browser)
         print(request.url)
     case "finish":
         let store = FileTokenStore(directory: place)
-        let request = try await PendingAuthorizations(store: store).take(for: arguments[3], of: client)
+        let request = try await PendingAuthorizations(store: store).take(for: arguments[3], in: browser, of: client)
         let credential = try await client.exchange(arguments[3], for: request)
         try await CredentialManager(client: client, store: store).save(credential, for: "session-1")
         print(credential.userName)

@@ -29,7 +29,7 @@ extension AuthorizationServer {
             clientID: clientID,
             // An algorithm with a shared secret cannot be verified without the client that has it.
             algorithms: (algorithms ?? metadata.usableIDTokenAlgorithms).filter(SignatureAlgorithm.asymmetric.contains),
-            occasion: nonce.map { .signIn(nonce: $0) } ?? .presented,
+            occasion: .presented(nonce: nonce),
             leeway: clockLeeway.seconds
         )
         expectation.accessToken = accessToken

@@ -114,12 +114,15 @@ final class MetadataCache: Sendable {
             case .finished: return (state.metadata, nil)
             case .running(let task): return (nil, task)
             case .none:
+                let fetchedAt = state.fetchedAt
                 let task = SharedTask { [self] in
                     do {
                         let found = try await search()
-                        self.state.withLock {
-                            $0.metadata = found
-                            $0.supplement = .finished
+                        self.state.withLock { state in
+                            // Metadata that was fetched anew meanwhile is newer than what was supplemented.
+                            guard state.fetchedAt == fetchedAt else { return }
+                            state.metadata = found
+                            state.supplement = .finished
                         }
                         return found
                     } catch {

@@ -20,6 +20,9 @@ public struct Credential: Sendable, Hashable {
     /// When the tokens came, by this machine's clock: at the sign-in, or at the last refresh.
     public var obtainedAt: Date
 
+    /// The resources that the grant is for (RFC 8707); empty for none in particular.
+    public internal(set) var resources: [String] = []
+
     /// Where it came from, and so where its tokens may go; nil for one that was made by hand, whose tokens go nowhere.
     var binding: ProviderBinding?
 
@@ -84,6 +87,7 @@ extension Credential {
         json["device_secret"] = tokens.deviceSecret.map { .string($0.exposed) }
         json["verified_id_token"] = tokens.verifiedIDToken?.stored
         json["binding"] = binding?.json
+        if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
         if refusedRefreshes > 0 { json["refused_refreshes"] = .integer(refusedRefreshes) }
         return .object(json)
     }
@@ -118,6 +122,7 @@ extension Credential {
             obtainedAt: json["obtained_at"]?.number.map(Date.init(timeIntervalSince1970:))
         )
         self.binding = json["binding"].flatMap(ProviderBinding.init(stored:))
+        self.resources = json["resources"]?.strings ?? []
         self.refusedRefreshes = json["refused_refreshes"]?.integer ?? 0
     }
 }

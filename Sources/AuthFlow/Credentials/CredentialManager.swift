@@ -1,3 +1,5 @@
+import AuthFlowJSON
+import Crypto
 import Synchronization
 
 /// Keeps credentials fresh over a store: for one user or for many, across tasks, processes and crashes.
@@ -23,13 +25,8 @@ public final class CredentialManager: Sendable {
 
     /// Credentials that were used a while ago are forgotten by generations: they are read from the store again when needed.
     private struct Cache {
-        var recent: [Key: ManagedCredential] = [:]
-        var earlier: [Key: ManagedCredential] = [:]
-    }
-
-    private struct Key: Hashable {
-        let credential: CredentialKey
-        let account: String?
+        var recent: [CredentialKey: ManagedCredential] = [:]
+        var earlier: [CredentialKey: ManagedCredential] = [:]
     }
 
     /// Creates a manager.
@@ -60,9 +57,10 @@ public final class CredentialManager: Sendable {
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; what
     ///   refreshing throws; `CancellationError`, which ends no other task's refresh.
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
-        let managed = managed(key)
-        if let fresh = managed.fresh() { return fresh.credential.tokens }
-        return try await managed.credential().tokens
+        try await using(key) { managed in
+            if let fresh = managed.fresh() { return fresh.credential.tokens }
+            return try await managed.credential().tokens
+        }
     }
 
     /// As ``freshTokens(for:)``, for a user or session by its identifier.
@@ -70,10 +68,30 @@ public final class CredentialManager: Sendable {
         try await freshTokens(for: CredentialKey(session, resource: resource))
     }
 
-    /// Keeps the credential of a sign-in, in the place of the one that was under this key.
-    /// - Throws: ``AuthError`` with `storage_failed`.
+    /// Keeps the credential of a sign-in, in the place of the one that was under this key. It comes to its end when the task is
+    /// cancelled.
+    ///
+    /// A refresh token that is used once can stand under one key only, so a credential that was granted for one resource
+    /// (RFC 8707) is kept under a key with this resource, and any other under one without.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource of the key is not that of the grant,
+    ///   `storage_failed`.
     public func save(_ credential: Credential, for key: CredentialKey) async throws {
-        try await managed(key).keep(credential, .replaceAccount, reporter())
+        let granted = credential.resources.count == 1 ? credential.resources.first : nil
+        guard key.resource == granted else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The credential was granted for \(granted ?? "no resource in particular"), and the key names another."
+            )
+        }
+        try await unfinished.finish { [self] in
+            try await using(key) { managed in
+                do {
+                    try await managed.keep(credential, .replaceAccount, reporter())
+                } catch let error as AuthError where error.code == .leaseLost {
+                    try await managed.keep(credential, .replaceAccount, reporter())
+                }
+            }
+        }
     }
 
     /// As ``save(_:for:)``, for a user or session by its identifier.
@@ -84,15 +102,16 @@ public final class CredentialManager: Sendable {
     /// The stored credential, whether or not its access token is still fresh; nil when no user is signed in under this key.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential(for key: CredentialKey) async throws -> Credential? {
-        try await managed(key).accounts().entry(nil)?.credential
+        try await using(key) { try await $0.accounts().entry(nil)?.credential }
     }
 
     /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
     /// - Throws: As ``freshTokens(for:)``.
     @discardableResult
     public func refresh(_ key: CredentialKey) async throws -> Credential {
-        let managed = managed(key)
-        return try await managed.credential(rejected: try await managed.lastCredential().tokens.accessToken)
+        try await using(key) { managed in
+            try await managed.credential(rejected: try await managed.lastCredential().tokens.accessToken)
+        }
     }
 
     /// Removes a credential, and waits for a refresh under way, here or in another process. Nothing is revoked.
@@ -101,13 +120,13 @@ public final class CredentialManager: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func remove(_ key: CredentialKey) async throws -> Credential? {
-        try await unfinished.finish { [self] in try await managed(key).remove()?.credential }
+        try await unfinished.finish { [self] in try await using(key) { try await $0.remove()?.credential } }
     }
 
     /// The states of a credential, beginning with the present one: for views and logs. A slow reader misses older ones.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func states(of key: CredentialKey) async throws -> AsyncStream<CredentialState> {
-        try await managed(key).states()
+        try await using(key) { try await $0.states() }
     }
 
     /// Waits until nothing is under way that must not be lost: refreshes, whose results are then stored. They come to their end
@@ -121,34 +140,52 @@ public final class CredentialManager: Sendable {
     /// The number of credentials in memory.
     var cachedCount: Int { cache.withLock { Set($0.recent.keys).union($0.earlier.keys).count } }
 
-    /// - Parameter account: The subject of the account that is meant when several are signed in; nil for the current one.
-    func managed(_ key: CredentialKey, account: String? = nil) -> ManagedCredential {
-        let key = Key(credential: key, account: account)
-        return cache.withLock { cache in
-            if let known = cache.recent[key] { return known }
-            let managed = cache.earlier.removeValue(forKey: key) ?? make(key)
-            cache.recent[key] = managed
-            if cache.recent.count >= cacheLimit / 2 {
-                // What has something that is nowhere else stays.
-                let needed = cache.earlier.filter { $0.value.isNeeded }
-                cache.earlier = cache.recent.merging(needed) { recent, _ in recent }
-                cache.recent = [:]
-            }
+    /// Runs a call with the credential of a key, which stays in memory meanwhile: two objects for one record would each refresh.
+    private func using<Return: Sendable>(
+        _ key: CredentialKey,
+        _ body: (ManagedCredential) async throws -> Return
+    ) async throws -> Return {
+        let managed = cache.withLock { cache in
+            let managed = cached(key, &cache)
+            managed.willBeUsed()
             return managed
         }
+        return try await managed.used { try await body(managed) }
     }
 
-    private func make(_ key: Key) -> ManagedCredential {
+    private func cached(_ key: CredentialKey, _ cache: inout Cache) -> ManagedCredential {
+        if let known = cache.recent[key] { return known }
+        // The identifier of a session is a secret in many applications, and a record's name is not.
+        let name = Base64URL.encode(SHA256.hash(data: Array(key.session.utf8)))
+        let managed =
+            cache.earlier.removeValue(forKey: key)
+            ?? managed(name: name, resource: key.resource, account: nil, label: nil)
+        cache.recent[key] = managed
+        if cache.recent.count >= cacheLimit / 2 {
+            // What has something that is nowhere else stays.
+            let needed = cache.earlier.filter { $0.value.isNeeded }
+            cache.earlier = cache.recent.merging(needed) { recent, _ in recent }
+            cache.recent = [:]
+        }
+        return managed
+    }
+
+    /// A credential that is not in the cache, for a caller that keeps it.
+    /// - Parameters:
+    ///   - account: The subject of the account that is meant when several are signed in; nil for the current one.
+    ///   - label: The name to show for it.
+    func managed(name: String, resource: String?, account: String?, label: String?) -> ManagedCredential {
         ManagedCredential(
             client: client,
             store: store,
             key: RecordKey(
-                name: key.credential.session,
+                name: name,
                 issuer: client.server.issuer,
                 clientID: client.registration.clientID,
-                resource: key.credential.resource
+                resource: resource
             ),
-            account: key.account,
+            account: account,
+            label: label,
             freshnessMargin: freshnessMargin,
             unfinished: unfinished,
             reporter: { [host = client.host, observer] in FlowReporter(host: host, observer: observer) }

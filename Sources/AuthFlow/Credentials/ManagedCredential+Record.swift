@@ -21,6 +21,7 @@ extension ManagedCredential {
         var lost: StoredAccounts.Entry??
         let result = state.withLock { state in
             var known = stored
+            defer { state.current = known.current }
             for index in state.unsaved.indices where state.unsaved[index].replaces == .unknown {
                 state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
             }
@@ -102,6 +103,12 @@ extension ManagedCredential {
         try await store.withLease(on: key) { lease in
             var (_, accounts, epoch) = try await read()
             let other = otherAccount(than: credential.account, in: accounts)
+            if let other, policy != .replaceAccount, other == credential.account {
+                throw AuthError(
+                    .accountMismatch,
+                    "A user is signed in already, and the provider does not say whether this is the same one. Sign out first, or ask to replace the account."
+                )
+            }
             if other != nil, policy == .sameAccount {
                 throw AuthError(
                     .accountMismatch,
@@ -112,6 +119,7 @@ extension ManagedCredential {
             accounts.set(.signedIn(credential), isCurrent: true)
             try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
             beginEpoch()
+            state.withLock { $0.current = accounts.current }
             // A client that is made for one account keeps what it signs in for another, and does not use it.
             if accounts.entry(account)?.account == credential.account { adopt(credential) }
         }
@@ -121,6 +129,8 @@ extension ManagedCredential {
     /// The account that is meant here, when it is another one.
     private func otherAccount(than signedIn: AccountID, in accounts: StoredAccounts) -> AccountID? {
         let known = accounts.entry(account)?.account
+        // Two users who are unknown cannot be told apart, so an unknown user is another one while one is signed in.
+        if let known, known.subject == nil, accounts.entry(of: known)?.credential != nil { return known }
         if let account, known == nil {
             return signedIn.isNamed(account) ? nil : AccountID(issuer: signedIn.issuer, subject: account)
         }
@@ -133,6 +143,7 @@ extension ManagedCredential {
         let epoch = beginEpoch()
         let replaced = stored.map { Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
         remember(credential, replacing: replaced, isSignIn: true, epoch)
+        state.withLock { $0.current = credential.account }
         if account.map(credential.account.isNamed) ?? true { adopt(credential) }
         publish(.signedIn(credential.identity))
     }
@@ -172,6 +183,12 @@ extension ManagedCredential {
 
     /// Replaces the tokens, while no other holder can.
     func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
+        let credential = try await replaceUnderLease(body)
+        await writeAfterLostLease()
+        return credential
+    }
+
+    private func replaceUnderLease(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
         try await store.withLease(on: key) { lease in
             let epoch = state.withLock { $0.epoch }
             var accounts = try await latestAccounts(lease)
@@ -220,18 +237,19 @@ extension ManagedCredential {
         return existed
     }
 
-    /// The account's credential.
+    /// The credential of the account that is kept.
     /// - Throws: ``AuthError`` with `login_required` and the reason.
-    func signedIn(in accounts: StoredAccounts) throws(AuthError) -> Credential {
+    func signedIn(in accounts: StoredAccounts) throws(AuthError) -> Credential { try signedIn(in: accounts, account) }
+
+    /// The credential of an account; nil for the current one.
+    func signedIn(in accounts: StoredAccounts, _ account: String?) throws(AuthError) -> Credential {
         switch accounts.entry(account) {
         case .signedIn(let credential)?: return credential
         case .ended(let session)?: throw session.error
         case nil:
             let named = account.map { "The account \"\(DisplayText.sanitized($0, limit: 80))\" is not signed in" }
-            throw AuthError(
-                .loginRequired,
-                "\(named ?? "No user is signed in with the profile \"\(DisplayText.sanitized(key.name, limit: 60))\""). Sign in first."
-            )
+            let profile = label.map { " with the profile \"\(DisplayText.sanitized($0, limit: 60))\"" } ?? ""
+            throw AuthError(.loginRequired, "\(named ?? "No user is signed in\(profile)"). Sign in first.")
         }
     }
 }

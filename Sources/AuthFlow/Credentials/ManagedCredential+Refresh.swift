@@ -7,13 +7,14 @@ extension ManagedCredential {
     /// Reads the store again, and refreshes when that has brought nothing fresh. No other holder writes the record meanwhile.
     func refreshUnderLease(
         _ lease: Lease,
+        of account: String?,
         _ margin: Duration,
         _ rejected: Secret?,
         _ epoch: Int
     ) async throws -> Credential {
         guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
         var accounts = try await latestAccounts(lease)
-        let credential = try signedIn(in: accounts)
+        let credential = try signedIn(in: accounts, account)
         if isFresh(credential, margin), credential.tokens.accessToken != rejected { return adopt(credential, epoch) }
         return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
     }
@@ -91,7 +92,7 @@ extension ManagedCredential {
         {
             // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". The store was read a moment ago under the
             // lease, so this is the token that is stored, and no newer one is lost.
-            throw await endSession(of: credential, error, in: &accounts, lease, epoch)
+            throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
         } catch let error as AuthError {
             backOff(error)
             if let refusal = await repeatedRefusal(of: credential, error, in: &accounts, lease, epoch) { throw refusal }
@@ -155,7 +156,7 @@ extension ManagedCredential {
         in accounts: inout StoredAccounts,
         _ lease: Lease,
         _ epoch: Int
-    ) async -> AuthError {
+    ) async throws -> AuthError {
         let words = error.providerError.map { "\($0)" } ?? "invalid_grant"
         let reason = await (client.adapter as? any SharedSignIn)?
             .reasonForEnd(of: credential, in: client.providerContext)
@@ -166,15 +167,21 @@ extension ManagedCredential {
             account: credential.account
         )
         accounts.set(.ended(session), isCurrent: false)
+        let reporter = reporter()
+        do {
+            try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
+        } catch let error as AuthError where error.code == .leaseLost {
+            // Another holder has taken over while this one was paused, and may have refreshed: its credential counts.
+            throw Outdated()
+        } catch {
+            // The next process will ask the provider once more and be told the same.
+        }
         state.withLock { state in
             if state.epoch == epoch { (state.cached, state.backoff) = (nil, nil) }
             state.unsaved.removeAll { $0.account == credential.account && $0.epoch <= epoch }
         }
         publish(.ended(session))
-        let reporter = reporter()
         reporter.report(.sessionEnd, details: ["reason": session.reason])
-        // If this cannot be written, the next process will ask the provider once more and be told the same.
-        try? await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         return session.error(providerError: error.providerError)
     }
 }

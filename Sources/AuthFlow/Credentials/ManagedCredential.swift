@@ -23,6 +23,8 @@ final class ManagedCredential: Sendable {
     let store: any TokenStore
     let key: RecordKey
     let account: String?
+    /// The name to show for it; nil for none, because identifiers of sessions are secret.
+    let label: String?
     let unfinished: UnfinishedWork
     let reporter: @Sendable () -> FlowReporter
     let state = Mutex(State())
@@ -32,8 +34,13 @@ final class ManagedCredential: Sendable {
         var cached: Cached?
         /// When the store was last seen to have what is cached.
         var checkedAt = -Double.infinity
+        /// The current account, as the store was last seen to have it.
+        var current: AccountID?
         var epoch = 0
-        var running: SharedTask<Credential>?
+        /// The refreshes under way, by the account they are for.
+        var running: [String?: SharedTask<Credential>] = [:]
+        /// The callers that work with it.
+        var users = 0
         var backoff: Backoff?
         /// At most one for each account.
         var unsaved: [Unsaved] = []
@@ -87,6 +94,7 @@ final class ManagedCredential: Sendable {
         store: any TokenStore,
         key: RecordKey,
         account: String?,
+        label: String?,
         freshnessMargin: Duration,
         unfinished: UnfinishedWork,
         reporter: @escaping @Sendable () -> FlowReporter
@@ -95,6 +103,7 @@ final class ManagedCredential: Sendable {
         self.store = store
         self.key = key
         self.account = account
+        self.label = label
         self.freshnessMargin = freshnessMargin
         self.unfinished = unfinished
         self.reporter = reporter
@@ -103,9 +112,18 @@ final class ManagedCredential: Sendable {
     /// Whether it has something that is nowhere else: work under way, tokens that could not be written, a back-off, readers.
     var isNeeded: Bool {
         state.withLock {
-            $0.running != nil || !$0.unsaved.isEmpty || $0.backoff != nil || !$0.observers.isEmpty
+            !$0.running.isEmpty || $0.users > 0 || !$0.unsaved.isEmpty || $0.backoff != nil || !$0.observers.isEmpty
         }
     }
+
+    /// Runs a call of the manager's, which keeps this object in memory meanwhile.
+    func used<Return: Sendable>(_ body: () async throws -> Return) async throws -> Return {
+        defer { state.withLock { $0.users -= 1 } }
+        return try await body()
+    }
+
+    /// Counts a call that ``used(_:)`` runs.
+    func willBeUsed() { state.withLock { $0.users += 1 } }
 
     // MARK: Fresh tokens
 
@@ -125,18 +143,29 @@ final class ManagedCredential: Sendable {
 
     /// A credential whose access token is fresh, refreshed when necessary.
     /// - Parameters:
+    ///   - account: The subject of an account; default: the one that is kept. Another one is not cached.
     ///   - margin: How long before its expiry the access token counts as expired; default: the manager's. More than a
     ///     quarter of a token's life is not asked for.
     ///   - rejected: An access token that an API has refused, fresh as it may look.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; what refreshing
     ///   throws, when the old token has expired too; `CancellationError`, which cancels no other caller's refresh.
-    func credential(margin: Duration? = nil, rejected: Secret? = nil) async throws -> Credential {
+    func credential(
+        of account: String? = nil,
+        margin: Duration? = nil,
+        rejected: Secret? = nil
+    ) async throws -> Credential {
         let margin = max(margin ?? .zero, freshnessMargin)
-        if rejected == nil, let known = await known(margin) { return known }
+        let account = account ?? self.account
+        if rejected == nil, account == self.account {
+            if let known = await known(margin) { return known }
+        } else if rejected == nil {
+            let stored = try signedIn(in: try await accounts(), account)
+            if isFresh(stored, margin) { return stored }
+        }
         // A refresh that was under way already may end with the very token that was refused, last less long than is wanted here,
         // or belong to a user who has signed out meanwhile. Then another one is begun, once.
         for attempt in 0..<4 {
-            let (task, isOwn) = sharedRefresh(margin, rejected)
+            let (task, isOwn) = sharedRefresh(account, margin, rejected)
             do {
                 let credential = try await task.value()
                 let isWanted = credential.tokens.accessToken != rejected && isFresh(credential, margin)
@@ -145,7 +174,7 @@ final class ManagedCredential: Sendable {
                 continue
             }
         }
-        return try signedIn(in: try await accounts())
+        return try signedIn(in: try await accounts(), account)
     }
 
     /// The cached tokens, when they are fresh and the store still has them.
@@ -172,21 +201,33 @@ final class ManagedCredential: Sendable {
     }
 
     /// - Returns: The refresh to wait for, and whether it was begun by this call.
-    private func sharedRefresh(_ margin: Duration, _ rejected: Secret?) -> (SharedTask<Credential>, isOwn: Bool) {
+    private func sharedRefresh(
+        _ account: String?,
+        _ margin: Duration,
+        _ rejected: Secret?
+    ) -> (SharedTask<Credential>, isOwn: Bool) {
         state.withLock { state in
-            if let running = state.running { return (running, false) }
+            if let running = state.running[account] { return (running, false) }
             let epoch = state.epoch
             let task = unfinished.begin { [self] in
-                defer { self.state.withLock { $0.running = nil } }
-                let credential = try await store.withLease(on: key) { lease in
-                    try await refreshUnderLease(lease, margin, rejected, epoch)
+                defer { self.state.withLock { $0.running[account] = nil } }
+                let result: Result<Credential, any Error>
+                do {
+                    result = .success(
+                        try await store.withLease(on: key) { lease in
+                            try await refreshUnderLease(lease, of: account, margin, rejected, epoch)
+                        }
+                    )
+                } catch {
+                    result = .failure(error)
                 }
                 await writeAfterLostLease()
+                let credential = try result.get()
                 // The user who was signed in when this began may not be any more.
                 guard self.state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
                 return credential
             }
-            state.running = task
+            state.running[account] = task
             return (task, true)
         }
     }
@@ -197,11 +238,19 @@ final class ManagedCredential: Sendable {
     func adopt(_ credential: Credential, _ epoch: Int? = nil) -> Credential {
         let now = client.host.now().timeIntervalSinceReferenceDate
         state.withLock { state in
-            guard epoch == nil || epoch == state.epoch else { return }
+            guard epoch == nil || epoch == state.epoch, keeps(credential, state) else { return }
             state.cached = Cached(credential, margin: freshnessMargin)
             state.checkedAt = now
         }
         return credential
+    }
+
+    /// Whether a credential is that of the account that is kept: the one with the name, or the current one.
+    private func keeps(_ credential: Credential, _ state: State) -> Bool {
+        guard let account else {
+            return state.current.map { $0 == credential.account } ?? true
+        }
+        return credential.account.isNamed(account)
     }
 
     /// Forgets what is cached and what is under way, so that the next call reads the store. What could not be written is kept:

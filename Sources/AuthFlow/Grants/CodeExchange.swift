@@ -30,7 +30,8 @@ extension OAuthClient {
         expectation.code = response.code
         expectation.maximumAuthenticationAge = request.demand.maximumAge
         expectation.essentialACRValues = request.demand.essentialACRValues
-        let credential = try await credential(of: tokens, expectation, metadata: metadata, reporter: reporter)
+        var credential = try await credential(of: tokens, expectation, metadata: metadata, reporter: reporter)
+        credential.resources = request.resources
         return (credential, response)
     }
 

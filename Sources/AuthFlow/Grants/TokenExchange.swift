@@ -76,7 +76,12 @@ extension OAuthClient {
         let metadata = try await server.metadata()
         let response = try await reporter.step(.tokenExchange) { try await sendTokenExchange(exchange, metadata) }
         let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
-        return try await credential(of: response, expectation, metadata: metadata, reporter: reporter)
+        let credential = try await credential(of: response, expectation, metadata: metadata, reporter: reporter)
+        // The user whose sign-in was shared, also where no ID Token says so.
+        guard exchange.subject.map({ credential.identity?.subject.isIdentical(to: $0) == true }) ?? true else {
+            throw AuthError(.invalidIDToken, "The exchanged tokens do not belong to the user whose sign-in was shared.")
+        }
+        return credential
     }
 
     private func sendTokenExchange(_ exchange: TokenExchange, _ metadata: ProviderMetadata) async throws

@@ -45,8 +45,8 @@ struct IDTokenValidation: Sendable {
         case refresh(of: IDToken)
         /// An exchange of another token for one of this user's (RFC 8693); nil when the user is not known.
         case exchange(subject: String?)
-        /// A sign-in at another program, which presents it here: the nonce is not known.
-        case presented
+        /// A sign-in at another program, which presents it here: the nonce is checked when it is known.
+        case presented(nonce: Secret?)
     }
 
     let expectation: Expectation
@@ -135,7 +135,10 @@ struct IDTokenValidation: Sendable {
             }
         case .refresh(let original):
             try compare(rules, issued: issued, audience: audience, with: original)
-        case .presented: break
+        case .presented(let nonce):
+            guard nonce == nil || claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
+                throw rules.refused("its nonce is not the one that was sent")
+            }
         }
 
         // "12. If the acr Claim was requested, the Client SHOULD check that the asserted Claim Value is appropriate."

@@ -90,7 +90,12 @@ public final class AuthClient: Sendable {
             freshnessMargin: options.freshnessMargin,
             observer: observer
         )
-        self.current = credentials.managed(CredentialKey(options.name), account: options.account)
+        self.current = credentials.managed(
+            name: options.name,
+            resource: nil,
+            account: options.account,
+            label: options.name
+        )
     }
 
     /// The registration of the client.
@@ -310,18 +315,15 @@ public final class AuthClient: Sendable {
 
     // MARK: Being signed in
 
-    /// - Parameter account: The subject of an account; nil for the one of the options.
-    func managed(_ account: String?) -> ManagedCredential {
-        guard let account else { return current }
-        return credentials.managed(CredentialKey(options.name), account: account)
-    }
+    /// The credential that this client keeps.
+    var managed: ManagedCredential { current }
 
     /// The stored credential, or the newer one that could not be stored, whether or not its access token is still good; nil when
     /// no user is signed in.
     /// - Parameter account: The subject of an account; default: the one of the options.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential(account: String? = nil) async throws -> Credential? {
-        try await managed(account).accounts().entry(account ?? options.account)?.credential
+        try await current.accounts().entry(account ?? options.account)?.credential
     }
 
     /// What ``credential(account:)`` returns. No page is shown.
@@ -366,9 +368,8 @@ public final class AuthClient: Sendable {
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or what refreshing
     ///   throws; `CancellationError` when the task is cancelled, which ends no other task's refresh.
     public func freshTokens(account: String? = nil) async throws -> TokenSet {
-        let managed = managed(account)
-        if let fresh = managed.fresh() { return fresh.credential.tokens }
-        return try await managed.credential().tokens
+        if account == nil, let fresh = current.fresh() { return fresh.credential.tokens }
+        return try await current.credential(of: account).tokens
     }
 
     /// A credential whose access token lasts for a while.

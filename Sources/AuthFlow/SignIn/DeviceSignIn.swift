@@ -30,9 +30,14 @@ struct DeviceSignIn: Sendable {
         return try await polling.wait(for: authorization, at: metadata) { [client, reporter] response in
             // No nonce was sent, so none may come.
             let expectation = client.expectation(of: metadata, occasion: .signIn(nonce: nil), response)
-            return try await keep(
-                try await client.credential(of: response, expectation, metadata: metadata, reporter: reporter)
+            var credential = try await client.credential(
+                of: response,
+                expectation,
+                metadata: metadata,
+                reporter: reporter
             )
+            credential.resources = authorization.resources
+            return try await keep(credential)
         }
     }
 }

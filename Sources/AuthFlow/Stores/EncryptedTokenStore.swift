@@ -44,11 +44,22 @@ public struct EncryptedTokenStore: Sendable {
 
     /// Keys that were stretched already, by their salt: that takes a tenth of a second on purpose.
     private final class DerivedKeys: Sendable {
+        /// The most that are kept: records of one store have one salt, unless several programs made the first ones at once.
+        private static let limit = 64
         private let keys = Mutex<[[UInt8]: SymmetricKey]>([:])
+
         subscript(salt: [UInt8]) -> SymmetricKey? {
             get { keys.withLock { $0[salt] } }
-            set { keys.withLock { $0[salt] = newValue } }
+            set {
+                keys.withLock { keys in
+                    if keys.count >= Self.limit { keys.removeAll() }
+                    keys[salt] = newValue
+                }
+            }
         }
+
+        /// A salt whose key is known, for a new record.
+        var knownSalt: [UInt8]? { keys.withLock { $0.keys.first } }
     }
 }
 
@@ -81,7 +92,7 @@ extension EncryptedTokenStore: TokenStore {
         guard let bytes else { return try await base.write(nil, under: lease) }
         // The salt stays for the life of the entry, so that a passphrase is stretched once.
         let known = try await base.bytes(for: key).flatMap { try? Envelope($0).salt }
-        let salt = known ?? host.randomBytes(16)
+        let salt = known ?? derived.knownSalt ?? host.randomBytes(16)
         let secret = try await secret(salt: salt, isNeeded: false)
         do {
             let box = try ChaChaPoly.seal(
@@ -123,7 +134,11 @@ extension EncryptedTokenStore {
         switch source {
         case .passphrase(let passphrase):
             if let known = derived[salt] { return known }
-            let key = try Self.stretched(passphrase, salt: salt)
+            // On a thread of its own: stretching keeps a processor busy.
+            let key = try await BlockingCall.run {
+                try Self.stretched(passphrase, salt: salt)
+            } onCancel: {
+            }
             derived[salt] = key
             return key
         case .file(let path):

@@ -125,7 +125,10 @@ public struct FileTokenStore: TokenStore {
         var unrenewed = Duration.zero
         do {
             while true {
-                switch try lock.acquire() {
+                // Taken and marked as in use at once: a waiter that has seen no renewal must not take it for a dead one.
+                var attempt = FileLock.Attempt.busy
+                try await withDirectoryLock { attempt = try lock.acquire() }
+                switch attempt {
                 case .taken: return lock
                 case .outdated:
                     // Opened before the old one is closed: what is closed when opening fails is then closed once.

@@ -162,7 +162,7 @@ package struct PrivateFile {
         let directory = path.prefix(upTo: slash)
         let prefix = path[slash...].drop { $0 == "/" } + "."
         for name in (try? FileManager.default.contentsOfDirectory(atPath: String(directory))) ?? [] {
-            guard name.hasPrefix(prefix), name.hasSuffix(".tmp"),
+            guard name.hasPrefix(prefix), name.hasSuffix(".tmp") || name.hasSuffix(".new"),
                 let process = Int32(name.dropFirst(prefix.count).prefix { $0 != "." }),
                 process > 0, kill(process, 0) != 0, errno == ESRCH
             else { continue }
@@ -293,7 +293,7 @@ final class FileLock: Sendable {
     func renew() {
         descriptor.withLock { descriptor in
             guard let descriptor else { return }
-            _ = unsafe futimens(descriptor, nil)
+            futimens(descriptor, nil)
         }
     }
 

@@ -65,7 +65,7 @@ public struct ProviderConformance: Sendable {
 
     /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must pass it on.
     private func saysWhatTheProviderRefuses() throws {
-        let endpoint = try Endpoint("https://id.example.com/token")
+        let endpoint: Endpoint = "https://id.example.com/token"
         let response = ProviderResponse(
             purpose: .refresh,
             endpoint: endpoint,

@@ -70,7 +70,7 @@ public struct EmulatorScene: Sendable {
     /// The registration of the demonstration client.
     public static func registration() throws -> ClientRegistration.Values {
         var values = ClientRegistration.Values(clientID: OIDCEmulator.Client.demo.id)
-        values.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+        values.redirectURIs = ["http://127.0.0.1:8400/callback"]
         values.scopes = ["openid", "profile", "email"]
         return values
     }

@@ -4,22 +4,12 @@ import AuthFlowOIDC
 // One of each plug-in from outside the package, in a module without upcoming features: public API is all they have.
 
 struct TenantProvider: ProviderAdapter {
-    let id: ProviderID = "tenant"
+    let issuer = "https://id.example.com"
 
-    func metadata(in context: ServerContext) async throws -> ProviderMetadata {
-        try await discoveredMetadata(issuer: "https://id.example.com", in: context)
-    }
+    func metadata(in context: ServerContext) async throws -> ProviderMetadata { try await context.discover() }
 
     func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
         if request.purpose == .authorization { request.parameters["tenant"] = "blue" }
-    }
-
-    func tokens(from response: ProviderResponse, in context: ProviderContext) throws -> TokenSet {
-        try standardTokens(from: response, in: context)
-    }
-
-    func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity {
-        try await standardIdentity(for: tokens, in: context)
     }
 }
 
@@ -38,19 +28,29 @@ struct LineUserAgent: UserAgent {
 }
 
 actor VaultTokenStore: TokenStore {
-    private var entries: [TokenKey: [UInt8]] = [:]
+    private var entries: [RecordKey: [UInt8]] = [:]
+    private var lastFence: UInt64 = 0
 
-    func bytes(for key: TokenKey) async throws -> [UInt8]? { entries[key] }
-    func set(_ bytes: [UInt8]?, for key: TokenKey) async throws { entries[key] = bytes }
+    func bytes(for key: RecordKey) async throws -> [UInt8]? { entries[key] }
 
-    nonisolated(nonsending) func withExclusiveAccess<Return: Sendable>(
-        to key: TokenKey,
-        _ body: nonisolated(nonsending) () async throws -> Return
-    ) async throws -> Return { try await body() }
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        guard lease.fence == lastFence else { throw Lease.lost }
+        entries[lease.key] = bytes
+    }
+
+    private func nextFence() -> UInt64 {
+        lastFence += 1
+        return lastFence
+    }
+
+    nonisolated(nonsending) func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: nonisolated(nonsending) (Lease) async throws -> Return
+    ) async throws -> Return { try await body(Lease(key: key, fence: await nextFence())) }
 }
 
 struct OfflineTransport: HTTPTransport {
-    func send(_ call: TransportRequest) async throws -> TransportResponse {
+    func send(_ request: TransportRequest) async throws -> TransportResponse {
         throw AuthError(.networkFailed, "There is no network.")
     }
 }
@@ -58,9 +58,7 @@ struct OfflineTransport: HTTPTransport {
 let client = AuthClient(
     client: OAuthClient(
         server: AuthorizationServer(TenantProvider(), transport: OfflineTransport()),
-        registration: try ClientRegistration(clientID: "app") {
-            $0.redirectURIs = [try RedirectURI("com.example.app:/callback")]
-        }
+        registration: try ClientRegistration(clientID: "app") { $0.redirectURIs = ["com.example.app:/callback"] }
     ),
     methods: [.userAgent(LineUserAgent())],
     store: VaultTokenStore()

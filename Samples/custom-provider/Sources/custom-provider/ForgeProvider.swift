@@ -1,0 +1,51 @@
+import AuthFlow
+
+/// A code forge in the manner of GitLab: discovery at its host, users described by an API of its own, revocation without a hint.
+struct ForgeProvider: ProviderAdapter {
+    let issuer: String
+
+    func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+        var metadata = try await context.discover()
+        metadata.signOutAdvice = "Sign out at \(issuer)/-/profile."
+        return metadata
+    }
+
+    func prepare(_ request: inout ProviderRequest, in context: ProviderContext) {
+        // The forge shows its own sign-in form, whichever company account the browser knows.
+        if request.purpose == .authorization { request.parameters["prefer"] = "password" }
+    }
+}
+
+extension ForgeProvider: UserInfoProviding {
+    func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
+        let user = try await userInfo(for: tokens, in: context)
+        guard let subject = user["sub"]?.string else {
+            throw AuthError(.invalidUserInfo, "The forge's description of the user has no \"sub\".")
+        }
+        return Identity(issuer: issuer, subject: subject, claims: user)
+    }
+
+    func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
+        let address = try Endpoint("\(issuer)/userinfo")
+        return try await context.resource(TransportRequest(.get, address), with: tokens).json(from: "the forge")
+    }
+}
+
+extension ForgeProvider: TokenRevoking {
+    func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
+        try await context.revoke([tokens.refreshToken ?? tokens.accessToken].map { RevocableToken($0) })
+    }
+}
+
+extension ProviderFactory {
+    /// `forge`: a forge at a host of your own.
+    ///
+    /// ## Configuration keys
+    /// - `issuer` (URL, required): The address of the forge.
+    static var forge: ProviderFactory {
+        let keys = [ConfigurationKey("issuer", .url, required: true, "The address of the forge.")]
+        return ProviderFactory("forge", keys: keys, defaultScopes: ["profile", "offline_access"]) {
+            ForgeProvider(issuer: $0.text("issuer") ?? "")
+        }
+    }
+}

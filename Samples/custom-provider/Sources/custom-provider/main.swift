@@ -1,0 +1,32 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowTesting
+
+// Tests the adapter as AuthFlow's own are tested: the conformance suite against an emulator, and a sign-in by configuration.
+
+do {
+    try await EmulatorScene.with(.sockets) { scene in
+        let issuer = scene.emulator.issuer
+        var registration = try EmulatorScene.registration()
+        registration.scopes = ["profile", "offline_access"]
+        let adapter = ForgeProvider(issuer: issuer)
+        let tested = try scene.client(registration: registration, adapter: adapter)
+        try await ProviderConformance(adapter: adapter, client: tested).run()
+        print("The adapter conforms.")
+
+        let file = try ConfigurationFile(
+            text: Array(
+                """
+                {"profiles": {"work": {
+                  "provider": "forge", "issuer": "\(issuer)", "client_id": "authflow-demo", "store": "memory",
+                  "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(issuer)"]}
+                }}}
+                """.utf8
+            )
+        )
+        let client = try AuthClient(profile: try file.profile(), providers: [.forge], userAgents: [.headless])
+        print(try await client.signIn())
+    }
+} catch {
+    print("Failed: \(error)")
+}

@@ -1,0 +1,8 @@
+import AuthFlow
+import AuthFlowOIDC
+
+let server = AuthorizationServer(issuer: "https://id.example.com")
+
+func user(presenting idToken: String) async throws -> String {
+    try await server.verify(idToken, audience: "my-client").subject
+}
