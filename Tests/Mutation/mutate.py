@@ -13,21 +13,23 @@ import argparse, os, pathlib, re, signal, subprocess, sys, threading, time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = ROOT / ".build-mutants" / "tree"
 SOURCES = """
-JOSE/IDTokenValidation JOSE/JWK JOSE/JWKSet JOSE/JWS JOSE/KeySource JOSE/HMACSignature JOSE/Base64URL
-Flows/AuthenticationDemand Flows/AuthorizationRequest Flows/AuthorizationResponse Flows/ClientRegistration
-Flows/CodeExchange Flows/DPoP Flows/DeviceAuthorization Flows/DevicePolling Flows/ResourceCall Flows/SignInOutcome
-Flows/TokenExchange HTTP/RateLimit JOSE/DPoPKey Flows/ReceivedTokens Flows/Refresh Flows/UserInfo
-Providers/Discovery Providers/ProviderAdapter+Standard Providers/ProviderContext Providers/ProviderMetadata
-Providers/ProviderRequest Providers/WebFinger
-Client/ClientSettings HTTP/Endpoint HTTP/ExchangeLimits UserAgents/RedirectURI UserAgents/UserAgent
+JOSE/IDTokenValidation JOSE/JWTClaims JOSE/JWK JOSE/JWKSet JOSE/JWS JOSE/KeySource JOSE/HMACSignature JOSE/Base64URL
+JOSE/DPoPKey Client/AuthenticationDemand Client/AuthorizationRequest Client/AuthorizationRequest+Codable
+Client/AuthorizationResponse Client/ClientRegistration Client/PendingAuthorizations Client/TokenRequest
+Grants/AccessTokenClaims Grants/CodeExchange Grants/DPoP Grants/DeviceAuthorization Grants/DevicePolling
+Grants/DynamicRegistration Grants/EndSession Grants/Refresh Grants/TokenExchange Grants/TokenValidation Grants/UserInfo
+AuthorizationServer/AuthorizationServer AuthorizationServer/AuthorizationServer+Verification
+AuthorizationServer/Discovery AuthorizationServer/ProviderMetadata AuthorizationServer/WebFinger
+Adapters/ProviderContext Adapters/ProviderRequest HTTP/RateLimit HTTP/Endpoint HTTP/ExchangeLimits
+UserAgents/RedirectURI UserAgents/UserAgent
 UserAgents/RedirectHandOver UserAgents/SchemeHandler UserAgents/SystemBrowserUserAgent UserAgents/WaitingVisits
 AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopback/StartPage
 """.split()
 
 # Tests from the quickest to the slowest; the first failure ends a run.
 STAGES = [
-    "JWK|KeySource|IDToken|AuthorizationResponse|ClientSettings|Demand|ClientRegistration|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|LaunchEnvironment",
-    "ConformanceTests|SigningInTests|TokenLifeTests|DeviceGrantTests|DPoPTests|ResumeTests|AuthFlowGitHubTests|AuthFlowOktaTests",
+    "JWK|KeySource|IDToken|AuthorizationResponse|Demand|ClientRegistration|DynamicRegistration|UserInfo|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|LaunchEnvironment",
+    "ConformanceTests|SigningInTests|TokenLifeTests|DeviceGrantTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
 # The tests that see the checks at the port run first for these.
@@ -36,20 +38,20 @@ LOOPBACK = "AuthFlowLoopbackTests"
 # Checks whose absence nothing can show, each with the reason.
 NEXT = "what is missing is refused by the check after it too"
 EQUIVALENT = {
-    ("Client/ClientSettings", "definition.scheme == .hmac"): "chooses what is checked; a wrong choice asks for more",
-    ("Flows/AuthorizationResponse", "let parameters = FormURLEncoding.decode(answer)"): "without parameters nothing goes on",
-    ("Flows/ClientRegistration", 'let clientID = json["client_id"]?.string'): NEXT,
-    ("Flows/ClientRegistration", "let uris = uris.strings"): NEXT,
-    ("Flows/DeviceAuthorization", 'let deviceCode = json["device_code"]?.string'): NEXT,
-    ("Flows/DeviceAuthorization", 'let userCode = json["user_code"]?.string'): NEXT,
-    ("Flows/DeviceAuthorization", 'let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string'): NEXT,
+    ("Client/ClientRegistration", "definition.scheme == .hmac"): "chooses what is checked; a wrong choice asks for more",
+    ("Client/AuthorizationResponse", "let parameters = FormURLEncoding.decode(answer)"): "without parameters nothing goes on",
+    ("Grants/DynamicRegistration", 'let clientID = json["client_id"]?.string'): NEXT,
+    ("Grants/DynamicRegistration", "let uris = uris.strings"): NEXT,
+    ("Grants/DeviceAuthorization", 'let deviceCode = json["device_code"]?.string'): NEXT,
+    ("Grants/DeviceAuthorization", 'let userCode = json["user_code"]?.string'): NEXT,
+    ("Grants/DeviceAuthorization", 'let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string'): NEXT,
     ("HTTP/Endpoint", "components.password == nil"): "a password has a user name before it, empty as that may be",
     ("HTTP/Endpoint", "!parameters.pairs.isEmpty"): "spares a question mark",
     ("UserAgents/UserAgent", "let states = FormURLEncoding.decode(answer)"): NEXT,
     ("UserAgents/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted says nothing",
-    ("JOSE/IDTokenValidation", 'let issuer = claims["iss"]?.string'): NEXT,
-    ("JOSE/IDTokenValidation", 'let subject = claims["sub"]?.string'): NEXT,
-    ("JOSE/IDTokenValidation", 'let audience = claims["aud"]?.string'): NEXT,
+    ("JOSE/JWTClaims", 'let issuer = claims["iss"]?.string'): NEXT,
+    ("JOSE/JWTClaims", 'let subject = claims["sub"]?.string'): NEXT,
+    ("JOSE/JWTClaims", 'let audience = claims["aud"]?.string'): NEXT,
     ("JOSE/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "every audience is this client by then",
     ("JOSE/JWK", "key.keySizeInBits >= 2048"): "swift-crypto refuses shorter keys too",
     ("JOSE/JWK", "modulus.count <= Self.maximumRSASize / 8 + 1"): "swift-crypto refuses longer keys too",
@@ -58,11 +60,11 @@ EQUIVALENT = {
     ("JOSE/JWK", "x.count == size"): "swift-crypto knows the length of both, and the other one is checked",
     ("JOSE/JWK", "y.count == size"): "swift-crypto knows the length of both, and the other one is checked",
     ("JOSE/KeySource", "known.count < 32"): "bounds memory",
-    ("Providers/ProviderAdapter+Standard", 'let accessToken = parameters["access_token"]?.string'): NEXT,
-    ("Providers/ProviderMetadata", "let url = value.string"): NEXT,
+    ("Client/TokenRequest", 'let accessToken = parameters["access_token"]?.string'): NEXT,
+    ("AuthorizationServer/ProviderMetadata", "let url = value.string"): NEXT,
     ("UserAgents/SchemeHandler", "process.terminationStatus == 0"): NEXT,
-    ("Providers/WebFinger", "let issuer = links.first"): NEXT,
-    ("Providers/WebFinger", "!host.isEmpty"): NEXT,
+    ("AuthorizationServer/WebFinger", "let issuer = links.first"): NEXT,
+    ("AuthorizationServer/WebFinger", "!host.isEmpty"): NEXT,
     ("JOSE/JWS", "let payload = Base64URL.decode"): NEXT,
     ("JOSE/JWS", "let signature = Base64URL.decode"): "no bytes are no signature",
     ("JOSE/JWS", "self.payload.object != nil"): "what is no object has no claims",

@@ -17,6 +17,7 @@ import Synchronization
         try await validation(&isWithinBounds)
         try await keyFetches(&isWithinBounds)
         try await freshTokens(&isWithinBounds)
+        try await ManyUsersBench.run()
         #if os(Linux)
         try await TransportBench.run(&isWithinBounds)
         #endif
@@ -34,13 +35,13 @@ import Synchronization
             let token = Secret(try bench.token(algorithm))
             let check = try bench.signatureCheck(of: token.exposed, algorithm)
             let client = bench.client
-            _ = try await client.verify(token, nonce: bench.nonce)
+            _ = try await client.server.verify(token, audience: "client", nonce: bench.nonce, algorithms: ValidationBench.algorithms)
             let result = try await Comparison.of {
-                _ = try await client.verify(token, nonce: bench.nonce)
+                _ = try await client.server.verify(token, audience: "client", nonce: bench.nonce, algorithms: ValidationBench.algorithms)
             } baseline: {
                 guard check() else { throw AuthError(.invalidIDToken, "The signature is wrong.") }
             }
-            let count = try await allocations { _ = try await client.verify(token, nonce: bench.nonce) }
+            let count = try await allocations { _ = try await client.server.verify(token, audience: "client", nonce: bench.nonce, algorithms: ValidationBench.algorithms) }
             print(
                 "| \(algorithm.rawValue) | \(us(result.subject)) | \(us(result.baseline)) | \(two(result.ratio)) | \(bound.map { two($0) } ?? "") | \(count.map { "\(Int($0))" } ?? "") |"
             )
@@ -57,7 +58,7 @@ import Synchronization
             client: OAuthClient(
                 server: AuthorizationServer(OIDCProvider(issuer: emulator.issuer), transport: transport),
                 registration: try ClientRegistration(clientID: "authflow-demo") {
-                    $0.redirectURIs = [try RedirectURI("http://127.0.0.1:8400/callback")]
+                    $0.redirectURIs = ["http://127.0.0.1:8400/callback"]
                 }
             ),
             methods: [
@@ -123,7 +124,7 @@ import Synchronization
         let token = Secret(try cold.token(.es256))
         let client = cold.client
         try await withThrowingTaskGroup(of: Void.self) { group in
-            for _ in 0..<1000 { group.addTask { _ = try await client.verify(token, nonce: cold.nonce) } }
+            for _ in 0..<1000 { group.addTask { _ = try await client.server.verify(token, audience: "client", nonce: cold.nonce, algorithms: ValidationBench.algorithms) } }
             try await group.waitForAll()
         }
         print("\n1,000 validations at once, no keys yet: \(cold.fetches) fetch (bound 1)")
@@ -133,7 +134,7 @@ import Synchronization
         let forgeries = try (0..<10_000).map { Secret(try storm.token(.es256, keyID: "kid-\($0)")) }
         let victim = storm.client
         await withTaskGroup(of: Void.self) { group in
-            for forgery in forgeries { group.addTask { _ = try? await victim.verify(forgery, nonce: storm.nonce) } }
+            for forgery in forgeries { group.addTask { _ = try? await victim.server.verify(forgery, audience: "client", nonce: storm.nonce, algorithms: ValidationBench.algorithms) } }
         }
         print("10,000 tokens with unknown key IDs at once: \(storm.fetches) fetches (bound 2)")
         if storm.fetches > 2 { isWithinBounds = false }
@@ -149,6 +150,7 @@ final class ValidationBench: Sendable {
 
     let client: AuthClient
     let nonce = Secret("n-0S6_WzA2Mj")
+    static let algorithms: [SignatureAlgorithm] = [.rs256, .ps256, .es256, .edDSA]
     private let keys: EmulatorKeys
     private let count: FetchCount
 
@@ -178,7 +180,7 @@ final class ValidationBench: Sendable {
             client: OAuthClient(
                 server: AuthorizationServer(OIDCProvider(metadata: metadata), transport: transport),
                 registration: try ClientRegistration(clientID: "client") {
-                    $0.idTokenSigningAlgorithms = [.rs256, .ps256, .es256, .edDSA]
+                    $0.idTokenSigningAlgorithms = Self.algorithms
                 }
             ),
             methods: [.userAgent(LoopbackUserAgent(launcher: nil))]

@@ -126,11 +126,11 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         didReceive response: URLResponse,
         completionHandler: @escaping (URLSession.ResponseDisposition) -> Void
     ) {
-        guard let response = response as? HTTPURLResponse else { return completionHandler(.cancel) }
-        let response = TransportResponse(head: HTTPResponse(response))
-        let announced = response.expectedContentLength
+        guard let http = response as? HTTPURLResponse else { return completionHandler(.cancel) }
+        let received = TransportResponse(head: HTTPResponse(http))
+        let announced = http.expectedContentLength
         let isTooLarge = state.withLock { state in
-            state.running[dataTask.taskIdentifier]?.response = response
+            state.running[dataTask.taskIdentifier]?.response = received
             return announced > state.running[dataTask.taskIdentifier]?.call.maximumResponseSize ?? .max
         }
         if isTooLarge { refuse(dataTask) }

@@ -21,7 +21,7 @@ extension OIDCEmulator {
             "subject": .string(resource),
             "unknown_member": ["x": 1],
             "links": [
-                ["rel": "http://webfinger.net/rel/profile-page", "href": .string("\(issuer)/people")],
+                ["rel": "http://webfinger.net/rel/profile-page", "href": .string("\(issuer)/users")],
                 ["rel": "http://openid.net/specs/connect/1.0/issuer", "href": .string(issuer)],
             ],
         ])
