@@ -78,6 +78,7 @@ interop: test-dependencies ## Sign in at Glewlwyd, and with a real Chromium; kee
 
 lint: dependencies ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
+	.ci/check-words
 	swift build --product authflow
 	.ci/check-docs $$(swift build --product authflow --show-bin-path)/authflow
 
