@@ -24,7 +24,8 @@ let package = Package(
             name: "AuthFlowForgeRock",
             targets: ["AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlow", "AuthFlowJSON"]
         ),
-        .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback"]),
+        .library(name: "AuthFlowDesktop", targets: ["AuthFlowDesktop"]),
+        .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback", "AuthFlowDesktop"]),
         .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
         .library(name: "AuthFlowTerminal", targets: ["AuthFlowTerminal"]),
         .library(name: "AuthFlowLog", targets: ["AuthFlowLog"]),
@@ -77,7 +78,9 @@ let package = Package(
         ),
 
         // User agents
-        .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", flyingSocks, httpTypes]),
+        // The system browser, schemes, and the hand-over of a redirect between processes.
+        .target(name: "AuthFlowDesktop", dependencies: ["AuthFlow", httpTypes]),
+        .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", "AuthFlowDesktop", flyingSocks, httpTypes]),
         .target(name: "AuthFlowHeadless", dependencies: ["AuthFlow", "AuthFlowJSON", "CMarkup", httpTypes]),
 
         // What a program in a terminal shows
@@ -136,14 +139,14 @@ let package = Package(
             name: "AuthFlowCommand",
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
-                "AuthFlowLoopback",
-                "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace", "AuthFlowTesting", httpTypes, crypto,
-                argumentParser,
+                "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
+                "AuthFlowTesting", httpTypes, crypto, argumentParser,
             ]
         ),
         .executableTarget(
             name: "oidc-login",
             dependencies: [
+                "AuthFlowDesktop",
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal",
                 httpTypes,
             ],
@@ -206,12 +209,13 @@ let package = Package(
         .testTarget(
             name: "AuthFlowTests",
             dependencies: [
+                "AuthFlowDesktop",
                 "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowTesting", httpTypes, crypto, cryptoExtras,
             ]
         ),
         .testTarget(
             name: "AuthFlowLoopbackTests",
-            dependencies: ["AuthFlowLoopback", "AuthFlow", "AuthFlowTesting", httpTypes]
+            dependencies: ["AuthFlowDesktop", "AuthFlowLoopback", "AuthFlow", "AuthFlowTesting", httpTypes]
         ),
         .testTarget(
             name: "AuthFlowHeadlessTests",
@@ -220,6 +224,7 @@ let package = Package(
         .testTarget(
             name: "AuthFlowOIDCTests",
             dependencies: [
+                "AuthFlowDesktop",
                 "ConformanceRows", "AuthFlowLog", "AuthFlowTrace", logging, "AuthFlowOIDC", "AuthFlowLoopback",
                 "AuthFlowHeadless",
                 "AuthFlowTesting",

@@ -1,6 +1,7 @@
 // Signs in from a configuration file, shows the ID Token, and calls an API for each granted scope.
 
 import AuthFlow
+import AuthFlowDesktop
 import AuthFlowHeadless
 import AuthFlowLoopback
 import AuthFlowOIDC

@@ -1,5 +1,6 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowDesktop
 import AuthFlowLoopback
 import Synchronization
 

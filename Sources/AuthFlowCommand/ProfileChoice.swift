@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowDesktop
 import AuthFlowForgeRock
 import AuthFlowGitHub
 import AuthFlowHeadless

@@ -1,5 +1,6 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowDesktop
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials

@@ -1,4 +1,5 @@
 public import AuthFlow
+import AuthFlowDesktop
 
 extension UserAgentFactory {
     /// `loopback`: the user's browser, and a port of this machine for the redirect.

@@ -1,4 +1,5 @@
 public import AuthFlow
+public import AuthFlowDesktop
 import Synchronization
 
 /// Opens the user's browser and receives the redirect on a port of this machine (RFC 8252 section 7.3).

@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowDesktop
 import AuthFlowTesting
 import Foundation
 import HTTPTypes

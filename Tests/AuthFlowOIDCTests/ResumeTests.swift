@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowDesktop
 import AuthFlowOIDC
 import AuthFlowTesting
 import ConformanceRows

@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowDesktop
 import AuthFlowHeadless
 import AuthFlowJSON
 import AuthFlowLoopback

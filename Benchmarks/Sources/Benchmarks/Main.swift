@@ -35,13 +35,30 @@ import Synchronization
             let token = Secret(try bench.token(algorithm))
             let check = try bench.signatureCheck(of: token.exposed, algorithm)
             let client = bench.client
-            _ = try await client.server.verify(token, audience: "client", nonce: bench.nonce, algorithms: ValidationBench.algorithms)
+            _ = try await client.server.verify(
+                token,
+                audience: "client",
+                nonce: bench.nonce,
+                algorithms: ValidationBench.algorithms
+            )
             let result = try await Comparison.of {
-                _ = try await client.server.verify(token, audience: "client", nonce: bench.nonce, algorithms: ValidationBench.algorithms)
+                _ = try await client.server.verify(
+                    token,
+                    audience: "client",
+                    nonce: bench.nonce,
+                    algorithms: ValidationBench.algorithms
+                )
             } baseline: {
                 guard check() else { throw AuthError(.invalidIDToken, "The signature is wrong.") }
             }
-            let count = try await allocations { _ = try await client.server.verify(token, audience: "client", nonce: bench.nonce, algorithms: ValidationBench.algorithms) }
+            let count = try await allocations {
+                _ = try await client.server.verify(
+                    token,
+                    audience: "client",
+                    nonce: bench.nonce,
+                    algorithms: ValidationBench.algorithms
+                )
+            }
             print(
                 "| \(algorithm.rawValue) | \(us(result.subject)) | \(us(result.baseline)) | \(two(result.ratio)) | \(bound.map { two($0) } ?? "") | \(count.map { "\(Int($0))" } ?? "") |"
             )
@@ -124,7 +141,16 @@ import Synchronization
         let token = Secret(try cold.token(.es256))
         let client = cold.client
         try await withThrowingTaskGroup(of: Void.self) { group in
-            for _ in 0..<1000 { group.addTask { _ = try await client.server.verify(token, audience: "client", nonce: cold.nonce, algorithms: ValidationBench.algorithms) } }
+            for _ in 0..<1000 {
+                group.addTask {
+                    _ = try await client.server.verify(
+                        token,
+                        audience: "client",
+                        nonce: cold.nonce,
+                        algorithms: ValidationBench.algorithms
+                    )
+                }
+            }
             try await group.waitForAll()
         }
         print("\n1,000 validations at once, no keys yet: \(cold.fetches) fetch (bound 1)")
@@ -134,7 +160,16 @@ import Synchronization
         let forgeries = try (0..<10_000).map { Secret(try storm.token(.es256, keyID: "kid-\($0)")) }
         let victim = storm.client
         await withTaskGroup(of: Void.self) { group in
-            for forgery in forgeries { group.addTask { _ = try? await victim.server.verify(forgery, audience: "client", nonce: storm.nonce, algorithms: ValidationBench.algorithms) } }
+            for forgery in forgeries {
+                group.addTask {
+                    _ = try? await victim.server.verify(
+                        forgery,
+                        audience: "client",
+                        nonce: storm.nonce,
+                        algorithms: ValidationBench.algorithms
+                    )
+                }
+            }
         }
         print("10,000 tokens with unknown key IDs at once: \(storm.fetches) fetches (bound 2)")
         if storm.fetches > 2 { isWithinBounds = false }

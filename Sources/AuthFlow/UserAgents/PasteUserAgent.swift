@@ -28,7 +28,7 @@ public struct PasteUserAgent: UserAgent {
 
 extension RedirectSession {
     /// Waits until the task is cancelled, for a redirect that can arrive only by ``AuthClient/resume(with:)``.
-    static func neverByItself() async throws -> String {
+    public static func neverByItself() async throws -> String {
         let (never, continuation) = AsyncStream<Never>.makeStream()
         for await _ in never {}
         withExtendedLifetime(continuation) {}

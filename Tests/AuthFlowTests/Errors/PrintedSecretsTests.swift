@@ -5,6 +5,7 @@ import HTTPTypes
 import Testing
 
 @testable import AuthFlow
+@testable import AuthFlowDesktop
 
 /// No way of printing a value of this package shows a secret in it.
 @Suite struct PrintedSecretsTests {

@@ -1,5 +1,6 @@
 #if os(Linux)
 import AuthFlow
+@testable import AuthFlowDesktop
 import Foundation
 import Glibc
 import Testing

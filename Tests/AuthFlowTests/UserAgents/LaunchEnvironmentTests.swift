@@ -3,6 +3,8 @@ import AuthFlowLoopback
 import Foundation
 import Testing
 
+@testable import AuthFlowDesktop
+
 /// The user agent that `auto` chooses in typical environments.
 @Suite struct LaunchEnvironmentTests {
     /// An environment, and the choice that is expected there.

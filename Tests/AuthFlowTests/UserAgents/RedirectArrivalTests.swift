@@ -4,6 +4,8 @@ import Foundation
 import Synchronization
 import Testing
 
+@testable import AuthFlowDesktop
+
 /// Redirects that do not arrive through the user agent: pasted, by an app's URL handler, or from another process.
 @Suite struct RedirectArrivalTests {
     private static let redirectURI = "com.example.app:/callback"

@@ -2,6 +2,8 @@ import AuthFlow
 import Foundation
 import Testing
 
+@testable import AuthFlowDesktop
+
 /// The requests to the desktop and the changes to its files. The desktop here is a script that records its arguments;
 /// `Tests/Interop/desktop.sh` uses a real one.
 @Suite struct SchemeHandlerTests {

@@ -1,3 +1,5 @@
+import AuthFlow
+
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else

@@ -1,3 +1,5 @@
+public import AuthFlow
+
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else

@@ -1,3 +1,5 @@
+public import AuthFlow
+
 /// Opens the user's browser and gets the redirect through a private-use scheme or a claimed https address (RFC 8252
 /// sections 7.1 and 7.2): the system opens it with the app, or with another process, which hands it over.
 ///

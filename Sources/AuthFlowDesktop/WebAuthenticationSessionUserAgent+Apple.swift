@@ -1,4 +1,5 @@
 #if canImport(AuthenticationServices)
+public import AuthFlow
 public import AuthenticationServices
 import Foundation
 

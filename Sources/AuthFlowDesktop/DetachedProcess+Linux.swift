@@ -1,4 +1,5 @@
 #if os(Linux)
+import AuthFlow
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else

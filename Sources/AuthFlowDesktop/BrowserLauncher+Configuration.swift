@@ -1,3 +1,5 @@
+public import AuthFlow
+
 extension BrowserLauncher {
     /// The options of a user agent that opens a browser.
     ///

@@ -1,3 +1,5 @@
+import AuthFlow
+
 // Type-checked on Linux against hand-written interfaces, and not run there.
 
 #if canImport(UIKit)

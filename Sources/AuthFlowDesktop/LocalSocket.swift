@@ -1,3 +1,5 @@
+package import AuthFlow
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else

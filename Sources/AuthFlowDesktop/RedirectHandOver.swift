@@ -1,3 +1,4 @@
+public import AuthFlow
 import Crypto
 import Dispatch
 
