@@ -93,6 +93,11 @@ extension OIDCProvider: UserInfoProviding {
         try await context.userInfo(for: tokens, trustingAccessTokenAlone: identitySource == .userInfo)
     }
 
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func identifiesUsers(of registration: ClientRegistration) -> Bool {
+        registration.scopes.contains("openid") || identitySource != .idToken
+    }
+
     private func identity(_ claims: JSON) throws -> Identity {
         // Some providers number their users.
         let subject = claims[subjectClaim]?.string ?? claims[subjectClaim]?.integer.map { "\($0)" }

@@ -21,13 +21,14 @@ struct ConfigCommand: AsyncParsableCommand {
             var issues: [ConfigurationIssue] = []
             for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
                 do {
-                    _ = try AuthClient(
+                    let client = try AuthClient(
                         profile: try file.profile(name),
                         providers: Known.providers,
                         userAgents: Known.userAgents,
                         devicePresenter: TerminalDevicePresenter()
                     )
-                    Terminal.talk("  ok  \(name)")
+                    let unknown = client.client.identifiesUsers ? "" : " (\(DoctorCommand.unknownUser))"
+                    Terminal.talk("  ok  \(name)\(unknown)")
                 } catch let error as ConfigurationError {
                     issues += error.issues
                 }

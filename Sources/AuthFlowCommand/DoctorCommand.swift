@@ -107,6 +107,10 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
+    /// OIDC Core section 3.1.2.1: without "openid" it is not an OpenID Connect request.
+    static let unknownUser =
+        "the user will be unknown: add the scope \"openid\", or say with \"identity\" where else to ask"
+
     /// Reports where the profile contradicts the provider's metadata.
     private static func compare(
         _ settings: ClientRegistration,
@@ -133,10 +137,6 @@ struct DoctorCommand: AsyncParsableCommand {
                 findings.bad("client", text)
             }
         }
-        // OIDC Core section 3.1.2.1: without "openid" it is not an OpenID Connect request.
-        if metadata.jwksURI != nil, !settings.scopes.contains("openid") {
-            findings.bad("scopes", "without \"openid\" there is no ID Token, so the user may be unknown")
-        }
         // Section 11: "The Authorization Server MUST ignore the offline_access request unless ..." consent is prompted for.
         let prompt = settings.parameters[.authorization]?["prompt"]?.split(separator: " ") ?? []
         if settings.scopes.contains("offline_access"), !prompt.contains("consent") {
@@ -157,6 +157,11 @@ struct DoctorCommand: AsyncParsableCommand {
                 findings.note("TLS", "none: the provider is on this machine")
             }
             Self.compare(client.registration, metadata, &findings)
+            if client.client.identifiesUsers {
+                findings.good("user", "it will be known who signs in")
+            } else {
+                findings.note("user", Self.unknownUser)
+            }
             let device =
                 metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (authflow login --device)"
             findings.note("device grant", device)

@@ -16,6 +16,9 @@ public protocol UserInfoProviding: ProviderAdapter {
 
     /// Returns the claims about the user. Called by `userInfo()` of a client. Default: asks the userinfo endpoint.
     func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON
+
+    /// Whether users of a client will be known. Called where a configuration is examined, before any sign-in. Default: true.
+    func identifiesUsers(of registration: ClientRegistration) -> Bool
 }
 
 extension UserInfoProviding {
@@ -23,6 +26,9 @@ extension UserInfoProviding {
     public func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
         try await context.userInfo(for: tokens)
     }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func identifiesUsers(of registration: ClientRegistration) -> Bool { true }
 }
 
 /// A provider that revokes tokens in another way than RFC 7009 has it, or other tokens than these.

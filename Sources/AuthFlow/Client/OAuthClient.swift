@@ -42,6 +42,12 @@ public struct OAuthClient: Sendable {
     /// - Throws: ``AuthError``.
     public func metadata() async throws -> ProviderMetadata { try await server.metadata() }
 
+    /// Whether it will be known who signs in. Plain OAuth 2.0, without the scope `openid`, has no ID Token to say so.
+    public var identifiesUsers: Bool {
+        (adapter as? any UserInfoProviding)?.identifiesUsers(of: registration)
+            ?? registration.scopes.contains("openid")
+    }
+
     var adapter: any ProviderAdapter { server.adapter }
     var host: HostServices { server.host }
 

@@ -1,0 +1,51 @@
+import AuthFlowTesting
+import CommandHarness
+import Testing
+
+/// The tool with a provider that is used without OpenID Connect.
+@Suite struct PlainOAuthCommandTests {
+    private func run(_ arguments: String..., at path: String) async throws -> CommandHarness.Outcome {
+        try await CommandHarness.run(arguments + ["--config", path], environment: ["PASSWORD": "wonderland"])
+    }
+
+    @Test func signsInAndSaysThatTheUserIsUnknown() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let profile = CommandHarness.profile(emulator.issuer, ["scopes": #"["repo", "offline_access"]"#])
+            try await CommandHarness.withConfiguration(profile) { path, _ in
+                let check = try await run("config", "check", at: path)
+                #expect(check.status == 0 && check.talk.contains("the user will be unknown"), "\(check.talk)")
+                let login = try await run("login", at: path)
+                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.output.contains("Signed in as an unknown user\n  subject       unknown\n"))
+                #expect(login.output.contains("issuer        \(emulator.issuer)"))
+                let status = try await run("status", at: path)
+                #expect(status.status == 0 && status.output.contains("unknown user"), "\(status.output)")
+                #expect(try await run("token", at: path).status == 0)
+                let again = try await run("login", at: path)
+                #expect(again.status == 1 && again.talk.contains("does not say whether this is the same one"))
+                #expect(try await run("login", "--replace-account", at: path).status == 0)
+                #expect(try await run("logout", at: path).status == 0)
+                let gone = try await run("token", at: path)
+                #expect(gone.status == 4, "\(gone.talk)")
+            }
+        }
+    }
+
+    @Test func namesTheUserWhomUserinfoDescribes() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let profile = CommandHarness.profile(
+                emulator.issuer,
+                ["scopes": #"["profile"]"#, "identity": #""userinfo""#]
+            )
+            try await CommandHarness.withConfiguration(profile) { path, _ in
+                let login = try await run("login", at: path)
+                #expect(login.status == 0 && login.output.contains("Signed in as Alice Example"), "\(login.talk)")
+                #expect(try await run("login", at: path).status == 0)
+            }
+        }
+    }
+}
