@@ -4,10 +4,10 @@
 /// before memory or stack is spent on it.
 public struct JSONLimits: Sendable, Hashable {
     /// The largest text accepted, in bytes.
-    public var maximumBytes: Int
+    public let maximumBytes: Int
 
     /// The deepest nesting of arrays and objects accepted.
-    public var maximumDepth: Int
+    public let maximumDepth: Int
 
     /// Creates limits.
     /// - Parameters:

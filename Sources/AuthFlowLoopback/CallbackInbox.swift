@@ -115,7 +115,9 @@ final class CallbackInbox: Sendable {
             // A browser does not send the fragment; the script of this page does.
             return FragmentPage.response
         case (.post, .formPost), (.post, .fragment):
-            let mediaType = request.headerFields[.contentType]?.prefix { $0 != ";" } ?? ""
+            // RFC 9110 section 8.3.1: the type has no case, and may be followed by spaces.
+            let mediaType = (request.headerFields[.contentType]?.prefix { $0 != ";" } ?? "").trimmingSpaces()
+                .lowercased()
             guard mediaType == "application/x-www-form-urlencoded", let text = String(validating: body, as: UTF8.self)
             else { return notLikeThis }
             answer = Substring(text)

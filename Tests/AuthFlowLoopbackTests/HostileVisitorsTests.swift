@@ -155,7 +155,9 @@ import Testing
             {
                 #expect(try await Self.send(post(body, port), port).hasPrefix("HTTP/1.1 400 "))
             }
-            Task { _ = try await Self.send(post("code=true&state=the-right-state", port), port) }
+            // RFC 9110 section 8.3.1: case and parameters make no difference.
+            let type = "Application/X-WWW-Form-Urlencoded ; charset=utf-8"
+            Task { _ = try await Self.send(post("code=true&state=the-right-state", port, type: type), port) }
             return try await answer
         }
         #expect(answer.contains("code=true"))

@@ -217,8 +217,9 @@ package struct PrivateFile {
 
     /// A rename or a removal is durable once the directory is (fsync(2)).
     private func makeDirectoryDurable() throws(AuthError) {
-        let directory = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
-        let descriptor = unsafe open(directory.isEmpty ? "/" : String(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        let slash = path.lastIndex(of: "/")
+        let directory = slash.map { $0 == path.startIndex ? "/" : String(path.prefix(upTo: $0)) } ?? "."
+        let descriptor = unsafe open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure("cannot be made durable") }
         defer { close(descriptor) }
         guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }
