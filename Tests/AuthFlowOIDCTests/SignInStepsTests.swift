@@ -115,6 +115,12 @@ import Testing
         time.advance(by: .seconds(3600))
         let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
         #expect(error?.code == .timedOut)
+        let pending = PendingAuthorizations(store: MemoryTokenStore())
+        try await pending.keep(request, for: browser)
+        let late = await #expect(throws: AuthError.self) {
+            try await pending.take(for: callback, in: browser, of: client)
+        }
+        #expect(late?.code == .timedOut)
         #expect(!scene.emulator.requests.contains("POST /token"))
     }
 

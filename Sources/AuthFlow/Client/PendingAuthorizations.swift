@@ -1,6 +1,12 @@
 import AuthFlowJSON
 import Crypto
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Keeps authorization requests until their response comes, in a store that several processes share: each is taken out once, and
 /// only for the browser that it was made for.
 ///
@@ -40,7 +46,7 @@ public struct PendingAuthorizations: Sendable {
     ///   - browser: The value of the browser that the callback came from.
     ///   - client: The client that made the request.
     /// - Throws: ``AuthError`` with `invalid_callback` when no request waits for this response: it was answered already, was
-    ///   never made, or has been removed.
+    ///   never made, or has been removed; `timed_out` when it has expired.
     public func take(for callback: String, in browser: Secret, of client: OAuthClient) async throws
         -> AuthorizationRequest
     {
@@ -60,6 +66,9 @@ public struct PendingAuthorizations: Sendable {
                 .invalidCallback,
                 "No authorization request of this browser waits for this response: it was used already, or was never made. Sign in again."
             )
+        }
+        guard client.host.now() < request.expiresAt else {
+            throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
         }
         return request
     }
