@@ -33,10 +33,6 @@ let package = Package(
         .library(name: "AuthFlowURLSession", targets: ["AuthFlowURLSession"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
-        .executable(name: "oidc-login", targets: ["oidc-login"]),
-        .executable(name: "okta-native-sso", targets: ["okta-native-sso"]),
-        .executable(name: "forgerock-login", targets: ["forgerock-login"]),
-        .executable(name: "github-login", targets: ["github-login"]),
     ],
     traits: [
         .trait(name: "Jansson", description: "Read and write JSON with the system's libjansson."),

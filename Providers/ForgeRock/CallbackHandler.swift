@@ -80,19 +80,19 @@ public struct ConfiguredAnswers: CallbackHandler {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public let mayAnswerOtherwise = false
 
-    private let userName: String?
+    private let username: String?
     private let password: Secret?
     private let answers: [String: Secret]
 
     /// Creates a handler.
     /// - Parameters:
-    ///   - userName: The answer to a question for the name: in the first step of a tree, or one whose prompt says so.
+    ///   - username: The answer to a question for the name: in the first step of a tree, or one whose prompt says so.
     ///   - password: The answer to a question for the password: beside the first name, or whose prompt is "Password".
     ///   - answers: Answers to other questions, by their prompt, by their name, or, when they have neither, by their
     ///     type (``TreeCallback/key``), case-insensitive. A choice is named by its label; yes and no are `true` and
     ///     `false`; terms are `terms`.
-    public init(userName: String? = nil, password: Secret? = nil, answers: [String: Secret] = [:]) {
-        self.userName = userName
+    public init(username: String? = nil, password: Secret? = nil, answers: [String: Secret] = [:]) {
+        self.username = username
         self.password = password
         self.answers = Dictionary(answers.filter { !$0.key.isEmpty }.map { ($0.lowercased(), $1) }) { first, _ in first
         }
@@ -106,8 +106,8 @@ public struct ConfiguredAnswers: CallbackHandler {
         }
         switch callback.type {
         case "NameCallback", "ValidatedCreateUsernameCallback":
-            guard let userName, step.isFirst || Self.asksForName(callback) else { return false }
-            callback.answer(.string(userName))
+            guard let username, step.isFirst || Self.asksForName(callback) else { return false }
+            callback.answer(.string(username))
         case "PasswordCallback", "ValidatedCreatePasswordCallback":
             guard let password, Self.asksForPassword(callback) || step.asksForNameFirst else { return false }
             callback.answer(.string(password.exposed))

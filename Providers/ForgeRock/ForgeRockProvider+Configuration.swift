@@ -100,7 +100,7 @@ extension UserAgentFactory {
                 given[name] = try answers.text(name).map(Secret.init) ?? answers.secret(name)
             }
             let configured = ConfiguredAnswers(
-                userName: options.text("username"),
+                username: options.text("username"),
                 password: try options.secret("password"),
                 answers: given
             )

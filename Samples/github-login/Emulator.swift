@@ -17,7 +17,7 @@ func withEmulator(
         let app = GitHubEmulator.App()
         let host = try GitHubHost(emulator.origin)
         let driver = HTMLFormDriver(
-            userName: user.login,
+            username: user.login,
             password: Secret(user.password),
             origins: [try Endpoint(emulator.origin)]
         )

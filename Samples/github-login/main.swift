@@ -23,7 +23,7 @@ do {
             providers: [.gitHub],
             userAgents: [.loopback, .headless],
             devicePresenter: TerminalDevicePresenter(),
-            flows: flows
+            overrides: .init(flows: flows)
         ) { event in
             if let url = event.url { print("Sign in at this address:\n\n\(url)\n") }
         }
@@ -37,7 +37,7 @@ do {
 /// Signs in, and shows the user and what the app may do.
 func run(_ client: AuthClient, host: GitHubHost) async throws {
     let credential = try await client.signIn().credential
-    print("Signed in as \(credential.userName), account \(credential.identity?.subject ?? "").")
+    print("Signed in as \(credential.displayName), account \(credential.identity?.subject ?? "").")
     print(
         "Granted: \(credential.tokens.scopes.isEmpty ? "no scopes" : credential.tokens.scopes.joined(separator: ", "))"
     )

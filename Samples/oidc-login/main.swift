@@ -25,7 +25,7 @@ do {
     }
     let credential = try await redirects.accepting(for: client) { try await client.signIn() }.credential
 
-    print("Hello, \(credential.userName).\n")
+    print("Hello, \(credential.displayName).\n")
     if let idToken = credential.tokens.verifiedIDToken {
         print("ID Token header:\n\(try text(idToken.header.json))\n")
         print("ID Token claims:\n\(try text(idToken.claims))\n")

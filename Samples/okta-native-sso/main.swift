@@ -23,11 +23,11 @@ do {
     switch arguments[0] {
     case "login":
         let credential = try await client.signIn().credential
-        print("\(profile.name): signed in as \(credential.userName)")
+        print("\(profile.name): signed in as \(credential.displayName)")
     case "status":
         // Asks the provider, because another app may have signed the user out.
         let credential = try await client.refresh()
-        print("\(profile.name): \(credential.userName) is signed in")
+        print("\(profile.name): \(credential.displayName) is signed in")
     case "logout":
         let signOut = try await client.signOut()
         guard case .done = signOut.revocation else { throw AuthError(.providerRejected, "\(signOut.revocation)") }

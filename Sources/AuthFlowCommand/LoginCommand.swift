@@ -1,5 +1,6 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowDesktop
 import AuthFlowTerminal
 import AuthFlowTrace
 
@@ -65,10 +66,24 @@ struct LoginCommand: AsyncParsableCommand {
         }
         // The trace of a failed login is needed most.
         defer { if let trace { write(flowTrace, to: trace) } }
-        let signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }
+        let signIn: SignIn
+        do {
+            signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }
+        } catch let error as AuthError where error.code == .noUserAgent {
+            adviseScheme(client)
+            throw error
+        }
         try Report.print(signIn.credential, asJSON: json)
         // The sign-in has succeeded, but the next command will not find the credential.
         if let error = signIn.storageError { throw error }
+    }
+
+    /// Tells how the desktop can be made to open the scheme of a redirect URI with this program.
+    private func adviseScheme(_ client: AuthClient) {
+        for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
+            guard !SchemeHandler(scheme: scheme).hasEntry else { continue }
+            Terminal.talk("To have \(scheme): opened with this program, run: authflow scheme install")
+        }
     }
 
     private func write(_ trace: FlowTrace, to path: String) {

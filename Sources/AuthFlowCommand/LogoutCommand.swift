@@ -33,7 +33,7 @@ struct LogoutCommand: AsyncParsableCommand {
         }
         let signOut = try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) }
         guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
-        Terminal.talk("\(credential.userName) is signed out on this machine.")
+        Terminal.talk("\(credential.displayName) is signed out on this machine.")
         let isDone = [
             say(signOut.revocation, done: "The tokens were revoked.", otherwise: "The tokens work until they expire"),
             say(

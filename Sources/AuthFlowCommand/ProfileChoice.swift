@@ -49,15 +49,14 @@ struct ProfileChoice: Hashable {
     ) throws -> AuthClient {
         let progress = Progress(isVerbose: isVerbose, launchEnvironment: launchEnvironment)
         let profile = try file().profile(profile)
+        var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
+        overrides.launchEnvironment = launchEnvironment
         let client = try AuthClient(
             profile: profile,
             providers: Known.providers,
             userAgents: Known.userAgents,
             devicePresenter: TerminalDevicePresenter(),
-            flows: flows,
-            userAgent: userAgent,
-            launchEnvironment: launchEnvironment,
-            account: account,
+            overrides: overrides,
             transport: transport(try profile.transport(environment: ToolEnvironment.host.environment)),
             host: ToolEnvironment.host,
             observer: { event in

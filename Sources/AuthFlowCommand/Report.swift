@@ -13,7 +13,7 @@ enum Report {
         if asJSON {
             try Terminal.result(json(credential))
         } else {
-            Terminal.result("Signed in as \(credential.userName)")
+            Terminal.result("Signed in as \(credential.displayName)")
             for (name, value) in lines(credential) {
                 Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }

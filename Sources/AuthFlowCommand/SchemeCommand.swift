@@ -29,7 +29,14 @@ struct SchemeCommand: AsyncParsableCommand {
         func run() async throws {
             let handler = try scheme.handler()
             let program = try Self.program()
-            try handler.install(program: program, replacing: replace)
+            do {
+                try handler.install(program: program, replacing: replace)
+            } catch {
+                if !replace, let other = handler.program, other != program {
+                    Terminal.talk("To take the scheme over from \(other): authflow scheme install --replace")
+                }
+                throw error
+            }
             Terminal.talk("\(handler.scheme): is opened with \(program), by \(handler.entryPath).")
         }
 

@@ -55,7 +55,7 @@ struct TryCommand: AsyncParsableCommand {
             let alice = OIDCEmulator.User.alice
             return HeadlessUserAgent(
                 driver: HTMLFormDriver(
-                    userName: alice.userName,
+                    username: alice.username,
                     password: Secret(alice.password),
                     origins: [try Endpoint(issuer)]
                 )

@@ -21,19 +21,19 @@ public struct HTMLFormDriver: Sendable {
         }
     }
 
-    private let userName: String
+    private let username: String
     private let password: Secret
     private let origins: [String]
     private let consent: Consent
 
     /// Creates a driver.
     /// - Parameters:
-    ///   - userName: The user name.
+    ///   - username: The user name.
     ///   - password: The password.
     ///   - origins: The only origins where both may be typed, such as `https://id.example.com`.
     ///   - consent: What to answer when the provider asks for consent.
-    public init(userName: String, password: Secret, origins: [Endpoint], consent: Consent = .allow) {
-        self.userName = userName
+    public init(username: String, password: Secret, origins: [Endpoint], consent: Consent = .allow) {
+        self.username = username
         self.password = password
         self.origins = origins.map(\.origin)
         self.consent = consent
@@ -68,12 +68,12 @@ extension HTMLFormDriver: LoginDriver {
                 throw AuthError(.accessDenied, "\(page.endpoint.origin) did not accept the user name and password.")
             }
             var answers: [String: String] = [passwordField.name: password.exposed]
-            if let field = form.userNameField { answers[field.name] = userName }
+            if let field = form.userNameField { answers[field.name] = username }
             return try submit(form, on: page, answers, pressing: form.buttons.first, typesCredentials: true)
         }
         if let field = form.userNameField {
             // This page asks for the user name, and the next one for the password.
-            return try submit(form, on: page, [field.name: userName], pressing: form.buttons.first)
+            return try submit(form, on: page, [field.name: username], pressing: form.buttons.first)
         }
         guard let button = try form.button(saying: consent.words, on: page) else {
             throw refusal(page, "is neither a sign-in page nor a consent page", html)

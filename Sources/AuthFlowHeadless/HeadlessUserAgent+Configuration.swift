@@ -43,7 +43,7 @@ extension UserAgentFactory {
                 try options.located("origins") { () throws(AuthError) in try Endpoint(origin, name: "origin") }
             }
             let driver = HTMLFormDriver(
-                userName: options.text("username") ?? "",
+                username: options.text("username") ?? "",
                 password: password,
                 origins: origins,
                 consent: options.text("consent").flatMap(HTMLFormDriver.Consent.init) ?? .allow

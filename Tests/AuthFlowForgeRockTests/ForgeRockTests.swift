@@ -34,7 +34,7 @@ struct ForgeRockScene: Sendable {
 
     var origin: String { emulator.origins[0] }
 
-    static let alice = ConfiguredAnswers(userName: "alice", password: Secret("wonderland"))
+    static let alice = ConfiguredAnswers(username: "alice", password: Secret("wonderland"))
 
     func client(
         handlers: [any CallbackHandler] = [alice],
@@ -120,7 +120,7 @@ struct ForgeRockScene: Sendable {
 
     @Test func reportsAWrongPassword() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
-            let wrong = ConfiguredAnswers(userName: "alice", password: Secret("looking-glass"))
+            let wrong = ConfiguredAnswers(username: "alice", password: Secret("looking-glass"))
             let error = await #expect(throws: AuthError.self) { try await scene.client(handlers: [wrong]).signIn() }
             #expect(error?.code == .accessDenied)
             #expect(error?.providerError?.errorDescription == "Authentication Failed")
@@ -213,7 +213,7 @@ struct ForgeRockScene: Sendable {
                 return .goOn
             }
             let answers = ConfiguredAnswers(
-                userName: "alice",
+                username: "alice",
                 password: Secret("wonderland"),
                 answers: ["pet": Secret(given), "terms": Secret(given)]
             )

@@ -33,7 +33,7 @@ import Testing
             // It works with a configured answer, or when the user is asked.
             let key = prompt.isEmpty ? type : prompt
             let configured = ConfiguredAnswers(
-                userName: "alice",
+                username: "alice",
                 password: Secret("wonderland"),
                 answers: [key: Secret("123456"), "": Secret("never")]
             )
@@ -67,7 +67,7 @@ import Testing
             let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
             #expect(error?.message.contains("\"ConfirmationCallback\"") == true)
             let answers = ConfiguredAnswers(
-                userName: "alice",
+                username: "alice",
                 password: Secret("wonderland"),
                 answers: ["ConfirmationCallback": Secret("back")]
             )

@@ -59,7 +59,7 @@ struct GitHubScene: Sendable {
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         let driver = HTMLFormDriver(
-            userName: user.login,
+            username: user.login,
             password: Secret(user.password),
             origins: [try Endpoint(emulator.origin)],
             consent: consent

@@ -11,7 +11,7 @@ import Testing
     private let time = VirtualTime()
 
     private func users(_ count: Int) -> [OIDCEmulator.User] {
-        (0..<count).map { .init(userName: "user\($0)", password: "", claims: ["sub": .string("subject-\($0)")]) }
+        (0..<count).map { .init(username: "user\($0)", password: "", claims: ["sub": .string("subject-\($0)")]) }
     }
 
     private func registration() throws -> ClientRegistration {

@@ -120,7 +120,7 @@ import Testing
             )
         )
         #expect(throws: AuthError.self) {
-            try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [], flows: [])
+            try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [], overrides: .init(flows: []))
         }
     }
 

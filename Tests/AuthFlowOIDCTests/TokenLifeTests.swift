@@ -458,7 +458,7 @@ final class FailingStore: TokenStore {
         let client = try client()
         let tokens = try await client.signIn().credential.tokens
         let signOut = try await client.signOut()
-        #expect(signOut.credential?.userName == "Alice Example")
+        #expect(signOut.credential?.displayName == "Alice Example")
         guard case .done = signOut.revocation, case .nothingToDo = signOut.endSession else {
             Issue.record("\(signOut)")
             return

@@ -37,7 +37,7 @@ import Testing
             let location = "\(query?["redirect_uri"] ?? "")?\(answer)"
             return TransportResponse(head: HTTPResponse(status: .found, headerFields: [.location: location]))
         }
-        let driver = HTMLFormDriver(userName: "alice", password: Secret("wonderland"), origins: [])
+        let driver = HTMLFormDriver(username: "alice", password: Secret("wonderland"), origins: [])
         let agent = HeadlessUserAgent(driver: driver, transport: provider)
         try await UserAgentConformance(agent: agent, redirectURI: RedirectURI("com.example.app:/callback")) { _ in }
             .run()

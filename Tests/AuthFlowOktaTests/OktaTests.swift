@@ -58,7 +58,7 @@ struct OktaScene: Sendable {
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
         let driver = HTMLFormDriver(
-            userName: user?.userName ?? "",
+            username: user?.username ?? "",
             password: Secret(user?.password ?? ""),
             origins: user == nil ? [] : [try Endpoint(emulator.origin)]
         )

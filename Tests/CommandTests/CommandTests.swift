@@ -686,7 +686,7 @@ import Testing
             func agent(_ user: OIDCEmulator.User) -> [String: String?] {
                 [
                     "user_agent": """
-                    {"name": "headless", "username": "\(user.userName)", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"]}
+                    {"name": "headless", "username": "\(user.username)", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"]}
                     """
                 ]
             }

@@ -5,7 +5,7 @@ import HTTPTypes
 
 /// Signs in at Glewlwyd, whose page is a JavaScript application, through the API that the page itself uses.
 struct GlewlwydLoginDriver: LoginDriver {
-    let userName: String
+    let username: String
     let password: Secret
     /// The only origin that the password is sent to.
     let origin: String
@@ -26,7 +26,7 @@ struct GlewlwydLoginDriver: LoginDriver {
         try await send(
             .post,
             "/api/auth/",
-            ["username": .string(userName), "password": .string(password.exposed)],
+            ["username": .string(username), "password": .string(password.exposed)],
             browser
         )
         try await send(.put, "/api/auth/grant/\(clientID)", ["scope": .string(scope)], browser)
@@ -47,7 +47,7 @@ struct GlewlwydLoginDriver: LoginDriver {
         try await send(
             .post,
             "/api/auth/",
-            ["username": .string(userName), "password": .string(password.exposed)],
+            ["username": .string(username), "password": .string(password.exposed)],
             browser
         )
         try await send(.delete, "/api/\(plugin)/session/\(session)", nil, browser)
@@ -86,7 +86,7 @@ extension UserAgentFactory {
         return UserAgentFactory("glewlwyd", keys: keys) { options, _ in
             HeadlessUserAgent(
                 driver: GlewlwydLoginDriver(
-                    userName: options.text("username") ?? "",
+                    username: options.text("username") ?? "",
                     password: try options.secret("password") ?? Secret(""),
                     origin: try options.endpoint("origin")?.origin ?? ""
                 )

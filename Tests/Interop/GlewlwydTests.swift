@@ -47,12 +47,12 @@ struct GlewlwydTests {
             userAgents: [.glewlwyd],
             devicePresenter: HeadlessDevicePresenter(
                 driver: GlewlwydLoginDriver(
-                    userName: "alice",
+                    username: "alice",
                     password: Secret(password),
                     origin: try Endpoint(issuer).origin
                 )
             ),
-            flows: flows,
+            overrides: .init(flows: flows),
             host: HostServices(environment: ["PASSWORD": password, "SECRET": "interop-secret-of-some-length"])
         )
     }

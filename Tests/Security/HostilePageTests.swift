@@ -18,7 +18,7 @@ import Testing
     ) async throws -> String {
         let agent = HeadlessUserAgent(
             driver: HTMLFormDriver(
-                userName: "alice",
+                username: "alice",
                 password: Secret("wonderland"),
                 origins: try origins.map { try Endpoint($0) },
                 consent: consent

@@ -148,7 +148,7 @@ import Testing
             emulator.fault = .metadata(bend)
             let doctor = try await run("doctor", "--config", path)
             #expect(doctor.status == 1)
-            for line in ["!!  client", "!!  PKCE", "!!  scopes", "--  scopes"] {
+            for line in ["!!  client", "!!  PKCE", "--  user", "--  scopes"] {
                 #expect(doctor.output.contains(line), "\(line): \(doctor.output)")
             }
             #expect(!doctor.output.split(separator: "\n", omittingEmptySubsequences: false).dropLast().contains(""))

@@ -32,7 +32,7 @@ do {
         let request = try await PendingAuthorizations(store: store).take(for: arguments[3], in: browser, of: client)
         let credential = try await client.exchange(arguments[3], for: request)
         try await CredentialManager(client: client, store: store).save(credential, for: "session-1")
-        print(credential.userName)
+        print(credential.displayName)
     case "token":
         let credentials = CredentialManager(client: client, store: FileTokenStore(directory: place))
         print(try await credentials.freshTokens(for: "session-1").scopes.joined(separator: " "))
@@ -42,7 +42,7 @@ do {
         print(try request.sealed(by: Secret(place)))
     default:
         let request = try AuthorizationRequest(sealed: arguments[3], by: Secret(place))
-        print(try await client.exchange(arguments[4], for: request).userName)
+        print(try await client.exchange(arguments[4], for: request).displayName)
     }
 } catch {
     print("error: \(error)")

@@ -82,7 +82,7 @@ import Synchronization
                 .userAgent(
                     HeadlessUserAgent(
                         driver: HTMLFormDriver(
-                            userName: "alice",
+                            username: "alice",
                             password: Secret("wonderland"),
                             origins: [try Endpoint(emulator.issuer)]
                         ),

@@ -10,7 +10,7 @@ enum ManyUsersBench {
 
     static func run() async throws {
         let users = (0..<count).map { number in
-            OIDCEmulator.User(userName: "user\(number)", password: "", claims: ["sub": .string("subject-\(number)")])
+            OIDCEmulator.User(username: "user\(number)", password: "", claims: ["sub": .string("subject-\(number)")])
         }
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users)
         let client = OAuthClient(

@@ -1,4 +1,23 @@
 extension AuthClient {
+    /// What a program's user chooses in place of a profile's settings.
+    public struct Overrides: Sendable {
+        /// The flows to sign in with; default: those of the profile.
+        public var flows: [SignInFlow]?
+        /// The name of the user agent, which gets the profile's options for it, if there are any; default: the profile's choice.
+        public var userAgent: String?
+        /// The subject of the account to use; default: that of the profile.
+        public var account: String?
+        /// Where the program runs; default: detected.
+        public var launchEnvironment: LaunchEnvironment?
+
+        /// Creates overrides.
+        public init(flows: [SignInFlow]? = nil, userAgent: String? = nil, account: String? = nil) {
+            self.flows = flows
+            self.userAgent = userAgent
+            self.account = account
+        }
+    }
+
     /// Creates a client from a profile of a configuration file and the lists of what the profile may choose from.
     ///
     /// There is no global registry: what a program lists is what its configuration can name.
@@ -9,25 +28,18 @@ extension AuthClient {
     ///     used.
     ///   - devicePresenter: Shows the user the code for signing in on another screen; nil for no device grant.
     ///   - stores: The token stores to choose from.
-    ///   - flows: The grants to sign in with; default: those of the profile.
-    ///   - override: The name of the user agent, with the profile's options for it, if there are any; default: the
-    ///     profile's choice.
-    ///   - launchEnvironment: Where the program runs; default: detected.
-    ///   - account: The subject of the account to use; default: that of the profile.
+    ///   - overrides: The choices of the program's user in place of the profile's; default: none.
     ///   - transport: The client's transport; default: the one that the profile describes. User agents always use that.
     ///   - host: Time, randomness and environment.
     ///   - observer: Receives every event of every flow, immediately and in order. It must not block.
-    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when `override` cannot be used.
+    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when an override cannot be used.
     public convenience init(
         profile: Profile,
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
         devicePresenter: (any DevicePresenter)? = nil,
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
-        flows: [SignInFlow]? = nil,
-        userAgent override: String? = nil,
-        launchEnvironment: LaunchEnvironment? = nil,
-        account: String? = nil,
+        overrides: Overrides = Overrides(),
         transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
@@ -40,17 +52,17 @@ extension AuthClient {
         )
         let registration = try ClientRegistration(configuration: configuration, provider: factory)
         let network = try profile.transport(environment: host.environment)
-        let flows = flows ?? configuration.signInFlows
+        let flows = overrides.flows ?? configuration.signInFlows
         if flows == [.device], devicePresenter == nil {
             throw configuration.error("this program cannot show a code for signing in on another screen", at: "flow")
         }
         guard !flows.isEmpty else { throw AuthError(.invalidConfiguration, "The list of flows is empty.") }
         let choice = try UserAgentChoice(
-            of: override,
+            of: overrides.userAgent,
             in: configuration,
             factories: userAgents,
             context: UserAgentContext(
-                launchEnvironment: launchEnvironment ?? .current(environment: host.environment),
+                launchEnvironment: overrides.launchEnvironment ?? .current(environment: host.environment),
                 redirectURIs: registration.redirectURIs,
                 transport: network
             )
@@ -62,7 +74,7 @@ extension AuthClient {
         )
         var options = try Options(configuration)
         options.name = profile.name
-        if let account { options.account = account }
+        if let account = overrides.account { options.account = account }
         self.init(
             client: OAuthClient(
                 server: server,

@@ -43,7 +43,7 @@ public struct Credential: Sendable, Hashable {
     }
 
     /// A name to show for the user, also when the user is unknown. Not an identifier.
-    public var userName: String { identity?.displayName ?? "an unknown user" }
+    public var displayName: String { identity?.displayName ?? "an unknown user" }
 
     /// The issuer whose tokens these are; nil for a credential that was made by hand and has no user.
     public var issuer: String? { identity?.issuer ?? binding?.issuer }

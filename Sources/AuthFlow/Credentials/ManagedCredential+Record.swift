@@ -112,7 +112,7 @@ extension ManagedCredential {
             if other != nil, policy == .sameAccount {
                 throw AuthError(
                     .accountMismatch,
-                    "\(credential.userName) has signed in, and another user is signed in already. Sign out first, or ask to add or replace the account."
+                    "\(credential.displayName) has signed in, and another user is signed in already. Sign out first, or ask to add or replace the account."
                 )
             }
             if let other, policy == .replaceAccount { accounts.remove(other) }

@@ -37,7 +37,7 @@ extension ManagedCredential {
             let error = AuthError(
                 .loginRequired,
                 """
-                The access token of \(credential.userName) has expired, and the provider gave no refresh token. Sign in again; \
+                The access token of \(credential.displayName) has expired, and the provider gave no refresh token. Sign in again; \
                 many providers give one for the scope "offline_access".
                 """
             )
@@ -142,7 +142,7 @@ extension ManagedCredential {
         publish(.expired)
         return AuthError(
             .loginRequired,
-            "The access token of \(credential.userName) has expired, and the provider refuses to refresh it (status \(error.status ?? 0)) without saying why. Sign in again.",
+            "The access token of \(credential.displayName) has expired, and the provider refuses to refresh it (status \(error.status ?? 0)) without saying why. Sign in again.",
             providerError: error.providerError,
             status: error.status,
             underlyingError: error

@@ -75,7 +75,7 @@ extension OAuthClient {
         guard let refreshToken = credential.tokens.refreshToken else {
             throw AuthError(
                 .loginRequired,
-                "The provider gave no refresh token to \(credential.userName). Sign in again."
+                "The provider gave no refresh token to \(credential.displayName). Sign in again."
             )
         }
         let metadata = try await requireBinding(of: credential)

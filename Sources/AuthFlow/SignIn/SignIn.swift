@@ -23,6 +23,6 @@ extension SignIn: CustomStringConvertible {
     public var description: String {
         let scopes = credential.tokens.scopes.joined(separator: " ")
         let problems = [storageError, sharingError].compactMap { $0.map { "; \($0)" } }.joined()
-        return "Signed in as \(credential.userName)\(scopes.isEmpty ? "" : " with the scopes \(scopes)")\(problems)"
+        return "Signed in as \(credential.displayName)\(scopes.isEmpty ? "" : " with the scopes \(scopes)")\(problems)"
     }
 }

@@ -55,13 +55,13 @@ extension OIDCEmulator {
     /// Decides an authorization request as a user would who signs in and allows it, without any page.
     /// - Parameters:
     ///   - url: The URL of the request.
-    ///   - userName: The name of one of the emulator's users.
+    ///   - username: The name of one of the emulator's users.
     /// - Returns: The redirect with the authorization response.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when there is no such client or user.
-    public func redirect(for url: String, as userName: String) throws -> String {
+    public func redirect(for url: String, as username: String) throws -> String {
         let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
         guard let client = clients.first(where: { $0.id == query["client_id"] }),
-            let user = userIndexes[userName]
+            let user = userIndexes[username]
         else { throw AuthError(.invalidConfiguration, "The emulator has no such client or user.") }
         let response = grantedCode(query, client, userIndex: user, began: now(), acr: nil)
         return response.head.headerFields[.location] ?? ""
@@ -71,7 +71,7 @@ extension OIDCEmulator {
         guard let id = form["request"], var authorization = state.withLock({ $0.pending[id] }) else {
             return .page("Too late", "<p>This sign-in is over. Start again.</p>", status: .badRequest)
         }
-        let user = users.firstIndex { $0.userName == form["username"] && $0.password == form["password"] }
+        let user = users.firstIndex { $0.username == form["username"] && $0.password == form["password"] }
         guard let user else { return TransportResponse.signInPage(id, message: "The user name or password is wrong.") }
         authorization.session = Session(userIndex: user, began: now())
         let session = Self.randomID()

@@ -99,7 +99,7 @@ extension OIDCEmulator {
             guard let (deviceCode, code) = state.deviceCodes.entered(userCode),
                 let client = state.clients.first(where: { $0.id == code.clientID })
             else { return }
-            guard let index = users.firstIndex(where: { $0.userName == user?.userName }) else {
+            guard let index = users.firstIndex(where: { $0.username == user?.username }) else {
                 return state.deviceCodes.decide(deviceCode, .denied)
             }
             let authorization = Authorization(parameters: ["scope": code.scope], client: client, redirectURI: "")

@@ -19,22 +19,22 @@ public final class OIDCEmulator: ProviderEmulator {
     /// A user who can sign in.
     public struct User: Sendable {
         /// The name to sign in with.
-        public var userName: String
+        public var username: String
         /// The password.
         public var password: String
         /// The claims, `sub` among them.
         public var claims: [String: JSON]
 
         /// Creates a user.
-        public init(userName: String, password: String, claims: [String: JSON]) {
-            self.userName = userName
+        public init(username: String, password: String, claims: [String: JSON]) {
+            self.username = username
             self.password = password
             self.claims = claims
         }
 
         /// `alice`, with the password `wonderland`.
         public static let alice = User(
-            userName: "alice",
+            username: "alice",
             password: "wonderland",
             claims: [
                 "sub": "248289761001", "name": "Alice Example", "preferred_username": "alice",
@@ -44,7 +44,7 @@ public final class OIDCEmulator: ProviderEmulator {
 
         /// `bob`, with the password `builder`.
         public static let bob = User(
-            userName: "bob",
+            username: "bob",
             password: "builder",
             claims: ["sub": "248289761002", "name": "Bob Example", "preferred_username": "bob"]
         )
@@ -257,7 +257,7 @@ public final class OIDCEmulator: ProviderEmulator {
     ) throws {
         self.issuer = issuer
         self.users = users
-        self.userIndexes = Dictionary(users.enumerated().map { ($0.element.userName, $0.offset) }) { first, _ in first }
+        self.userIndexes = Dictionary(users.enumerated().map { ($0.element.username, $0.offset) }) { first, _ in first }
         self.now = now
         self.state = Mutex(State(keys: try EmulatorKeys(), clients: clients))
     }

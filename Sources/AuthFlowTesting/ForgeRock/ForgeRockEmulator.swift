@@ -253,7 +253,7 @@ public final class ForgeRockEmulator: ProviderEmulator {
             let name = answers.first?.string ?? ""
             guard !settings.lockedUsers.contains(name) else { return failure(401, "User Locked Out.") }
             guard
-                let index = oauth.users.firstIndex(where: { $0.userName == name && $0.password == answers.last?.string }
+                let index = oauth.users.firstIndex(where: { $0.username == name && $0.password == answers.last?.string }
                 )
             else { return failure(401, "Authentication Failed") }
             walk.userIndex = index

@@ -143,7 +143,7 @@ public struct EmulatorScene: Sendable {
         consent: HTMLFormDriver.Consent = .allow
     ) throws -> HTMLFormDriver {
         HTMLFormDriver(
-            userName: user.userName,
+            username: user.username,
             password: Secret(user.password),
             origins: [try Endpoint(emulator.issuer)],
             consent: consent

@@ -11,7 +11,7 @@ do {
     let client = try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [.command]) { event in
         if event.step == .userAgentChoice { print("\(event.details["name"] ?? "") was chosen") }
     }
-    print("Hello, \(try await client.signIn().credential.userName)")
+    print("Hello, \(try await client.signIn().credential.displayName)")
 } catch {
     print("Not signed in: \(error)")
     exit(1)
