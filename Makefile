@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple
+.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -75,6 +75,14 @@ interop: test-dependencies ## Sign in at Glewlwyd, and with a real Chromium; kee
 	Tests/Interop/keyring.sh locked swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh hanging swift test --skip-build --disable-xctest --filter KeyringTests
+
+docs: dependencies ## Build the manual as static pages, in .build-docs; warnings are errors
+	swift package dump-symbol-graph --minimum-access-level public --skip-synthesized-members >/dev/null
+	mkdir -p .build-docs/symbols
+	cp $$(swift build --show-bin-path)/../symbolgraph/AuthFlow.symbols.json .build-docs/symbols/
+	docc convert Sources/AuthFlow/AuthFlow.docc --fallback-display-name AuthFlow --fallback-bundle-identifier org.authflow \
+	  --additional-symbol-graph-dir .build-docs/symbols --output-dir .build-docs/AuthFlow --warnings-as-errors \
+	  --transform-for-static-hosting
 
 lint: dependencies ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources

@@ -4,7 +4,7 @@ extension AuthorizationServer {
     /// Verifies an ID Token of this issuer: every claim, then the signature (OpenID Connect Core section 3.1.3.7).
     ///
     /// It needs no client and no user agent: for a backend that is sent ID Tokens. A client that signs a user in uses
-    /// ``OAuthClient/exchange(_:for:)``, which checks more.
+    /// ``OAuthClient/exchange(_:for:)-(String,_)``, which checks more.
     /// - Parameters:
     ///   - idToken: The token.
     ///   - clientID: The client that it was issued to, which must be its only audience.

@@ -115,7 +115,7 @@ public final class CredentialManager: Sendable {
     }
 
     /// Removes a credential, and waits for a refresh under way, here or in another process. Nothing is revoked.
-    /// - Returns: The credential that was good last, for ``OAuthClient/revoke(_:)`` and
+    /// - Returns: The credential that was good last, for ``OAuthClient/revoke(_:)-(Credential)`` and
     ///   ``OAuthClient/endSessionRequest(for:)``; nil when there was none.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult

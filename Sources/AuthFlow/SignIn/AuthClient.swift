@@ -234,7 +234,7 @@ public final class AuthClient: Sendable {
     public func resume(with url: String) -> Bool { visits.resume(with: url) }
 
     /// Begins a sign-in whose page the app shows itself: open the URL of the request, and hand the redirect to
-    /// ``finishSignIn(_:with:policy:)``, in this process or another. No user agent is used.
+    /// ``finishSignIn(_:with:policy:)-(_,String,_)``, in this process or another. No user agent is used.
     /// - Parameter options: The options of the request; default: those of the registration.
     /// - Throws: As ``OAuthClient/authorizationRequest(_:)``.
     public func beginSignIn(_ options: AuthorizationOptions = AuthorizationOptions()) async throws

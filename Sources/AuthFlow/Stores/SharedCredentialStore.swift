@@ -27,7 +27,9 @@ public struct SharedCredentialStore: Sendable {
     }
 
     /// Changes the document about an issuer, while no other process can.
-    /// - Parameter body: Given the old document, returns the new one; nil for none.
+    /// - Parameters:
+    ///   - issuer: The issuer.
+    ///   - body: Given the old document, returns the new one; nil for none.
     /// - Throws: ``AuthError`` with `storage_failed`; what `body` throws.
     public func change(
         for issuer: String,

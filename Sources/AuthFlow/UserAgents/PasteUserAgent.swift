@@ -1,7 +1,7 @@
 /// Shows the user the address, and waits for them to bring back the one that their browser ends at. The browser may run
 /// on any machine; nothing is opened on this one.
 ///
-/// The redirect arrives by ``AuthClient/resume(with:)``; the tool and `TerminalRedirects` of AuthFlowTerminal call it with
+/// The redirect arrives by ``AuthClient/resume(with:)-(String)``; the tool and `TerminalRedirects` of AuthFlowTerminal call it with
 /// what is pasted. It is checked like any other.
 public struct PasteUserAgent: UserAgent {
     /// Creates an agent.
@@ -27,7 +27,7 @@ public struct PasteUserAgent: UserAgent {
 }
 
 extension RedirectSession {
-    /// Waits until the task is cancelled, for a redirect that can arrive only by ``AuthClient/resume(with:)``.
+    /// Waits until the task is cancelled, for a redirect that can arrive only by ``AuthClient/resume(with:)-(String)``.
     public static func neverByItself() async throws -> String {
         let (never, continuation) = AsyncStream<Never>.makeStream()
         for await _ in never {}

@@ -137,7 +137,7 @@ public struct RedirectSession: Sendable {
     /// in its query, or in its fragment when that is the response mode. A response that was posted as a form is put in
     /// the query.
     ///
-    /// It must end when its task is cancelled: the response may arrive by ``AuthClient/resume(with:)`` instead.
+    /// It must end when its task is cancelled: the response may arrive by ``AuthClient/resume(with:)-(String)`` instead.
     public func visit(_ url: String) async throws -> String {
         try await visitor(url)
     }
