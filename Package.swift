@@ -220,6 +220,7 @@ let package = Package(
         .testTarget(
             name: "AuthFlowOIDCTests",
             dependencies: [
+                "AuthFlowURLSession",
                 "AuthFlowDesktop",
                 "ConformanceRows", "AuthFlowLog", "AuthFlowTrace", logging, "AuthFlowOIDC", "AuthFlowLoopback",
                 "AuthFlowHeadless",
