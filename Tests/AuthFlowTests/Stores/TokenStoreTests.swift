@@ -103,7 +103,10 @@ import Testing
         var now: Instant { .now }
         var minimumResolution: Duration { .zero }
         func sleep(until deadline: Instant, tolerance: Duration?) async throws {
-            try await Task.sleep(for: .seconds(86_400))
+            let (never, continuation) = AsyncStream<Never>.makeStream()
+            for await _ in never {}
+            withExtendedLifetime(continuation) {}
+            throw CancellationError()
         }
     }
 
