@@ -1,0 +1,133 @@
+import AuthFlow
+import AuthFlowForgeRock
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Trees that `acr_values` name, and the addresses of realms.
+@Suite struct ACRTests {
+    @Test func requestsATreeByItsACRValue() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let tokens = try await scene.client(acrValues: ["unmapped", "basic"]).signIn().credential.tokens
+            #expect(tokens.verifiedIDToken?.claims["acr"] == "basic")
+        }
+    }
+
+    @Test func refusesASignInByAnotherTreeThanWasRequired() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let good = try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
+            #expect(good.credential.tokens.verifiedIDToken?.claims["acr"] == "persistent-cookie")
+            // A server that ignores the requested acr.
+            scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
+            let client = try scene.client(acrValues: ["persistent-cookie"], requiresACR: true)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .invalidIDToken)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    @Test(arguments: [
+        (JSON.integer(5), true), (.integer(6), true), (.integer(4), false), (.string("9"), false), (.null, false),
+    ]) func refusesAnAuthLevelBelowTheMinimum(_ level: JSON, _ isEnough: Bool) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let payload = Base64URL.encode(try JSON.object(["auth_level": level]).serialized())
+            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+            let provider = ForgeRockProvider(realm: realm, minimumAuthLevel: 5)
+            let context = try scene.client().providerContext
+            for token in ["e30.\(payload).x"] + (isEnough ? [] : ["opaque", "a.b.c"]) {
+                let credential = Credential(
+                    tokens: TokenSet(accessToken: Secret(token)),
+                    identity: Identity(issuer: "i", subject: "s"),
+                    signedInAt: Date()
+                )
+                if isEnough {
+                    try await provider.check(credential, in: context)
+                } else {
+                    let error = await #expect(throws: AuthError.self) {
+                        try await provider.check(credential, in: context)
+                    }
+                    #expect(error?.code == .invalidIDToken)
+                }
+            }
+        }
+    }
+
+    @Test func reportsEveryStepOfATreeWithoutTheAnswers() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let events = Mutex<[String]>([])
+            _ = try await scene.client { event in events.withLock { $0.append("\(event)") } }.signIn()
+            let lines = events.withLock { $0 }
+            #expect(lines.contains { $0.contains("tree_step=NameCallback PasswordCallback") })
+            #expect(!lines.contains { $0.contains("wonderland") })
+        }
+    }
+
+    @Test func correctsAWrongRevocationEndpointInTheMetadata() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.hasRevokeQuirk = true
+            let client = try scene.client()
+            _ = try await client.signIn()
+            guard case .done = try await client.signOut().revocation else {
+                Issue.record("The tokens were not revoked.")
+                return
+            }
+        }
+    }
+
+    @Test(arguments: [
+        ("/", "https://a.example.com/am/oauth2/realms/root"),
+        ("/alpha", "https://a.example.com/am/oauth2/realms/root/realms/alpha"),
+        ("alpha/sales", "https://a.example.com/am/oauth2/realms/root/realms/alpha/realms/sales"),
+    ]) func derivesTheIssuerFromTheRealm(_ path: String, _ issuer: String) async throws {
+        let realm = try ForgeRockRealm(baseURL: "https://a.example.com/am/", path: path)
+        let asked = Mutex<[String]>([])
+        let transport = InProcessTransport(origin: "https://a.example.com") { request, _ in
+            asked.withLock { $0.append(request.path ?? "") }
+            return TransportResponse(head: HTTPResponse(status: .notFound))
+        }
+        let client = AuthClient(
+            client: OAuthClient(
+                server: AuthorizationServer(ForgeRockProvider(realm: realm), transport: transport),
+                registration: try ClientRegistration(clientID: "c")
+            ),
+            methods: [.userAgent(HeadlessUserAgent(driver: TreeDriver(realm: realm, handlers: [])))]
+        )
+        await #expect(throws: AuthError.self) { try await client.metadata() }
+        #expect(
+            asked.withLock { $0 } == [
+                "\(issuer.dropFirst("https://a.example.com".count))/.well-known/openid-configuration"
+            ]
+        )
+    }
+
+    @Test(arguments: ["/..", "/a?b", "/a b", "/a#b", "/a%2fb"]) func refusesInvalidRealmPaths(_ path: String) {
+        #expect(throws: AuthError.self) { try ForgeRockRealm(baseURL: "https://a.example.com/am", path: path) }
+    }
+
+    @Test func acceptsTheIssuerOfAnOlderServerWhenConfigured() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let other = "https://id.example.com/am/oauth2"
+            scene.emulator.oauth.fault = .metadata(.member("issuer", .string(other)))
+            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+            func client(_ issuer: String?) throws -> AuthClient {
+                AuthClient(
+                    client: OAuthClient(
+                        server: AuthorizationServer(
+                            ForgeRockProvider(realm: realm, issuer: issuer),
+                            transport: scene.transport
+                        ),
+                        registration: try ClientRegistration(clientID: "authflow-demo")
+                    ),
+                    methods: [.userAgent(HeadlessUserAgent(driver: TreeDriver(realm: realm, handlers: [])))]
+                )
+            }
+            #expect(try await client(other).metadata().issuer == other)
+            let error = await #expect(throws: AuthError.self) { try await client(nil).metadata() }
+            #expect(error?.code == .issuerMismatch)
+        }
+    }
+}

@@ -1,0 +1,186 @@
+import AuthFlow
+import AuthFlowForgeRock
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// The SSO cookie that the apps of one vendor share.
+@Suite struct SharedCookieTests {
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInTheSecondAppWithSharedCookiesAlone(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await ForgeRockScene.with(setting, now: { time.now }) { scene in
+            let store = MemoryTokenStore()
+            func app(_ handlers: [any CallbackHandler]) throws -> AuthClient {
+                try scene.client(
+                    handlers: handlers,
+                    acrValues: ["persistent-cookie"],
+                    cookies: scene.cookies(store),
+                    host: time.host
+                )
+            }
+            _ = try await app([ForgeRockScene.alice]).signIn()
+            // No user can be asked.
+            #expect(try await app([]).signIn().credential.identity?.displayName == "Alice Example")
+            // The cookie expires, and the questions come back.
+            time.advance(by: .seconds(3600))
+            let error = await #expect(throws: AuthError.self) { try await app([]).signIn() }
+            #expect(error?.code == .unknownCallback)
+            _ = try await app([ForgeRockScene.alice]).signIn()
+            _ = try await app([]).signIn()
+            // Signed out for the whole group.
+            try await scene.cookies(store).remove()
+            await #expect(throws: AuthError.self) { try await app([]).signIn() }
+        }
+    }
+
+    @Test func sharesOnlyNamedPersistentCookies() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let cookies = try scene.cookies(store, names: ["amlbcookie"])
+            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            let key = RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
+            // The named cookie is a session cookie.
+            #expect(await store.bytes(for: key) == nil)
+        }
+    }
+
+    @Test func sharesSessionCookiesOnlyWhenTheAppAcceptsTheRisk() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            for atRisk in [false, true] {
+                let store = MemoryTokenStore()
+                let cookies = try scene.cookies(store, names: ["iPlanetDirectoryPro"], atRisk: atRisk)
+                _ = try await scene.client(cookies: cookies).signIn()
+                let second = try scene.client(handlers: [], cookies: cookies)
+                if atRisk {
+                    _ = try await second.signIn()
+                    // A session that the provider has ended is useless, and the tree is run again.
+                    scene.emulator.endSessions()
+                    _ = try await scene.client(cookies: cookies).signIn()
+                } else {
+                    await #expect(throws: AuthError.self) { try await second.signIn() }
+                }
+            }
+        }
+    }
+
+    @Test func sharesNoCookiesWithAnotherOrigin() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: scene.cookies(store)).signIn()
+            // The same names, of another origin.
+            let elsewhere = SharedCookies(
+                store: SharedCredentialStore(group: "acme", store: store),
+                origin: Endpoint("https://elsewhere.example.com"),
+                names: ["session-jwt"]
+            )
+            let client = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: elsewhere)
+            await #expect(throws: AuthError.self) { try await client.signIn() }
+        }
+    }
+
+    @Test func signsOutForEveryAppOfTheGroup() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let cookies = try scene.cookies(store)
+            let mail = try scene.client(acrValues: ["persistent-cookie"], cookies: cookies)
+            _ = try await mail.signIn()
+            let signOut = try await mail.signOut(endingSession: true)
+            guard case .done = signOut.endSession else {
+                Issue.record("\(signOut.endSession)")
+                return
+            }
+            let calendar = try scene.client(handlers: [], acrValues: ["persistent-cookie"], cookies: cookies)
+            await #expect(throws: AuthError.self) { try await calendar.signIn() }
+        }
+    }
+
+    /// Origins whose cookies could be taken for those of `https://id.example.com`.
+    static let neighbours = [
+        "https://id.example.com:8443", "https://sub.id.example.com", "https://id.example.com.evil.example",
+        "https://xid.example.com", "https://example.com", "http://127.0.0.1:1",
+    ]
+
+    @Test(arguments: neighbours) func sendsSharedCookiesToNoOtherOrigin(_ neighbour: String) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let cookies = try scene.cookies(store)
+            _ = try await scene.client(acrValues: ["persistent-cookie"], cookies: cookies).signIn()
+            // The provider now redirects the visit through that origin, which sets the cookie itself in every way it
+            // can.
+            let received = Mutex<[String]>([])
+            let transport = NeighbourTransport(base: scene.transport, neighbour: neighbour) { cookie in
+                received.withLock { $0.append(cookie) }
+            }
+            let key = RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
+            let client = try scene.client(
+                handlers: [],
+                acrValues: ["persistent-cookie"],
+                cookies: cookies,
+                transport: transport
+            )
+            _ = try? await client.signIn()
+            // A public server cannot even redirect the visit to this machine.
+            #expect(received.withLock { $0 } == (neighbour.contains("127.0.0.1") ? [] : [""]))
+            // The cookie that it set was not shared.
+            let after = await store.bytes(for: key)
+            #expect(!String(decoding: after ?? [], as: UTF8.self).contains("tossed"))
+        }
+    }
+
+    @Test func signsInWithoutSharedCookiesWhenTheirStoreIsDamaged() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            try await store.set(
+                Array("not JSON".utf8),
+                for: RecordKey(name: "acme", issuer: scene.origin, clientID: "", kind: .shared)
+            )
+            let events = Mutex<[String]>([])
+            let client = try scene.client(cookies: scene.cookies(store)) { event in
+                events.withLock { $0.append("\(event)") }
+            }
+            _ = try await client.signIn()
+            #expect(events.withLock { $0.contains { $0.contains("damaged") } })
+        }
+    }
+}
+
+/// Redirects the first authorization request through another origin and back.
+private final class NeighbourTransport: HTTPTransport {
+    private let base: any HTTPTransport
+    private let neighbour: String
+    private let onCookie: @Sendable (String) -> Void
+    private let back = Mutex<String?>(nil)
+
+    init(base: any HTTPTransport, neighbour: String, onCookie: @escaping @Sendable (String) -> Void) {
+        self.base = base
+        self.neighbour = neighbour
+        self.onCookie = onCookie
+    }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        if try Endpoint(call.url).origin == neighbour {
+            onCookie(call.head.headerFields[.cookie] ?? "")
+            var response = TransportResponse(
+                head: HTTPResponse(status: .found, headerFields: [.location: back.withLock { $0 } ?? ""])
+            )
+            for domain in ["", "; Domain=example.com", "; Domain=id.example.com"] {
+                let field = "session-jwt=tossed; Path=/; Max-Age=9999\(domain)"
+                response.head.headerFields.append(HTTPField(name: .setCookie, value: field))
+            }
+            return response
+        }
+        let isFirst = back.withLock { back in
+            guard call.url.contains("/authorize?"), back == nil else { return false }
+            back = call.url
+            return true
+        }
+        guard isFirst else { return try await base.send(call) }
+        return TransportResponse(head: HTTPResponse(status: .found, headerFields: [.location: "\(neighbour)/"]))
+    }
+}

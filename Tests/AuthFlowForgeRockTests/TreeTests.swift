@@ -1,0 +1,327 @@
+import AuthFlow
+import AuthFlowForgeRock
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Sign-in through the callbacks of `/json/authenticate`.
+@Suite struct TreeTests {
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInThroughATree(_ setting: EmulatorScene.Setting)
+        async throws
+    {
+        try await ForgeRockScene.with(setting) { scene in
+            let client = try scene.client()
+            let credential = try await client.signIn().credential
+            #expect(credential.identity?.displayName == "Alice Example")
+            #expect(credential.identity?.issuer == "\(scene.emulator.baseURL)/oauth2/realms/root/realms/alpha")
+            #expect(try await client.userInfo()["name"] == "Alice Example")
+        }
+    }
+
+    @Test func conformsToTheAdapterSuite() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
+            try await ProviderConformance(adapter: ForgeRockProvider(realm: realm), client: scene.client()).run()
+        }
+    }
+
+    @Test func reportsAWrongPassword() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let wrong = ConfiguredAnswers(username: "alice", password: Secret("looking-glass"))
+            let error = await #expect(throws: AuthError.self) { try await scene.client(handlers: [wrong]).signIn() }
+            #expect(error?.code == .accessDenied)
+            #expect(error?.providerError?.errorDescription == "Authentication Failed")
+            #expect(error.map { "\($0)" }?.contains("looking-glass") == false)
+        }
+    }
+
+    @Test func reportsALockedAccount() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.lockedUsers = ["alice"]
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .accountLocked)
+        }
+    }
+
+    @Test func restartsATreeOnceWhenItsAuthIDHasExpired() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.staleAuthIDs = 1
+            _ = try await scene.client().signIn()
+            scene.emulator.settings.staleAuthIDs = 2
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .timedOut)
+        }
+    }
+
+    @Test func failsWhenTheServerDoesNotKnowTheAuthID() async throws {
+        struct ForgingTransport: HTTPTransport {
+            let base: any HTTPTransport
+            func send(_ call: TransportRequest) async throws -> TransportResponse {
+                var call = call
+                if var body = (try? JSON(parsing: call.body))?.object, body["authId"] != nil {
+                    body["authId"] = "e30.e30.forged"
+                    call.body = try JSON.object(body).serialized()
+                }
+                return try await base.send(call)
+            }
+        }
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let client = try scene.client(transport: ForgingTransport(base: scene.transport))
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .timedOut)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    /// A tree of one page before the login.
+    private func tree(
+        _ callbacks: [EmulatorTree.Callback],
+        _ verdict: @escaping @Sendable ([JSON]) -> EmulatorTree.Verdict
+    ) -> EmulatorTree {
+        EmulatorTree([.page(stage: "Extra", callbacks, verdict), .userNameAndPassword])
+    }
+
+    static let questions: [(callback: EmulatorTree.Callback, answer: String, expected: JSON)] = [
+        (.init("TextInputCallback", [("prompt", "Pet"), ("defaultText", "cat")]), "dog", "dog"),
+        (.init("ChoiceCallback", [("prompt", "Pet"), ("choices", ["cat", "dog"])], inputs: [0]), "Dog", 1),
+        (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", ["Keep", "Drop"])], inputs: [0]), "drop", 1),
+        (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", []), ("optionType", 0)], inputs: [0]), "no", 1),
+        (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", []), ("optionType", 2)], inputs: [0]), "ok", 3),
+        (
+            .init("StringAttributeInputCallback", [("name", "Pet"), ("prompt", "Which?")], inputs: ["", false]), "dog",
+            "dog"
+        ),
+        (
+            .init("NumberAttributeInputCallback", [("name", "Pet"), ("prompt", "How old?")], inputs: [0, false]), "7",
+            7
+        ),
+        (
+            .init("NumberAttributeInputCallback", [("name", "Pet"), ("prompt", "How old?")], inputs: [0, false]), "7.5",
+            7.5
+        ),
+        (
+            .init("BooleanAttributeInputCallback", [("name", "Pet"), ("prompt", "Any?")], inputs: [false, false]),
+            "true", true
+        ),
+        (
+            .init("TermsAndConditionsCallback", [("terms", "Be kind."), ("version", "1")], inputs: [false]), "accept",
+            true
+        ),
+    ]
+
+    @Test(arguments: questions) func answersEveryKindOfCallback(
+        _ test: (callback: EmulatorTree.Callback, answer: String, expected: JSON)
+    ) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let seen = Mutex<JSON?>(nil)
+            let given = test.answer
+            scene.emulator.settings.trees["Login"] = tree([test.callback]) { answers in
+                seen.withLock { $0 = answers.first }
+                return .goOn
+            }
+            let answers = ConfiguredAnswers(
+                username: "alice",
+                password: Secret("wonderland"),
+                answers: ["pet": Secret(given), "terms": Secret(given)]
+            )
+            _ = try await scene.client(handlers: [answers]).signIn()
+            #expect(seen.withLock { $0 } == test.expected)
+            // The same when the user is asked.
+            let questions = Mutex<[String]>([])
+            let asking = AskingHandler { question, isSecret in
+                questions.withLock { $0.append(question) }
+                #expect(isSecret == (question == "Password"))
+                return question == "User Name" ? "alice" : question == "Password" ? "wonderland" : given
+            }
+            _ = try await scene.client(handlers: [asking]).signIn()
+            #expect(seen.withLock { $0 } == test.expected)
+            #expect(questions.withLock { $0.count } == 3)
+        }
+    }
+
+    static let passive: [EmulatorTree.Callback] = [
+        .init("TextOutputCallback", [("message", "Hello"), ("messageType", "0")], inputs: []),
+        .init("TextOutputCallback", [("message", "alert(1)"), ("messageType", "4")], inputs: []),
+        .init("HiddenValueCallback", [("value", "v"), ("id", "token")], inputs: ["token"]),
+        .init("MetadataCallback", [("data", ["stage": "x"])], inputs: []),
+    ]
+
+    @Test(arguments: passive)
+    func returnsCallbacksThatNeedNoInputUnchanged(_ callback: EmulatorTree.Callback) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = tree([callback]) { answers in
+                answers.allSatisfy { $0 == "token" } ? .goOn : .fail("changed")
+            }
+            _ = try await scene.client().signIn()
+        }
+    }
+
+    @Test(arguments: [
+        ("DeviceProfileCallback", AuthError.Code.unknownCallback), ("ReCaptchaCallback", .unknownCallback),
+        ("SomethingNewCallback", .unknownCallback), ("TextInputCallback", .unknownCallback),
+        ("SuspendedTextOutputCallback", .treeSuspended),
+    ]) func namesTheCallbackThatNoHandlerAnswers(_ type: String, _ code: AuthError.Code) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = tree([.init(type, [("prompt", "What?"), ("message", "Mail")])]) {
+                _ in .goOn
+            }
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == code)
+            #expect(code != .unknownCallback || error?.message.contains(type) == true)
+        }
+    }
+
+    @Test func asksTheAppsOwnHandlerFirst() async throws {
+        struct Device: CallbackHandler {
+            let mayAnswerOtherwise = false
+            func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
+                guard callback.type == "DeviceProfileCallback" else { return false }
+                callback.answer(.string("{\"identifier\":\"x\"}"))
+                return true
+            }
+        }
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = tree([.init("DeviceProfileCallback", [("message", "")])]) {
+                answers in
+                answers.first?.string?.contains("identifier") == true ? .goOn : .fail("no profile")
+            }
+            _ = try await scene.client(handlers: [Device(), ForgeRockScene.alice]).signIn()
+        }
+    }
+
+    @Test func waitsAsLongAsTheTreeAsksWithinALimit() async throws {
+        let time = VirtualTime()
+        try await ForgeRockScene.with(.inProcess, now: { time.now }) { scene in
+            scene.emulator.settings.trees["Login"] = EmulatorTree([
+                .polling(times: 3, milliseconds: 2000), .userNameAndPassword,
+            ])
+            let began = time.now
+            _ = try await scene.client(host: time.host).signIn()
+            #expect(time.now.timeIntervalSince(began) == 6)
+            scene.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 9_000_000)])
+            let error = await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
+            #expect(error?.code == .timedOut)
+            scene.emulator.settings.trees["Login"] = EmulatorTree([.polling(times: 1000, milliseconds: 0)])
+            await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
+        }
+    }
+
+    @Test func stopsWhenATreeKeepsAskingTheSameQuestion() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            scene.emulator.settings.trees["Login"] = tree([.init("TextInputCallback", [("prompt", "Code")])]) { _ in
+                .again
+            }
+            let configured = ConfiguredAnswers(answers: ["code": Secret("1")])
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.client(handlers: [configured]).signIn()
+            }
+            #expect(error?.code == .accessDenied)
+            let count = Mutex(0)
+            let asking = AskingHandler { _, _ in
+                count.withLock { $0 += 1 }
+                return "1"
+            }
+            await #expect(throws: AuthError.self) { try await scene.client(handlers: [asking]).signIn() }
+            #expect(count.withLock { $0 } == 40)
+        }
+    }
+
+    @Test func reportsAnUnknownTree() async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let error = await #expect(throws: AuthError.self) { try await scene.client(tree: "nonsense").signIn() }
+            #expect(error?.code == .providerRejected)
+            #expect(error?.providerError?.errorDescription == "No Configuration found")
+        }
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases, [true, false])
+    func allowsOrDeniesConsentAsConfigured(
+        _ setting: EmulatorScene.Setting,
+        _ allows: Bool
+    )
+        async throws
+    {
+        try await ForgeRockScene.with(setting) { scene in
+            scene.emulator.settings.asksForConsent = true
+            let client = try scene.client(allowsConsent: allows)
+            if allows {
+                _ = try await client.signIn()
+            } else {
+                let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+                #expect(error?.code == .accessDenied)
+            }
+        }
+    }
+
+    @Test(arguments: [
+        "https://elsewhere.example.com/am/XUI/?goto=https%3A%2F%2Fid.example.com%2Fauthorize",
+        "https://id.example.com/am/XUI/?goto=https%3A%2F%2Felsewhere.example.com%2Fauthorize",
+        "https://id.example.com/am/XUI/?goto=https%3A%2F%2Fid.example.com%2Fsomewhere",
+        "https://id.example.com/am/XUI/",
+    ]) func sendsNoCredentialsFromAPageThatIsNotTheSignInPage(_ address: String) async throws {
+        try await ForgeRockScene.with(.inProcess) { scene in
+            let calls = Mutex<[String]>([])
+            let transport = DetouringTransport(scene.transport, to: address) { path in
+                calls.withLock { $0.append(path) }
+            }
+            let error = await #expect(throws: AuthError.self) { try await scene.client(transport: transport).signIn() }
+            #expect(error?.code == .userAgentFailed)
+            #expect(!calls.withLock { $0 }.contains { $0.contains("authenticate") })
+        }
+    }
+}
+
+@Suite struct PageQuestionsTests {
+    private static let page = PageQuestions(handlers: [ForgeRockScene.alice])
+
+    @Test func answersTheCallbacksOfAPage() async throws {
+        let message = """
+            {"authId": "x.y.z", "stage": "s", "callbacks": [
+              {"type": "NameCallback", "output": [{"name": "prompt", "value": "User Name"}], "input": [{"name": "IDToken1", "value": ""}], "_id": 0},
+              {"type": "TextOutputCallback", "output": [{"name": "message", "value": "Hi"}]}
+            ]}
+            """
+        let answer = try JSON(parsing: Array(try await Self.page.answer(message).utf8))
+        #expect(answer["authId"] == "x.y.z")
+        #expect(answer["stage"] == "s")
+        #expect(answer["callbacks"]?.array?.first?["input"]?.array?.first?["value"] == "alice")
+        #expect(answer["callbacks"]?.array?.first?["_id"] == 0)
+        #expect(answer["callbacks"]?.array?.count == 2)
+    }
+
+    @Test(arguments: [
+        "", "[]", #"{"callbacks": []}"#, #"{"authId": "x", "callbacks": [{}]}"#, #"{"authId": "x", "callbacks": 5}"#,
+        #"{"authId": "x", "callbacks": [{"type": "ReCaptchaCallback", "output": []}]}"#,
+    ]) func refusesMessagesWithoutAnswerableCallbacks(_ message: String) async {
+        await #expect(throws: AuthError.self) { try await Self.page.answer(message) }
+    }
+}
+
+/// Redirects the authorization request to another page.
+private struct DetouringTransport: HTTPTransport {
+    let base: any HTTPTransport
+    let address: String
+    let onCall: @Sendable (String) -> Void
+
+    init(_ base: any HTTPTransport, to address: String, onCall: @escaping @Sendable (String) -> Void) {
+        self.base = base
+        self.address = address
+        self.onCall = onCall
+    }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let path = call.head.path ?? ""
+        onCall(path)
+        if path.contains("/authorize?") {
+            return TransportResponse(head: HTTPResponse(status: .found, headerFields: [.location: address]))
+        }
+        if path.contains("XUI") || call.head.authority == "elsewhere.example.com" {
+            return TransportResponse(head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/html"]))
+        }
+        return try await base.send(call)
+    }
+}

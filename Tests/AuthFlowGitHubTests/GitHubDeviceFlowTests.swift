@@ -1,0 +1,105 @@
+import AuthFlow
+import AuthFlowGitHub
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+/// The device flow in each format of GitHub.
+@Suite struct GitHubDeviceFlowTests {
+    @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
+    func signsInWithTheDeviceFlowWithoutASecret(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format)
+        async throws
+    {
+        let time = VirtualTime()
+        try await GitHubScene.with(setting, apps: [.init(kind: .expiringOAuthApp)], now: { time.now }) { scene in
+            scene.emulator.settings.format = format
+            let settings = try scene.settings(secret: nil)
+            let client = try scene.client(registration: settings, flows: [.device], host: time.host)
+            let credential = try await client.signIn().credential
+            #expect(credential.identity?.subject == "583231")
+            #expect(credential.tokens.scopes == ["user:email", "gist"])
+            // Tokens of the device flow are refreshed without a secret too.
+            let refreshed = try await client.refresh()
+            #expect(refreshed.tokens.accessToken != credential.tokens.accessToken)
+        }
+    }
+
+    @Test(arguments: GitHubEmulator.Format.allCases)
+    func readsTheNewPollingIntervalInEveryFormat(_ format: GitHubEmulator.Format) async throws {
+        // Timers that run fast: the emulator's interval is 10, 15, 20 ... and each response says so.
+        let time = VirtualTime(drift: 1.5)
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            scene.emulator.settings.format = format
+            let client = try scene.client(flows: [.device], host: time.host)
+            _ = try await client.signIn()
+            let polls = scene.emulator.requests.count { $0 == "POST /login/oauth/access_token" }
+            #expect((2...6).contains(polls))
+        }
+    }
+
+    static let endings: [(name: String, code: AuthError.Code, error: String?)] = [
+        ("denied", .accessDenied, "access_denied"), ("expired", .timedOut, nil),
+    ]
+
+    @Test(arguments: endings)
+    func stopsADeniedOrExpiredDeviceFlow(_ test: (name: String, code: AuthError.Code, error: String?)) async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            let client = AuthClient(
+                client: OAuthClient(
+                    server: AuthorizationServer(try scene.provider(), transport: scene.transport, host: time.host),
+                    registration: try ClientRegistration(try scene.settings())
+                ),
+                methods: [
+                    .device(
+                        DecidingPresenter {
+                            if test.name == "denied" { emulator.decide($0.userCode, as: nil) }
+                        }
+                    )
+                ]
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == test.code)
+            #expect(error?.providerError?.error == test.error)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    /// Both spellings that the documentation has for the same error, and the others that end a device flow.
+    @Test(arguments: [
+        ("expired_token", AuthError.Code.timedOut), ("token_expired", .timedOut), ("access_denied", .accessDenied),
+        ("incorrect_device_code", .providerRejected), ("unsupported_grant_type", .providerRejected),
+        ("incorrect_client_credentials", .providerRejected), ("device_flow_disabled", .providerRejected),
+    ]) func mapsEveryErrorThatEndsTheDeviceFlow(_ error: String, _ code: AuthError.Code) async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            scene.emulator.settings.fault = .tokenResponse(
+                .members { $0 = ["error": .string(error), "error_description": "words"] }
+            )
+            let client = try scene.client(flows: [.device], host: time.host)
+            let thrown = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(thrown?.code == code)
+            #expect(thrown?.providerError?.error == error)
+        }
+    }
+
+    @Test(arguments: [200, 400])
+    func fallsBackToTheAuthorizationCodeGrantWhenTheDeviceFlowIsDisabled(_ status: Int) async throws {
+        try await GitHubScene.with(.inProcess, apps: [.init(hasDeviceFlow: false)]) { scene in
+            scene.emulator.settings.errorStatus = status
+            let signIn = try await scene.client(flows: [.device, .authorizationCode]).signIn()
+            #expect(signIn.identity?.subject == "583231")
+        }
+    }
+
+    @Test func fallsBackToTheAuthorizationCodeGrantOnAnOldServerWithoutDeviceFlow() async throws {
+        try await GitHubScene.with(.sockets) { scene in
+            scene.emulator.settings.hasDeviceFlow = false
+            let signIn = try await scene.client(flows: [.device, .authorizationCode]).signIn()
+            #expect(signIn.identity?.subject == "583231")
+        }
+    }
+}

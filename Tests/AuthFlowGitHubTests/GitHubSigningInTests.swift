@@ -1,0 +1,274 @@
+import AuthFlow
+import AuthFlowGitHub
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Testing
+
+/// Sign-in with each format, error and limit of GitHub.
+@Suite struct GitHubSigningInTests {
+    @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
+    func signsInWithEveryResponseFormat(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format) async throws
+    {
+        try await GitHubScene.with(setting) { scene in
+            scene.emulator.settings.format = format
+            let client = try scene.client()
+            let credential = try await client.signIn().credential
+            #expect(credential.identity?.subject == "583231")
+            #expect(credential.identity?.issuer == "\(scene.emulator.origin)/login/oauth")
+            #expect(credential.identity?.displayName == "octocat")
+            #expect(credential.tokens.scopes == ["user:email", "gist"])
+            #expect(credential.tokens.expiresAt == nil)
+            #expect(credential.tokens.refreshToken == nil)
+            #expect(credential.tokens.accessToken.exposed.hasPrefix("gho_"))
+            #expect(try await client.userInfo()["login"] == "octocat")
+            #expect(try await client.freshTokens() == credential.tokens)
+        }
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheParametersOfGitHubsDocumentation(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
+        try await GitHubScene.with(setting) { scene in
+            var settings = try scene.settings()
+            settings.parameters[.authorization] = [
+                "login": "octocat", "allow_signup": "false", "prompt": "select_account",
+            ]
+            _ = try await scene.client(registration: settings).signIn()
+            let requests = scene.emulator.receivedRequests
+            let authorization = try #require(requests.first { $0.path == "/login/oauth/authorize" }?.query)
+            #expect(authorization["scope"] == "user:email gist")
+            #expect(authorization["code_challenge_method"] == "S256")
+            #expect(authorization["login"] == "octocat")
+            #expect(authorization["allow_signup"] == "false")
+            #expect(authorization["prompt"] == "select_account")
+            #expect(authorization["nonce"] == nil)
+            let token = try #require(requests.first { $0.path == "/login/oauth/access_token" })
+            #expect(token.request.headerFields[.accept] == "application/json")
+            #expect(token.form["client_secret"] == "github-demo-secret")
+            #expect(token.form["code_verifier"]?.utf8.count == 43)
+            let user = try #require(requests.last)
+            #expect(user.path.hasSuffix("/user"))
+            #expect(user.request.headerFields[.userAgent] == "AuthFlow")
+            #expect(user.request.headerFields[HTTPField.Name("X-GitHub-Api-Version")!] == "2022-11-28")
+            #expect(user.request.headerFields[.authorization]?.hasPrefix("Bearer gho_") == true)
+        }
+    }
+
+    @Test func conformsToTheAdapterSuite() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            try await ProviderConformance(adapter: try scene.provider(), client: try scene.client()).run()
+        }
+    }
+
+    @Test func identifiesTheUserByIDAndNotByLogin() async throws {
+        var renamed = GitHubEmulator.User.octocat
+        renamed.login = "octodog"
+        let users = [renamed]
+        let store = MemoryTokenStore()
+        try await GitHubScene.with(.inProcess) { _ = try await $0.client(store: store).signIn() }
+        try await GitHubScene.with(.inProcess, users: users) { scene in
+            // The same account: no mismatch.
+            let signIn = try await scene.client(user: users[0], store: store).signIn()
+            #expect(signIn.credential.identity?.displayName == "octodog")
+        }
+        var impostor = GitHubEmulator.User.octocat
+        impostor.id = 99
+        let impostors = [impostor]
+        try await GitHubScene.with(.inProcess, users: impostors) { scene in
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.client(user: impostors[0], store: store).signIn()
+            }
+            #expect(error?.code == .accountMismatch)
+        }
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func returnsOnlyTheScopesThatTheUserGrants(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
+        try await GitHubScene.with(setting) { scene in
+            scene.emulator.settings.refusedScopes = ["gist"]
+            let settings = try scene.settings(scopes: ["user", "gist", "user:email"])
+            let tokens = try await scene.client(registration: settings).signIn().credential.tokens
+            #expect(tokens.scopes == ["user"])
+            #expect(GitHubScopes.covers("user:email", granted: tokens.scopes))
+            #expect(!GitHubScopes.covers("gist", granted: tokens.scopes))
+        }
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func reportsThatTheUserDeniedAccess(
+        _ setting: EmulatorScene.Setting
+    )
+        async throws
+    {
+        try await GitHubScene.with(setting) { scene in
+            let error = await #expect(throws: AuthError.self) { try await scene.client(consent: .deny).signIn() }
+            #expect(error?.code == .accessDenied)
+            #expect(error?.providerError?.errorDescription == "The user has denied your application access.")
+        }
+    }
+
+    @Test func refusesTheRedirectWhenTheRedirectURIIsNotRegistered() async throws {
+        let app = GitHubEmulator.App(callback: "http://127.0.0.1:8400/callback/other", matchesBelow: true)
+        try await GitHubScene.with(.inProcess, apps: [app]) { scene in
+            // GitHub redirects to the registered callback, which is not the requested one: nothing is accepted.
+            await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(scene.emulator.accessTokens.isEmpty)
+        }
+    }
+
+    // MARK: Errors
+
+    @Test(arguments: EmulatorScene.Setting.allCases, GitHubEmulator.Format.allCases)
+    func reportsErrorsThatComeWithStatus200(_ setting: EmulatorScene.Setting, _ format: GitHubEmulator.Format)
+        async throws
+    {
+        try await GitHubScene.with(setting) { scene in
+            scene.emulator.settings.format = format
+            let settings = try scene.settings(secret: "wrong")
+            let client = try scene.client(registration: settings)
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == .providerRejected)
+            #expect(error?.providerError?.error == "incorrect_client_credentials")
+            #expect(
+                error?.providerError?.errorDescription == "The client_id and/or client_secret passed are incorrect."
+            )
+            #expect(error?.providerError?.status == 200)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    @Test func reportsThatTheEmailAddressIsNotVerified() async throws {
+        var user = GitHubEmulator.User.octocat
+        user.hasVerifiedEmail = false
+        let users = [user]
+        try await GitHubScene.with(.inProcess, users: users) { scene in
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.providerError?.error == "unverified_user_email")
+        }
+    }
+
+    static let badResponses: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
+        ("a proxy's page", .tokenResponse(.brokenGateway), .temporarilyUnavailable),
+        ("nothing", .tokenResponse(.empty), .invalidResponse),
+        ("a page with status 200", .tokenResponse(.notJSON), .invalidResponse),
+        ("JSON said to be a form", .tokenResponse(.mediaType("application/x-www-form-urlencoded")), .invalidResponse),
+        ("JSON said to be XML", .tokenResponse(.mediaType("application/xml")), .invalidResponse),
+        ("too much", .tokenResponse(.oversized), .invalidResponse),
+        ("unavailable", .tokenResponse(.unavailable), .temporarilyUnavailable),
+        ("elsewhere", .tokenResponse(.redirected), .invalidResponse),
+        ("no token_type", .tokenResponse(.member("token_type", nil)), .invalidResponse),
+        ("token_type mac", .tokenResponse(.unknownTokenType), .unsupported),
+        ("no access_token", .tokenResponse(.missingAccessToken), .invalidResponse),
+        ("empty access_token", .tokenResponse(.member("access_token", "")), .invalidResponse),
+        ("access_token that is a number", .tokenResponse(.member("access_token", 5)), .invalidResponse),
+        ("expires_in that is a word", .tokenResponse(.member("expires_in", "soon")), .invalidResponse),
+        ("expires_in that is not a number", .tokenResponse(.member("expires_in", "nan")), .invalidResponse),
+        ("expires_in below zero", .tokenResponse(.member("expires_in", -1)), .invalidResponse),
+        ("expires_in beyond time", .tokenResponse(.member("expires_in", 9e30)), .invalidResponse),
+        ("user without id", .userInfo(.member("id", nil)), .invalidUserInfo),
+        ("user whose id is a string", .userInfo(.member("id", "583231")), .invalidUserInfo),
+        ("user that is a page", .userInfo(.notJSON), .invalidResponse),
+        ("user behind a broken gateway", .userInfo(.brokenGateway), .temporarilyUnavailable),
+    ]
+
+    @Test(arguments: badResponses, EmulatorScene.Setting.allCases) func refusesBadTokenAndUserResponses(
+        _ test: (name: String, fault: EmulatorFault, code: AuthError.Code),
+        _ setting: EmulatorScene.Setting
+    ) async throws {
+        try await GitHubScene.with(setting) { scene in
+            scene.emulator.settings.fault = test.fault
+            let client = try scene.client()
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == test.code, "\(String(describing: error))")
+            #expect(error.map { "\($0)" }?.contains("gho_") == false)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    static let tolerated: [(name: String, fault: EmulatorFault, lifetime: TimeInterval?)] = [
+        ("expires_in as a string", .tokenResponse(.member("expires_in", "28800")), 28_800),
+        ("expires_in that is null", .tokenResponse(.member("expires_in", .null)), nil),
+        ("unknown members", .tokenResponse(.member("new", ["x": 1])), nil),
+        ("no scope", .tokenResponse(.missingScope), nil),
+        ("scopes with spaces", .tokenResponse(.member("scope", "user:email, gist")), nil),
+        ("JSON said to be text", .tokenResponse(.mediaType("text/plain")), nil),
+    ]
+
+    @Test(arguments: tolerated) func toleratesUnusualTokenResponses(
+        _ test: (name: String, fault: EmulatorFault, lifetime: TimeInterval?)
+    ) async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            scene.emulator.settings.fault = test.fault
+            let tokens = try await scene.client(host: time.host).signIn().credential.tokens
+            #expect(tokens.scopes == ["user:email", "gist"])
+            #expect(tokens.expiresAt == test.lifetime.map { time.now + $0 })
+        }
+    }
+
+    static let badXML = [
+        "", "<OAuth>", "<html><body/></html>", "<OAuth><a><b>1</b></a></OAuth>", "<OAuth><a>1</a><a>2</a></OAuth>",
+        "<!DOCTYPE x [<!ENTITY y \"z\">]><OAuth><access_token>&y;</access_token></OAuth>", "<OAuth/><OAuth/>",
+    ]
+
+    /// Names that are not UTF-8, which crash Foundation's parser; and an encoding that the document does not have.
+    private static let badBytes: [[UInt8]] = [
+        Array("<O".utf8) + [0xEC] + Array("Auth><access_token>x</access_token></OAuth>".utf8),
+        Array(#"<?xml version="1.0" encoding="UTF-16"?><OAuth><access_token>x</access_token></OAuth>"#.utf8),
+    ]
+
+    @Test(arguments: badXML.map { Array($0.utf8) } + badBytes) func refusesXMLThatIsNotATokenResponse(
+        _ body: [UInt8]
+    ) async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            scene.emulator.settings.fault = .tokenResponse(
+                .response {
+                    $0.head.headerFields[.contentType] = "application/xml"
+                    $0.body = body
+                }
+            )
+            let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
+            #expect(error?.code == .invalidResponse)
+        }
+    }
+
+    // MARK: Limits
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func reportsHowLongTheRateLimitLasts(
+        _ setting: EmulatorScene.Setting
+    )
+        async throws
+    {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await GitHubScene.with(setting, now: { time.now }) { scene in
+            scene.emulator.settings.remainingCalls = 0
+            let error = await #expect(throws: AuthError.self) { try await scene.client(host: time.host).signIn() }
+            #expect(error?.code == .temporarilyUnavailable)
+            #expect(error?.retryAfter == .seconds(1800))
+        }
+    }
+
+    @Test(
+        arguments: [
+            (403, [:], nil), (403, ["retry-after": "7"], 7), (429, [:], nil as Int?),
+            (403, ["X-RateLimit-Remaining": "5"], nil),
+            (429, ["x-ratelimit-remaining": "0", "x-ratelimit-reset": "60"], 60),
+        ] as [(Int, [String: String], Int?)]
+    ) func distinguishesARateLimitFromARefusal(
+        _ status: Int,
+        _ fields: [String: String],
+        _ wait: Int?
+    ) throws {
+        var response = TransportResponse(head: HTTPResponse(status: .init(code: status)))
+        for (name, value) in fields { response.head.headerFields[HTTPField.Name(name)!] = value }
+        let now = Date(timeIntervalSince1970: 0)
+        guard status == 429 || wait != nil else { return try response.requireAvailable(from: "x", now: now) }
+        let limited = response
+        let error = #expect(throws: AuthError.self) { try limited.requireAvailable(from: "x", now: now) }
+        #expect(error?.retryAfter == wait.map { .seconds($0) })
+    }
+}

@@ -1,0 +1,164 @@
+import AuthFlow
+import AuthFlowGitHub
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+/// Refresh, revocation and the calls of an app's owner.
+@Suite struct GitHubTokenLifeTests {
+    @Test(arguments: EmulatorScene.Setting.allCases, [GitHubEmulator.App.Kind.expiringOAuthApp, .gitHubApp])
+    func refreshesExpiringTokens(_ setting: EmulatorScene.Setting, _ kind: GitHubEmulator.App.Kind) async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await GitHubScene.with(setting, apps: [.init(kind: kind)], now: { time.now }) { scene in
+            let client = try scene.client(host: time.host)
+            let first = try await client.signIn().credential.tokens
+            #expect(first.expiresAt == time.now + 28_800)
+            #expect(first.parameters.exposed["refresh_token_expires_in"]?.integer == 15_897_600)
+            #expect(first.scopes == (kind == .gitHubApp ? [] : ["user:email", "gist"]))
+            #expect(first.accessToken.exposed.hasPrefix(kind == .gitHubApp ? "ghu_" : "gho_"))
+            time.advance(by: .seconds(28_800))
+            let second = try await client.freshTokens()
+            #expect(second.accessToken != first.accessToken)
+            #expect(second.refreshToken != first.refreshToken)
+            #expect(second.scopes == first.scopes)
+            #expect(scene.emulator.accessTokens == [second.accessToken.exposed])
+            let refresh = scene.emulator.receivedRequests.last
+            #expect(refresh?.form["scope"] == nil)
+        }
+    }
+
+    @Test func requestsExpiringTokensWithTheOfflineAccessScope() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let settings = try scene.settings(scopes: ["gist", "offline_access"])
+            let tokens = try await scene.client(registration: settings).signIn().credential.tokens
+            #expect(tokens.refreshToken != nil)
+            #expect(tokens.scopes == ["gist"])
+        }
+    }
+
+    @Test(arguments: [200, 400]) func endsTheSessionWhenTheRefreshTokenIsBad(_ status: Int) async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, apps: [.init(kind: .gitHubApp)], now: { time.now }) { scene in
+            scene.emulator.settings.errorStatus = status
+            let store = MemoryTokenStore()
+            _ = try await scene.client(store: store, host: time.host).signIn()
+            // Another client has refreshed with a copy: the stored refresh token is used up.
+            let copy = try await scene.client(store: store, host: time.host).credential()
+            let thief = MemoryTokenStore()
+            let key = RecordKey(name: "default", issuer: scene.issuer, clientID: "Iv23demo")
+            try await thief.set(await store.bytes(for: key), for: key)
+            _ = try await scene.client(store: thief, host: time.host).refresh()
+            time.advance(by: .seconds(28_800))
+            let client = try scene.client(store: store, host: time.host)
+            let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(error?.code == .loginRequired)
+            #expect(error?.providerError?.error == "bad_refresh_token")
+            let requests = scene.emulator.requests.count
+            await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(scene.emulator.requests.count == requests)
+            #expect(copy != nil)
+        }
+    }
+
+    @Test func worksWhenGitHubRevokesTheOldestOfElevenTokens() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let client = try scene.client()
+            let first = try await client.signIn().credential.tokens
+            for _ in 0..<10 { _ = try await client.signIn() }
+            #expect(scene.emulator.accessTokens.count == 10)
+            #expect(!scene.emulator.accessTokens.contains(first.accessToken.exposed))
+            #expect(try await client.userInfo()["login"] == "octocat")
+        }
+    }
+
+    @Test func reportsThatARevokedTokenIsRejected() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let client = try scene.client()
+            let credential = try await client.signIn().credential
+            try await scene.provider().revoke(credential.tokens, in: client.providerContext)
+            let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
+            #expect(error?.code == .accessTokenRejected)
+        }
+    }
+
+    // MARK: Calls of the app's owner
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func checksAndResetsTokens(_ setting: EmulatorScene.Setting)
+        async throws
+    {
+        try await GitHubScene.with(setting) { scene in
+            let provider = try scene.provider()
+            let client = try scene.client()
+            let old = try await client.signIn().credential.tokens
+            let description = try await provider.checkToken(old, in: client.providerContext)
+            #expect(description?["scopes"]?.strings == ["user:email", "gist"])
+            let new = try await client.replaceTokens { try await provider.resetToken($0, in: $1) }.tokens
+            #expect(new.accessToken != old.accessToken)
+            #expect(try await client.freshTokens() == new)
+            #expect(try await client.credential()?.tokens == new)
+            let stale = try await provider.checkToken(old, in: client.providerContext)
+            #expect(stale == nil)
+            #expect(try await client.userInfo()["login"] == "octocat")
+            await #expect(throws: AuthError.self) { try await provider.resetToken(old, in: client.providerContext) }
+        }
+    }
+
+    @Test func sendsNoTokenToAnotherHostThanItsOwn() async throws {
+        try await GitHubScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            _ = try await scene.client(store: store).signIn()
+            let elsewhere = GitHubProvider(host: try GitHubHost("git.example.com"))
+            let client = try scene.client(adapter: elsewhere, store: store)
+            let error = await #expect(throws: AuthError.self) {
+                try await client.replaceTokens { tokens, _ in
+                    Issue.record("The token was passed on.")
+                    return tokens
+                }
+            }
+            #expect(error?.code == .loginRequired)
+            await #expect(throws: AuthError.self) { try await client.userInfo() }
+        }
+    }
+
+    @Test(arguments: GitHubProvider.SignOut.allCases, EmulatorScene.Setting.allCases)
+    func revokesTheTokenOrTheGrantAsConfigured(_ what: GitHubProvider.SignOut, _ setting: EmulatorScene.Setting)
+        async throws
+    {
+        try await GitHubScene.with(setting) { scene in
+            let elsewhere = try scene.client(adapter: scene.provider(signOut: what))
+            _ = try await elsewhere.signIn()
+            let client = try scene.client(adapter: scene.provider(signOut: what))
+            _ = try await client.signIn()
+            let signOut = try await client.signOut(endingSession: true)
+            guard case .done = signOut.revocation else {
+                Issue.record("\(signOut.revocation)")
+                return
+            }
+            #expect(scene.emulator.accessTokens.count == (what == .grant ? 0 : 1))
+            #expect(try await client.credential() == nil)
+            guard case .unsupported(let advice) = signOut.endSession else {
+                Issue.record("GitHub has no sign-out page.")
+                return
+            }
+            #expect(advice.contains("select_account"))
+        }
+    }
+
+    @Test func explainsHowToRevokeWithoutAClientSecret() async throws {
+        let time = VirtualTime()
+        try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
+            let settings = try scene.settings(secret: nil)
+            let client = try scene.client(registration: settings, flows: [.device], host: time.host)
+            _ = try await client.signIn()
+            let signOut = try await client.signOut()
+            guard case .unsupported(let advice) = signOut.revocation else {
+                Issue.record("\(signOut.revocation)")
+                return
+            }
+            #expect(advice.contains("https://github.com/settings/connections/applications/Iv23demo"))
+            #expect(try await client.credential() == nil)
+        }
+    }
+}

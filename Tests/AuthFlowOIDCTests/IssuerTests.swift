@@ -1,0 +1,119 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowLoopback
+import AuthFlowOIDC
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// One issuer is never taken for another, and its metadata is read where it says.
+@Suite struct IssuerTests {
+    @Test func neverSendsATokenToAnotherIssuer() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            _ = try await scene.client(store: store).signIn()
+            let other = try OIDCEmulator(issuer: "https://other.example.com")
+            let client = try EmulatorScene(other).client(store: store)
+            let error = await #expect(throws: AuthError.self) { try await client.userInfo() }
+            #expect(error?.code == .loginRequired)
+            #expect(!other.requests.contains("GET /userinfo"))
+        }
+    }
+
+    @Test func refusesTheAuthorizationResponseOfAnotherProvider() async throws {
+        // The mix-up attack of RFC 9700 section 4.4: the user signs in at one provider, and the response is passed to a
+        // sign-in at another, which would then be sent the code.
+        let (honest, evil) = (
+            EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com")),
+            EmulatorScene(try OIDCEmulator(issuer: "https://evil.example.com"))
+        )
+        let wanted = try await honest.client().beginSignIn()
+        let answer = try await honest.visit(wanted.url)
+        let client = try evil.client()
+        let other = try await client.beginSignIn()
+        func state(_ pending: AuthorizationRequest) throws -> String {
+            try #require(FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"])
+        }
+        let mixed = answer.replacing(try state(wanted), with: try state(other))
+        let error = await #expect(throws: AuthError.self) { try await client.finishSignIn(other, with: mixed) }
+        #expect(error?.code == .issuerMismatch)
+        #expect(!evil.emulator.requests.contains("POST /token"))
+    }
+
+    @Test func neverSendsARefreshTokenToAnotherIssuer() async throws {
+        let store = MemoryTokenStore()
+        var settings = try EmulatorScene.registration()
+        settings.scopes.append("offline_access")
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        _ = try await scene.client(registration: settings, store: store).signIn()
+        let other = EmulatorScene(try OIDCEmulator(issuer: "https://other.example.com"))
+        let client = try other.client(registration: settings, store: store)
+        let error = await #expect(throws: AuthError.self) { try await client.refresh() }
+        #expect(error?.code == .loginRequired)
+        #expect(!other.emulator.requests.contains("POST /token"))
+    }
+
+    @Test func findsTheMetadataOfAnOAuthServer() async throws {
+        // RFC 8414 section 3.1: the well-known part goes between the host and the path.
+        let paths = Mutex<[String]>([])
+        let transport = InProcessTransport(origin: "https://id.example.com") { request, _ in
+            paths.withLock { $0.append(request.path ?? "") }
+            guard request.path == "/.well-known/oauth-authorization-server/tenant" else {
+                return TransportResponse(head: HTTPResponse(status: .notFound))
+            }
+            return TransportResponse(
+                head: HTTPResponse(status: .ok),
+                body: Array(
+                    #"{"issuer":"https://id.example.com/tenant","token_endpoint":"https://id.example.com/t"}"#.utf8
+                )
+            )
+        }
+        let client = AuthClient(
+            client: OAuthClient(
+                server: AuthorizationServer(
+                    OIDCProvider(issuer: "https://id.example.com/tenant"),
+                    transport: transport
+                ),
+                registration: try ClientRegistration(clientID: "c")
+            ),
+            methods: [.userAgent(LoopbackUserAgent(launcher: nil))]
+        )
+        #expect(try await client.metadata().tokenEndpoint?.url == "https://id.example.com/t")
+        #expect(
+            paths.withLock { $0 } == [
+                "/tenant/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/tenant",
+            ]
+        )
+    }
+
+    @Test func refusesAnIssuerWithAQuery() async throws {
+        // RFC 8414 section 2.
+        try await EmulatorScene.with(.inProcess) { scene in
+            let client = try scene.client(adapter: OIDCProvider(issuer: "\(scene.emulator.issuer)?tenant=1"))
+            let error = await #expect(throws: AuthError.self) { try await client.metadata() }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(scene.emulator.requests.isEmpty)
+        }
+    }
+
+    @Test func followsNoRedirectOfTheMetadataDocument() async throws {
+        // Row O11.
+        let transport = InProcessTransport(origin: "https://id.example.com") { _, _ in
+            TransportResponse(
+                head: HTTPResponse(status: .found, headerFields: [.location: "https://evil.example.com/"])
+            )
+        }
+        let client = AuthClient(
+            client: OAuthClient(
+                server: AuthorizationServer(OIDCProvider(issuer: "https://id.example.com"), transport: transport),
+                registration: try ClientRegistration(clientID: "c")
+            ),
+            methods: [.userAgent(LoopbackUserAgent(launcher: nil))]
+        )
+        let error = await #expect(throws: AuthError.self) { try await client.metadata() }
+        #expect(error?.code == .discoveryFailed)
+    }
+}

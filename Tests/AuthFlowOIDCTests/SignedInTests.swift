@@ -1,0 +1,156 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+/// What a client does once a user is signed in: accounts, calls of an API, sign-out.
+@Suite struct SignedInTests {
+    private let life: TokenLifeScene
+
+    init() throws { self.life = try TokenLifeScene() }
+
+    // MARK: Accounts
+
+    @Test func keepsAccountsApart() async throws {
+        let store = MemoryTokenStore()
+        let alice = try life.client(store: store)
+        _ = try await alice.signIn()
+        let bob = try life.client(store: store, user: .bob)
+        let error = await #expect(throws: AuthError.self) { try await bob.signIn() }
+        #expect(error?.code == .accountMismatch)
+        #expect(try await alice.accounts().map(\.displayName) == ["Alice Example"])
+
+        _ = try await bob.signIn(.addAccount)
+        #expect(try await alice.accounts().map(\.displayName) == ["Bob Example", "Alice Example"])
+        #expect(try await bob.freshTokens() == bob.credential()?.tokens)
+        try await bob.selectAccount("248289761001")
+        #expect(try await life.client(store: store).credential()?.identity?.displayName == "Alice Example")
+        await #expect(throws: AuthError.self) { try await bob.selectAccount("nobody") }
+
+        // A client for one account ignores the others.
+        let own = try life.client(store: store, account: "248289761002")
+        #expect(try await own.credential()?.identity?.displayName == "Bob Example")
+        life.time.advance(3600)
+        let refreshed = try await own.freshTokens()
+        #expect(try await own.credential()?.tokens == refreshed)
+        #expect(try await alice.credential()?.identity?.displayName == "Alice Example")
+        let stranger = try life.client(store: store, account: "1")
+        let missing = await #expect(throws: AuthError.self) { try await stranger.freshTokens() }
+        #expect(missing?.message.contains("\"1\" is not signed in") == true)
+
+        _ = try await own.signOut()
+        #expect(try await alice.accounts().map(\.displayName) == ["Alice Example"])
+        _ = try await bob.signIn(.replaceAccount)
+        #expect(try await bob.accounts().map(\.displayName) == ["Bob Example"])
+    }
+
+    // MARK: Calling an API
+
+    @Test func sendsTheTokenOnlyToConfiguredAPIOrigins() async throws {
+        let client = try life.client(apiOrigins: [Endpoint("https://id.example.com")])
+        _ = try await client.signIn()
+        let call = TransportRequest(.get, Endpoint("https://id.example.com/userinfo"))
+        #expect(try await client.send(call).status == 200)
+        let elsewhere = TransportRequest(.get, Endpoint("https://id.example.com.evil.example.com/userinfo"))
+        let refused = await #expect(throws: AuthError.self) { try await client.send(elsewhere) }
+        #expect(refused?.code == .invalidConfiguration)
+        var own = call
+        own.head.headerFields[.authorization] = "Basic x"
+        let twice = own
+        await #expect(throws: AuthError.self) { try await client.send(twice) }
+    }
+
+    @Test func refreshesOnceWhenAnAPIRefusesTheToken() async throws {
+        let client = try life.client(apiOrigins: [Endpoint("https://id.example.com")])
+        let first = try await client.signIn().credential.tokens
+        // Revoked at the provider, without this client's knowledge.
+        _ = try await life.scene.transport.send(
+            TransportRequest(
+                .post,
+                Endpoint("https://id.example.com/revoke"),
+                headerFields: [.contentType: "application/x-www-form-urlencoded"],
+                body: Array("client_id=authflow-demo&token=\(first.accessToken.exposed)".utf8)
+            )
+        )
+        let response = try await client.send(TransportRequest(.get, Endpoint("https://id.example.com/userinfo")))
+        #expect(response.status == 200)
+        #expect(life.refreshes == 1)
+    }
+
+    // MARK: Signing out
+
+    @Test func signOutRevokesAndDeletesTheTokens() async throws {
+        let client = try life.client()
+        let tokens = try await client.signIn().credential.tokens
+        let signOut = try await client.signOut()
+        #expect(signOut.credential?.displayName == "Alice Example")
+        guard case .done = signOut.revocation, case .nothingToDo = signOut.endSession else {
+            Issue.record("\(signOut)")
+            return
+        }
+        let revoked = life.scene.emulator.receivedRequests.filter { $0.path == "/revoke" }.map {
+            $0.form["token_type_hint"]
+        }
+        #expect(revoked == ["refresh_token", "access_token"])
+        #expect(life.scene.emulator.receivedRequests.last?.form["token"] == tokens.accessToken.exposed)
+        #expect(try await client.credential() == nil)
+        await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(try await client.signOut().credential == nil)
+    }
+
+    @Test func signOutDeletesTheTokensEvenWhenRevocationFails() async throws {
+        let client = try life.client()
+        _ = try await client.signIn()
+        life.transport.takeDown()
+        let offline = try await client.signOut()
+        guard case .failed = offline.revocation else {
+            Issue.record("\(offline)")
+            return
+        }
+        #expect(try await client.credential() == nil)
+
+        life.transport.takeDown(false)
+        life.scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
+        let other = try life.client()
+        _ = try await other.signIn()
+        let unsupported = try await other.signOut(endingSession: true)
+        guard case .unsupported = unsupported.revocation, case .unsupported = unsupported.endSession else {
+            Issue.record("\(unsupported)")
+            return
+        }
+        #expect(try await other.credential() == nil)
+    }
+
+    @Test func introspectsTokens() async throws {
+        let client = try life.client()
+        _ = try await client.signIn()
+        // A client without a secret may not introspect.
+        let refused = await #expect(throws: AuthError.self) { try await client.introspect() }
+        #expect(refused?.code == .providerRejected)
+        let confidential = EmulatorScene(
+            try OIDCEmulator(
+                issuer: "https://id.example.com",
+                clients: [.init(id: "c", secret: "s", authenticationMethod: "client_secret_basic")]
+            )
+        )
+        var settings = try EmulatorScene.registration()
+        settings.clientID = "c"
+        settings.authentication = .clientSecretBasic(Secret("s"))
+        let trusted = try confidential.client(registration: settings)
+        _ = try await trusted.signIn()
+        #expect(try await trusted.introspect()["active"] == true)
+        #expect(try await trusted.introspect(Secret("other"))["active"] == false)
+    }
+
+    @Test func publishesEventsToAnyNumberOfReaders() async throws {
+        let events = FlowEventStream()
+        let client = try life.client(observer: events.observer)
+        let streams = (0..<2).map { _ in events.stream() }
+        _ = try await client.signIn()
+        for stream in streams {
+            for await event in stream where event.step == .storing && event.progress == .succeeded { break }
+        }
+    }
+}

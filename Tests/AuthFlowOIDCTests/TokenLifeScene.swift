@@ -1,0 +1,102 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// A wall clock that tests set.
+final class TestTime: Sendable {
+    private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
+    private let error = Mutex(TimeInterval(0))
+    var now: Date { time.withLock { $0 } }
+    /// The services of this machine, whose clock may be wrong.
+    var host: HostServices { HostServices(now: { self.now + self.error.withLock { $0 } }) }
+    func setError(_ seconds: TimeInterval) { error.withLock { $0 = seconds } }
+    func advance(_ seconds: TimeInterval) { time.withLock { $0 += seconds } }
+}
+
+/// A transport that can be taken down, or told to return another response.
+final class FlakyTransport: HTTPTransport {
+    private let base: any HTTPTransport
+    private let state = Mutex<(response: TransportResponse?, isDown: Bool, calls: Int)>((nil, false, 0))
+
+    init(_ base: any HTTPTransport) { self.base = base }
+
+    var calls: Int { state.withLock { $0.calls } }
+    func takeDown(_ isDown: Bool = true) { state.withLock { $0.isDown = isDown } }
+    func answer(_ response: TransportResponse?) { state.withLock { $0.response = response } }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let (response, isDown) = state.withLock { state in
+            if call.head.path == "/token" { state.calls += 1 }
+            return (call.head.path == "/token" ? state.response : nil, state.isDown)
+        }
+        if isDown { throw AuthError(.networkFailed, "The network is down.") }
+        if let response { return response }
+        return try await base.send(call)
+    }
+}
+
+/// A store whose writes can be made to fail.
+final class FailingStore: TokenStore {
+    private let base = MemoryTokenStore()
+    private let isBroken = Mutex(false)
+
+    func fail(_ isBroken: Bool) { self.isBroken.withLock { $0 = isBroken } }
+    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        if isBroken.withLock({ $0 }) { throw AuthError(.storageFailed, "No space is left.") }
+        try await base.write(bytes, under: lease)
+    }
+    func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await base.withLease(on: key, body)
+    }
+}
+
+/// An emulated provider, a clock that tests set, and a network that can fail.
+struct TokenLifeScene {
+    let time: TestTime
+    let scene: EmulatorScene
+    let transport: FlakyTransport
+
+    init() throws {
+        let time = TestTime()
+        self.time = time
+        self.scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+        self.transport = FlakyTransport(scene.transport)
+    }
+
+    func client(
+        store: any TokenStore = MemoryTokenStore(),
+        scopes: [String] = ["openid", "profile", "offline_access"],
+        user: OIDCEmulator.User = .alice,
+        account: String? = nil,
+        apiOrigins: [Endpoint] = [],
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in },
+        settings change: (inout ClientRegistration.Values) throws -> Void = { _ in }
+    ) throws -> AuthClient {
+        var settings = try EmulatorScene.registration()
+        settings.scopes = scopes
+        try change(&settings)
+        var options = AuthClient.Options.named(account: account)
+        options.apiOrigins = apiOrigins
+        return try scene.client(
+            registration: settings,
+            user: user,
+            store: store,
+            options: options,
+            transport: transport,
+            host: time.host,
+            observer: observer
+        )
+    }
+
+    var refreshes: Int {
+        scene.emulator.receivedRequests.count { $0.path == "/token" && $0.form["grant_type"] == "refresh_token" }
+    }
+}

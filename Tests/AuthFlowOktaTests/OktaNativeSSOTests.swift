@@ -1,0 +1,330 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOkta
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// One sign-in for every app of a vendor: `device_secret`, token exchange, single logout.
+@Suite struct OktaNativeSSOTests {
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInOnceForAllApps(_ setting: EmulatorScene.Setting)
+        async throws
+    {
+        try await OktaScene.with(setting) { scene in
+            let mail = try scene.app("mail", user: .alice)
+            let first = try await mail.signIn().credential
+            #expect(first.tokens.deviceSecret != nil)
+            #expect(first.identity?.displayName == "Alice Example")
+            // No password: only what the first app has shared can sign in.
+            let steps = Mutex<[FlowEvent.Step]>([])
+            let calendar = try scene.app("calendar") { event in steps.withLock { $0.append(event.step) } }
+            let second = try await calendar.signIn().credential
+            #expect(second.identity?.subject == first.identity?.subject)
+            #expect(second.tokens.verifiedIDToken?.audience == ["calendar"])
+            #expect(second.tokens.deviceSecret == nil)
+            #expect(second.tokens.scopes == ["openid", "profile", "offline_access"])
+            #expect(steps.withLock { $0.contains(.tokenExchange) && !$0.contains(.userAgentVisit) })
+
+            // The secret outlives refreshes, which bring none.
+            #expect(try await mail.refresh().tokens.deviceSecret == first.tokens.deviceSecret)
+            _ = try await calendar.refresh()
+
+            let signOut = try await mail.signOut()
+            guard case .done = signOut.revocation else {
+                Issue.record("\(signOut.revocation)")
+                return
+            }
+            #expect(scene.emulator.custom.deviceSecrets.isEmpty)
+            let error = await #expect(throws: AuthError.self) { try await calendar.refresh() }
+            #expect(error?.code == .loginRequired)
+            #expect(error?.message.contains("signed out in the app mail") == true)
+            #expect(error?.message.contains("The refresh token is invalid or expired.") == true)
+            // The shared credential no longer signs a user in.
+            await #expect(throws: AuthError.self) { try await scene.app("calendar").signIn() }
+        }
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func sendsTheTokenExchangeOfOktasGuide(
+        _ setting: EmulatorScene.Setting
+    ) async throws {
+        try await OktaScene.with(setting) { scene in
+            let first = try await scene.app("mail", user: .alice).signIn().credential
+            _ = try await scene.app("calendar").signIn()
+            let form = try #require(
+                scene.emulator.custom.receivedRequests.last { $0.form["subject_token"] != nil }?.form
+            )
+            #expect(form["grant_type"] == "urn:ietf:params:oauth:grant-type:token-exchange")
+            #expect(form["actor_token"] == first.tokens.deviceSecret?.exposed)
+            #expect(form["actor_token_type"] == "urn:x-oath:params:oauth:token-type:device-secret")
+            #expect(form["subject_token"] == first.tokens.idToken?.exposed)
+            #expect(form["subject_token_type"] == "urn:ietf:params:oauth:token-type:id_token")
+            #expect(form["scope"] == "openid profile offline_access")
+            #expect(form["audience"] == "api://default")
+            #expect(form["client_id"] == "calendar")
+            #expect(form["redirect_uri"] == nil)
+            #expect(form["requested_token_type"] == nil)
+        }
+    }
+
+    @Test func sendsTheTokenTypeOfTheNativeSSODraftWhenConfigured() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            scene.emulator.custom.nativeSSO?.audience = nil
+            _ = try await scene.app("mail", user: .alice).signIn()
+            let draft = OktaProvider(issuer: scene.issuer, secretType: .deviceSecret)
+            _ = try await scene.app("calendar", provider: draft).signIn()
+            let form = scene.emulator.custom.receivedRequests.last { $0.form["subject_token"] != nil }?.form
+            #expect(form?["actor_token_type"] == "urn:openid:params:token-type:device-secret")
+            #expect(form?["audience"] == nil)
+        }
+    }
+
+    /// Facts 1.6: Okta's error responses to a token exchange. The user is then asked, and the reason is in an event.
+    static let exchangeErrors: [(error: String, words: String, status: Int)] = [
+        ("invalid_request", "'actor_token' is invalid.", 400),
+        ("invalid_request", "'actor_token_type' is invalid or not supported.", 400),
+        ("invalid_request", "When 'actor_token_type' is 'x', 'subject_token_type' must be 'y'.", 400),
+        ("invalid_request", "'subject_token' is invalid.", 400),
+        ("invalid_request", "'subject_token_type' is invalid or not supported.", 400),
+        ("invalid_request", "'requested_token_type' is invalid or not supported.", 400),
+        ("invalid_grant", "The 'subject_token' either expired or the session associated with it was terminated.", 400),
+        ("invalid_request", "'subject_token' is invalid: the session associated with it is no longer active.", 400),
+        ("invalid_grant", "The client's assurance requirements are not met.", 400),
+        ("invalid_target", "Token Exchange requests must include a valid audience of the authorization server.", 400),
+        ("invalid_request", "A service client may not use the native sso flow.", 400),
+        ("unauthorized_client", "The client is not authorized to use the provided grant type.", 400),
+        ("unsupported_grant_type", "The grant type is not supported.", 400),
+        ("consent_required", "The following scopes require user consent: [x].", 400),
+        ("access_denied", "User is not assigned to the client application.", 400),
+        ("access_denied", "The 'subject_token' issuer isn't a trusted authorization server.", 403),
+    ]
+
+    @Test(arguments: exchangeErrors) func asksTheUserWhenTheTokenExchangeFails(
+        _ failure: (error: String, words: String, status: Int)
+    ) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            scene.emulator.custom.nativeSSO?.exchangeError = (failure.error, failure.words, failure.status)
+            let events = Mutex<[FlowEvent]>([])
+            let calendar = try scene.app("calendar", user: .alice) { event in events.withLock { $0.append(event) } }
+            let signIn = try await calendar.signIn()
+            #expect(signIn.credential.tokens.deviceSecret != nil)
+            let reason = events.withLock { $0.first { $0.step == .flowChoice }?.details["reason"] }
+            #expect(reason?.contains(failure.error) == true)
+            #expect(reason?.contains(failure.words) == true)
+        }
+    }
+
+    @Test(arguments: ["invalid_request", "invalid_grant"])
+    func replacesADeviceSecretThatIsNoLongerValid(_ error: String) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            scene.emulator.custom.nativeSSO?.unknownSecretError = error
+            let mail = try scene.app("mail", user: .alice)
+            let first = try await mail.signIn().credential
+            // An administrator has ended the session.
+            let secret = try #require(first.tokens.deviceSecret)
+            let context = mail.providerContext
+            try await context.revoke([RevocableToken(secret, typeHint: "device_secret")])
+            let calendar = try scene.app("calendar", user: .alice)
+            #expect(try await calendar.signIn().credential.tokens.deviceSecret != first.tokens.deviceSecret)
+            _ = try await scene.app("mail").signIn()
+        }
+    }
+
+    @Test func asksTheUserWhenAnotherAccountIsRequested() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            let calendar = try scene.app("calendar", user: .bob)
+            #expect(try await calendar.signIn(.addAccount).credential.identity?.displayName == "Bob Example")
+        }
+    }
+
+    @Test func sharesNoCredentialThatWasRefused() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let first = try await scene.app("mail", user: .alice, store: store).signIn().credential
+            // Another user, where alice is signed in: refused, and nothing of that user is shared.
+            let shared = SharedCredentialStore(group: "acme", store: scene.shared)
+            let before = try await shared.value(for: scene.issuer)
+            try await shared.change(for: scene.issuer) { _ in nil }
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.app("mail", user: .bob, store: store).signIn()
+            }
+            #expect(error?.code == .accountMismatch)
+            #expect(try await shared.value(for: scene.issuer) == nil)
+            #expect(before?.exposed["sub"]?.string == first.identity?.subject)
+        }
+    }
+
+    @Test(arguments: [
+        EmulatorFault.idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA")),
+        .idToken(.claim("ds_hash", 5)),
+    ]) func refusesAnIDTokenWithAWrongDSHash(_ fault: EmulatorFault) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            scene.emulator.custom.fault = fault
+            let mail = try scene.app("mail", user: .alice)
+            let error = await #expect(throws: AuthError.self) { try await mail.signIn() }
+            #expect(error?.code == .invalidIDToken)
+            #expect(error?.message.contains("ds_hash") == true)
+            #expect(try await mail.credential() == nil)
+            #expect(
+                await scene.shared.bytes(
+                    for: RecordKey(name: "acme", issuer: scene.issuer, clientID: "", kind: .shared)
+                ) == nil
+            )
+        }
+    }
+
+    @Test func acceptsAnIDTokenWithoutDSHash() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            scene.emulator.custom.nativeSSO?.secretHash = { _ in nil }
+            _ = try await scene.app("mail", user: .alice).signIn()
+            _ = try await scene.app("calendar").signIn()
+        }
+    }
+
+    @Test(arguments: [
+        ("exampleDeviceSecret", "5PuHaT28DJPEaOveu9ZCmg"),
+        ("+oUXe6pnhkDOTTjR5ZGFQoZGVBrQPiDsUWIk27ioyhM=", "NnBjKfSGdSu_54hyC6ymWQ"),
+        ("the_device_secret", "CQA955--8peYcNpnDuWS8g"),
+    ]) func hashesDeviceSecretsAsOktaDoes(_ secret: String, _ hash: String) async throws {
+        #expect(OIDCEmulator.secretHash(secret) == hash)
+        try await OktaScene.with(.inProcess) { scene in
+            let idToken = try await scene.app("mail", user: .alice).signIn().credential.tokens.verifiedIDToken
+            #expect(idToken?.leftHash(of: Secret(secret)) == hash)
+        }
+    }
+
+    @Test(arguments: [
+        EmulatorFault.idToken(.claim("sub", "248289761002")), .idToken(.claim("sid", "another")),
+        .idToken(.wrongAudience),
+        .idToken(.badSignature),
+    ]) func asksTheUserWhenTheTokenExchangeReturnsAWrongIDToken(_ fault: EmulatorFault) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            scene.emulator.custom.fault = fault
+            let calendar = try scene.app("calendar")
+            // No user can be asked.
+            await #expect(throws: AuthError.self) { try await calendar.signIn() }
+            #expect(try await calendar.credential() == nil)
+        }
+    }
+
+    @Test func acceptsTheNonceOfTheFirstSignInInAnExchangedIDToken() async throws {
+        // Defect 7 of the facts: an ID Token of an exchange may carry the nonce of the sign-in it comes from.
+        try await OktaScene.with(.inProcess) { scene in
+            scene.emulator.custom.nativeSSO?.repeatsNonce = true
+            _ = try await scene.app("mail", user: .alice).signIn()
+            let tokens = try await scene.app("calendar").signIn().credential.tokens
+            #expect(tokens.verifiedIDToken?.claims["nonce"] != nil)
+        }
+    }
+
+    @Test func exchangesAnExpiredIDToken() async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await OktaScene.with(.inProcess, now: { time.now }) { scene in
+            _ = try await scene.app("mail", user: .alice, host: time.host).signIn()
+            time.advance(by: .seconds(86_400))
+            _ = try await scene.app("calendar", host: time.host).signIn()
+        }
+    }
+
+    @Test(arguments: [OktaProvider.SignOut.thisApp, .allAppsWithSecretInAddress])
+    func signsOutOfThisAppOrAllAppsAsConfigured(_ signOut: OktaProvider.SignOut) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let mail = try scene.app("mail", provider: scene.provider(signOut), user: .alice)
+            let secret = try await mail.signIn().credential.tokens.deviceSecret
+            let calendar = try scene.app("calendar")
+            _ = try await calendar.signIn()
+            let outcome = try await mail.signOut(revokingTokens: signOut == .thisApp, endingSession: true)
+            guard case .done = outcome.endSession else {
+                Issue.record("\(outcome.endSession)")
+                return
+            }
+            let logout = scene.emulator.custom.receivedRequests.last { $0.path.hasSuffix("/end_session") }
+            if signOut == .thisApp {
+                #expect(logout?.query["device_secret"] == nil)
+                _ = try await calendar.refresh()
+            } else {
+                #expect(logout?.query["device_secret"] == secret?.exposed)
+                await #expect(throws: AuthError.self) { try await calendar.refresh() }
+            }
+        }
+    }
+
+    @Test func signsNoUserInAgainAfterASignOutThatDidNotReachOkta() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let mail = try scene.app("mail", user: .alice)
+            _ = try await mail.signIn()
+            scene.emulator.remainingCalls = 0
+            let signOut = try await mail.signOut()
+            guard case .failed = signOut.revocation else {
+                Issue.record("\(signOut.revocation)")
+                return
+            }
+            scene.emulator.remainingCalls = nil
+            await #expect(throws: AuthError.self) { try await scene.app("calendar").signIn() }
+        }
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func introspectsDeviceSecrets(_ setting: EmulatorScene.Setting)
+        async throws
+    {
+        try await OktaScene.with(setting) { scene in
+            let mail = try scene.app("mail", user: .alice)
+            let tokens = try await mail.signIn().credential.tokens
+            let description = try await mail.introspect(tokens.deviceSecret, typeHint: "device_secret")
+            #expect(description["active"] == true)
+            #expect(description["sid"] == tokens.verifiedIDToken?.claims["sid"])
+            _ = try await mail.signOut()
+            #expect(
+                try await scene.app("mail").introspect(tokens.deviceSecret, typeHint: "device_secret")["active"]
+                    == false
+            )
+        }
+    }
+
+    @Test func introspectsTokensOnlyAtTheServerThatIssuedThem() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let store = MemoryTokenStore()
+            let client = try scene.app("mail", user: .alice, store: store)
+            _ = try await client.signIn()
+            #expect(try await client.introspect()["active"] == true)
+            var settings = try scene.settings("mail")
+            settings.scopes = ["openid"]
+            let org = OktaProvider(issuer: scene.emulator.origin)
+            let other = try scene.app("mail", settings: settings, provider: org, store: store)
+            let error = await #expect(throws: AuthError.self) { try await other.introspect() }
+            #expect(error?.code == .loginRequired)
+            #expect(!scene.emulator.org.requests.contains { $0.hasSuffix("/introspect") })
+        }
+    }
+
+    @Test func bindsTheTokensOfEveryAppWithDPoP() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            scene.emulator.custom.dpop = .requiredWithNonce
+            for (name, user) in [("mail", OIDCEmulator.User.alice), ("calendar", nil)] {
+                var settings = try scene.settings(name)
+                settings.usesDPoP = true
+                let app = try scene.app(name, settings: settings, user: user)
+                #expect(try await app.signIn().credential.tokens.tokenType == "DPoP")
+                _ = try await app.refresh()
+                _ = try await app.userInfo()
+            }
+        }
+    }
+
+    @Test func signsInManyAppsAtOnceWithTheSharedCredential() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            let subjects = try await withThrowingTaskGroup(of: String?.self) { group in
+                for _ in 0..<20 {
+                    group.addTask { try await scene.app("calendar").signIn().identity?.subject }
+                }
+                return try await group.reduce(into: Set<String?>()) { $0.insert($1) }
+            }
+            #expect(subjects == ["248289761001"])
+        }
+    }
+}

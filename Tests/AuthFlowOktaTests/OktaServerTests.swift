@@ -1,0 +1,285 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowOkta
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Okta's two kinds of authorization server, and their errors.
+@Suite struct OktaServerTests {
+    @Test func refusesNativeSSOOnTheOrgServer() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let provider = OktaProvider(issuer: scene.emulator.origin)
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.app("mail", provider: provider, user: .alice).signIn()
+            }
+            #expect(error?.code == .unsupported)
+            #expect(error?.message.contains("org authorization server") == true)
+            #expect(scene.emulator.org.requests == ["GET /.well-known/openid-configuration"])
+        }
+    }
+
+    @Test(arguments: [["openid", "device_sso"], ["device_sso", "offline_access"], ["device_sso"]])
+    func requiresOpenIDDeviceSSOAndOfflineAccessTogether(_ scopes: [String]) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            var settings = try scene.settings("mail")
+            settings.scopes = scopes
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.app("mail", settings: settings, user: .alice).signIn()
+            }
+            #expect(error?.code == .invalidConfiguration)
+        }
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func signsInAtTheOrgServer(_ setting: EmulatorScene.Setting)
+        async throws
+    {
+        try await OktaScene.with(setting) { scene in
+            var settings = try scene.settings("mail")
+            settings.scopes = ["openid", "profile", "offline_access"]
+            let provider = OktaProvider(issuer: scene.emulator.origin)
+            let client = try scene.app("mail", settings: settings, provider: provider, user: .alice)
+            let first = try await client.signIn().credential
+            #expect(first.identity?.issuer == scene.emulator.origin)
+            #expect(first.tokens.deviceSecret == nil)
+            // Refresh tokens of native apps are not rotated, and refreshed ID Tokens are verified (defect 6).
+            let second = try await client.refresh()
+            #expect(second.tokens.refreshToken == first.tokens.refreshToken)
+            #expect(second.tokens.verifiedIDToken != first.tokens.verifiedIDToken)
+            scene.emulator.org.fault = .idToken(.badSignature)
+            let error = await #expect(throws: AuthError.self) { try await client.refresh() }
+            #expect(error?.code == .invalidIDToken)
+        }
+    }
+
+    @Test func conformsToTheAdapterSuite() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            let client = try scene.app("mail", user: .alice)
+            try await ProviderConformance(adapter: scene.provider(), client: client).run()
+        }
+    }
+
+    @Test func rotatesRefreshTokensWithLeewayWhenConfigured() async throws {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await OktaScene.with(.inProcess, now: { time.now }) { scene in
+            scene.emulator.custom.refreshPolicy = .rotating(leeway: 30)
+            let client = try scene.app("mail", user: .alice, host: time.host)
+            let first = try await client.signIn().credential.tokens
+            #expect(try await client.refresh().tokens.refreshToken != first.refreshToken)
+        }
+    }
+
+    // MARK: Errors
+
+    /// Facts 1.2, 1.5 and 1.7 to 1.9: errors of the token endpoint in both formats, and the resulting error codes.
+    static let errors: [(failure: OktaEmulator.Failure, code: AuthError.Code, words: String)] = [
+        (.init("invalid_grant", "The refresh token is invalid or expired."), .loginRequired, "is invalid or expired"),
+        (
+            .init("invalid_client", "No client credentials found.", status: 401), .providerRejected,
+            "No client credentials"
+        ),
+        (.init("invalid_request", "The required parameter 'x' is missing."), .providerRejected, "is missing"),
+        (.init("invalid_scope", "One or more scopes are not configured."), .providerRejected, "not configured"),
+        (.init("access_denied", "Denied scopes: x", status: 403), .providerRejected, "Denied scopes"),
+        (.init("unauthorized_client", "Configured grant types: [x]."), .providerRejected, "Configured grant types"),
+        (.init("server_error", "Something broke.", status: 500), .temporarilyUnavailable, "Something broke"),
+        (.init("temporarily_unavailable", "Come back."), .providerRejected, "Come back"),
+        // A rate limit in the format, and with the code, of an ended session: it must not end one.
+        (
+            .init("invalid_grant", "API call exceeded rate limit due to too many requests.", status: 429),
+            .temporarilyUnavailable, ""
+        ),
+        (
+            .init("E0000047", "API call exceeded rate limit.", status: 429, shape: .okta), .temporarilyUnavailable, ""
+        ),
+        (
+            .init("invalid_client", "Invalid value for `client_id` parameter", shape: .okta), .providerRejected,
+            "Invalid value"
+        ),
+        (
+            .init("E0000001", "Api validation failed: x", shape: .okta, causes: ["first cause", "second cause"]),
+            .providerRejected, "first cause; second cause"
+        ),
+        (
+            .init("E0000009", "Internal Server Error", status: 500, shape: .okta), .temporarilyUnavailable,
+            "Internal Server Error"
+        ),
+        (.init("E0000010", "Service is in read only mode", status: 503, shape: .okta), .temporarilyUnavailable, ""),
+    ]
+
+    @Test(arguments: errors, EmulatorScene.Setting.allCases) func mapsEveryTokenEndpointError(
+        _ test: (failure: OktaEmulator.Failure, code: AuthError.Code, words: String),
+        _ setting: EmulatorScene.Setting
+    ) async throws {
+        let time = VirtualTime()
+        try await OktaScene.with(setting, now: { time.now }) { scene in
+            let client = try scene.app("mail", user: .alice, host: time.host)
+            _ = try await client.signIn()
+            time.advance(by: .seconds(3600))
+            scene.emulator.tokenError = test.failure
+            let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(error?.code == test.code, "\(String(describing: error))")
+            #expect(error?.description.contains(test.words) == true || test.words.isEmpty)
+            #expect(test.code == .temporarilyUnavailable || error?.providerError?.error == test.failure.code)
+            // Only a session that the provider has ended is over.
+            #expect((try await client.credential() == nil) == (test.code == .loginRequired))
+        }
+    }
+
+    /// An exchanged ID Token that names another secret than the one that was exchanged.
+    @Test func comparesAnExchangedIDTokenWithTheSharedDeviceSecret() async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            _ = try await scene.app("mail", user: .alice).signIn()
+            scene.emulator.custom.fault = .idToken(.claim("ds_hash", "AAAAAAAAAAAAAAAAAAAAAA"))
+            let passedOver = Mutex<[String]>([])
+            let calendar = try scene.app("calendar") { event in
+                if let reason = event.details["reason"] { passedOver.withLock { $0.append(reason) } }
+            }
+            await #expect(throws: AuthError.self) { try await calendar.signIn() }
+            #expect(passedOver.withLock { $0 }.contains { $0.contains("ds_hash") })
+            scene.emulator.custom.fault = nil
+            _ = try await scene.app("calendar").signIn()
+        }
+    }
+
+    @Test(arguments: [
+        ("https://acme.okta.com/oauth2/aus1", "", false), ("https://acme.okta.com/oauth2/default", "", true),
+        ("https://acme.okta.com/oauth2/aus1", #""audience": "api://acme","#, true),
+    ]) func requiresAnAudienceForACustomServer(_ issuer: String, _ keys: String, _ isGood: Bool) throws {
+        let text = """
+            {"profiles": {"a": {"provider": "okta", "issuer": "\(issuer)", "client_id": "c", \(keys)
+             "scopes": ["openid", "device_sso", "offline_access"], "store": "memory"}}}
+            """
+        func client() throws -> AuthClient {
+            try AuthClient(
+                profile: try ConfigurationFile(text: Array(text.utf8)).profile(),
+                providers: [.okta],
+                userAgents: []
+            )
+        }
+        if isGood { _ = try client() } else { #expect(throws: ConfigurationError.self) { try client() } }
+    }
+
+    /// Facts 1.4: error responses of the authorization endpoint, with Okta's texts as data.
+    @Test(arguments: [
+        ("access_denied", "User is not assigned to the client application.", AuthError.Code.accessDenied),
+        ("access_denied", "Policy evaluation failed for this request", .accessDenied),
+        ("invalid_scope", "No scopes were requested.", .providerRejected),
+        ("login_required", "The client specified not to prompt, but the user is not logged in.", .loginRequired),
+        ("consent_required", "The following scopes require user consent: [x]", .accessDenied),
+        ("invalid_request", "PKCE code challenge is required by the application.", .providerRejected),
+        ("unsupported_response_mode", "x", .providerRejected),
+    ]) func mapsEveryAuthorizationErrorResponse(_ error: String, _ words: String, _ code: AuthError.Code) async throws {
+        try await OktaScene.with(.inProcess) { scene in
+            scene.emulator.custom.fault = .callback(
+                .parameters {
+                    $0["code"] = nil
+                    $0["error"] = error
+                    $0["error_description"] = words
+                }
+            )
+            let thrown = await #expect(throws: AuthError.self) { try await scene.app("mail", user: .alice).signIn() }
+            #expect(thrown?.code == code)
+            #expect(thrown?.providerError?.error == error)
+            #expect(thrown?.providerError?.errorDescription == words)
+        }
+    }
+
+    @Test func sendsEveryConfiguredAuthorizationParameter() async throws {
+        // Defect 10: some were dropped.
+        try await OktaScene.with(.inProcess) { scene in
+            var settings = try scene.settings("mail")
+            settings.parameters[.authorization] = ["ui_locales": "de", "claims_locales": "fr", "acr_values": "urn:x"]
+            _ = try await scene.app("mail", settings: settings, user: .alice).signIn()
+            let query = scene.emulator.custom.receivedRequests.first { $0.path.hasSuffix("/authorize") }?.query
+            #expect(query?["ui_locales"] == "de" && query?["claims_locales"] == "fr" && query?["acr_values"] == "urn:x")
+        }
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases) func waitsAsLongAsTheRateLimitLasts(
+        _ setting: EmulatorScene.Setting
+    )
+        async throws
+    {
+        let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
+        try await OktaScene.with(setting, now: { time.now }) { scene in
+            let client = try scene.app("mail", user: .alice, host: time.host)
+            _ = try await client.signIn()
+            time.advance(by: .seconds(3600))
+            scene.emulator.remainingCalls = 0
+            let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(error?.retryAfter == .seconds(60))
+            // No request is sent before (defects 1 and 3).
+            let requests = scene.emulator.custom.requests.count
+            scene.emulator.remainingCalls = nil
+            await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(scene.emulator.custom.requests.count == requests)
+            time.advance(by: .seconds(80))
+            _ = try await client.freshTokens()
+        }
+    }
+
+    @Test func sendsNoMoreRequestsAfterTheSessionHasEnded() async throws {
+        // Defect 1: thousands of requests in a second.
+        let time = VirtualTime()
+        try await OktaScene.with(.inProcess, now: { time.now }) { scene in
+            let client = try scene.app("mail", user: .alice, host: time.host)
+            _ = try await client.signIn()
+            time.advance(by: .seconds(3600))
+            scene.emulator.custom.endSessions()
+            let before = scene.emulator.custom.requests.count { $0.hasSuffix("/token") }
+            for _ in 0..<1000 { await #expect(throws: AuthError.self) { try await client.freshTokens() } }
+            #expect(scene.emulator.custom.requests.count { $0.hasSuffix("/token") } == before + 1)
+        }
+    }
+
+    @Test func signsInWithTheDeviceGrant() async throws {
+        let time = VirtualTime()
+        try await OktaScene.with(.inProcess, now: { time.now }) { scene in
+            let settings = try scene.settings("mail")
+            let custom = scene.emulator.custom
+            // Defect 2: slow_down must slow the very next poll.
+            custom.devicePollResponses = [.slowDown(interval: nil)]
+            let client = AuthClient(
+                client: OAuthClient(
+                    server: AuthorizationServer(scene.provider(), transport: scene.transport, host: time.host),
+                    registration: try ClientRegistration(settings)
+                ),
+                methods: [.device(DecidingPresenter { custom.decide($0.userCode, as: .alice) })]
+            )
+            _ = try await client.signIn()
+            let polls = custom.receivedRequests.filter { $0.path.hasSuffix("/token") }.map(\.time)
+            #expect(polls.count == 2 && polls[1].timeIntervalSince(polls[0]) >= 10)
+        }
+    }
+
+    // MARK: Configuration
+
+    @Test(arguments: [
+        (#""scopes": ["openid", "device_sso", "offline_access"]"#, true),
+        (#""audience": "api://acme", "device_secret_type": "urn:openid:params:token-type:device-secret""#, true),
+        (#""sign_out": "all_apps_with_secret_in_address", "dpop": true"#, true),
+        (#""shared": {"group": "acme", "store": {"name": "file", "directory": "shared"}}"#, true),
+        (#""shared": {"group": "acme"}"#, false), (#""shared": {"store": "memory"}"#, false),
+        (#""sign_out": "everything""#, false),
+    ]) func readsTheOktaConfiguration(_ more: String, _ isGood: Bool) throws {
+        let text = """
+            {"profiles": {"mail": {"provider": "okta", "issuer": "https://dev-1.okta.com/oauth2/default", "client_id": "m",
+            "user_agent": {"name": "headless", "username": "a", "password": {"env": "P"}, "origins": ["https://a.example.com"]},
+            \(more)}}}
+            """
+        func make() throws {
+            _ = try AuthClient(
+                profile: try ConfigurationFile(text: Array(text.utf8)).profile(),
+                providers: [.okta],
+                userAgents: [.headless],
+                host: HostServices(environment: ["P": "x"])
+            )
+        }
+        if isGood { try make() } else { #expect(throws: ConfigurationError.self) { try make() } }
+    }
+}

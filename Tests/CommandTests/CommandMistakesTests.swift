@@ -1,0 +1,285 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import HTTPTypes
+import Testing
+
+/// What the tool says when something is wrong.
+@Suite struct CommandMistakesTests {
+    static let mistakes: [(name: String, changes: [String: String?], status: Int32, words: String)] = [
+        ("a missing key", ["client_id": nil], 2, #"the key "client_id" is missing"#),
+        ("a misspelt key", ["isuer": #""x""#], 2, #"did you mean "issuer"?"#),
+        ("an unknown provider", ["provider": #""oidcc""#], 2, #"did you mean "oidc"?"#),
+        ("an unreachable issuer", ["issuer": #""http://127.0.0.1:1""#], 7, "Nothing responds at 127.0.0.1:1"),
+        ("a secret in the file", ["client_secret": #""hunter2""#], 2, "never written into the file"),
+        ("a scope that cannot be", ["scopes": #"["a b"]"#], 2, "RFC 6749 section 3.3"),
+    ]
+
+    @Test(arguments: mistakes) func explainsMistakesInAProfile(
+        _ mistake: (name: String, changes: [String: String?], status: Int32, words: String)
+    ) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, mistake.changes)) {
+                path,
+                _ in
+                let outcome = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                #expect(outcome.status == mistake.status, "\(outcome.talk)")
+                #expect(outcome.talk.contains(mistake.words), "\(outcome.talk)")
+                #expect(outcome.output.isEmpty)
+                for secret in ["wonderland", "hunter2", "Fatal error", " at /"] {
+                    #expect(!outcome.talk.contains(secret))
+                }
+            }
+        }
+    }
+
+    @Test func explainsBrokenJSON() async throws {
+        try await CommandHarness.withConfiguration("{\n  \"profiles\": {,}\n}") { path, _ in
+            let outcome = try await CommandHarness.run(["login", "--config", path])
+            #expect(outcome.status == 2)
+            #expect(outcome.talk.contains("authflow.json:2:"))
+        }
+    }
+
+    @Test func explainsAnIssuerThatDoesNotMatch() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.fault = .metadata(.wrongIssuer)
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, _ in
+                let outcome = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                #expect(outcome.status == 7)
+                #expect(outcome.talk.contains("identical to the last character"))
+            }
+        }
+    }
+
+    /// The user's browser is elsewhere: the user copies the URL there, and the one that it ends at back to the
+    /// terminal.
+    @Test(arguments: [
+        (#""redirect_uri": "http://127.0.0.1/callback""#, "loopback"),
+        (#""redirect_uri": "com.example.authflow:/callback""#, "paste"),
+    ]) func signsInByPasteAfterAWrongURL(_ test: (redirect: String, agent: String)) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let value = String(test.redirect.drop { $0 != ":" }.dropFirst(2))
+            let changes = ["user_agent": #""auto""#, "redirect_uri": value]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
+                let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
+                    "paste.py"
+                )
+                let login = [CommandHarness.folder.appendingPathComponent("authflow").path, "login", "--config", path]
+                let outcome = try await CommandHarness.run(
+                    ["python3", script.path] + login,
+                    program: "/usr/bin/env",
+                    environment: ["SSH_CONNECTION": "192.0.2.7 5 192.0.2.1 22", "USER": "alice"]
+                )
+                #expect(outcome.status == 0, "\(outcome.output)")
+                #expect(outcome.output.contains("User agent: \(test.agent), because"))
+                #expect(outcome.output.contains("That is not the address that this sign-in waits for."))
+                #expect(outcome.output.contains("Signed in as Alice Example"))
+                #expect(outcome.output.contains("alice@192.0.2.1") == (test.agent == "loopback"))
+            }
+        }
+    }
+
+    @Test func doctorChecksWhatALoginNeedsWithoutLeakingSecrets() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let changes = [
+                "client_secret": #"{"env": "PASSWORD"}"#,
+                "redirect_uri": #"["http://127.0.0.1/callback", "com.example.authflow:/callback"]"#,
+            ]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) {
+                path,
+                folder in
+                let environment = ["PASSWORD": "wonderland", "HOME": folder]
+                let outcome = try await CommandHarness.run(["doctor", "--config", path], environment: environment)
+                #expect(outcome.status == 0, "\(outcome.output)")
+                for words in [
+                    "without a terminal", "127.0.0.1:", "ok  user agent    headless",
+                    "com.example.authflow: is not opened",
+                    "ok  store", "ok  clock", "ok  provider      \(emulator.issuer)",
+                    "with any port, RFC 8252 section 7.3",
+                ] { #expect(outcome.output.contains(words), "\(words)") }
+                #expect(!(outcome.output + outcome.talk).contains("wonderland"))
+                // Nothing but the provider's metadata was requested.
+                #expect(emulator.receivedRequests.map(\.path) == ["/.well-known/openid-configuration"])
+
+                let broken = try await CommandHarness.run(
+                    ["doctor", "--config", "\(folder)/none.json"],
+                    environment: environment
+                )
+                #expect(broken.status == 1)
+                #expect(broken.output.contains("!!  configuration"))
+            }
+            try await EmulatorServer.run {
+                try OIDCEmulator(issuer: $0, now: { Date(timeIntervalSinceNow: 600) })
+            } _: { ahead in
+                try await CommandHarness.withConfiguration(CommandHarness.profile(ahead.issuer)) { path, _ in
+                    let outcome = try await CommandHarness.run(
+                        ["doctor", "--config", path],
+                        environment: ["PASSWORD": "wonderland"]
+                    )
+                    #expect(outcome.status == 1)
+                    #expect(outcome.output.contains("!!  clock         "))
+                    #expect(outcome.output.contains(" s behind the provider's; set it right"))
+                }
+            }
+            try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, _ in
+                let environment = ["PASSWORD": "wonderland"]
+                let outcome = try await CommandHarness.run(["doctor", "--config", path], environment: environment)
+                #expect(outcome.status == 1)
+                #expect(outcome.output.contains("!!  provider"))
+            }
+        }
+    }
+
+    @Test func writesATraceAndATranscriptOfALogin() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let agent = """
+                {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"],
+                 "user_agent_string": "Mozilla/5.0 (AuthFlow test)", "transcript": "transcript.txt"}
+                """
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, ["user_agent": agent])) {
+                path,
+                folder in
+                let arguments = ["login", "--config", path, "--trace", "\(folder)/login.html"]
+                let outcome = try await CommandHarness.run(arguments, environment: ["PASSWORD": "wonderland"])
+                #expect(outcome.status == 0, "\(outcome.talk)")
+                let page = try String(contentsOfFile: "\(folder)/login.html", encoding: .utf8)
+                let transcript = try String(contentsOfFile: "\(folder)/transcript.txt", encoding: .utf8)
+                #expect(page.contains("ID Token validation: signature"))
+                #expect(transcript.contains("> POST \(emulator.issuer)/login"))
+                #expect(transcript.contains("    password: (10 characters)"))
+                for secret in ["wonderland", "state="] { #expect(!(page + transcript).contains(secret), "\(secret)") }
+                for file in ["login.html", "transcript.txt"] {
+                    let attributes = try FileManager.default.attributesOfItem(atPath: "\(folder)/\(file)")
+                    #expect(attributes[.posixPermissions] as? Int == 0o600)
+                }
+            }
+            let said = emulator.receivedRequests.compactMap { $0.request.headerFields[.userAgent] }
+            #expect(said.contains("Mozilla/5.0 (AuthFlow test)"))
+        }
+    }
+
+    @Test func explainsWhatToDoWhenNoLoginWaitsForARedirect() async throws {
+        for (url, folder) in [
+            ("com.example.authflow:/callback?code=SECRET&state=x", "/tmp"), ("x", "/tmp"), ("", "/tmp"),
+        ] {
+            let outcome = try await CommandHarness.run(
+                ["handle-redirect", url],
+                environment: ["XDG_RUNTIME_DIR": folder]
+            )
+            #expect(outcome.status == 1)
+            #expect(outcome.talk.contains("Start authflow login again"))
+            #expect(!outcome.talk.contains("SECRET"))
+        }
+    }
+
+    @Test func controlCCancelsALoginAndFreesThePort() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let changes = ["user_agent": #"{"name": "loopback", "open_browser": false}"#]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
+                let outcome = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    interruptWhen: { $0.contains("Ctrl-C stops") }
+                )
+                #expect(outcome.status == 130)
+                #expect(outcome.talk.hasSuffix("Cancelled.\n"))
+                let url = try #require(outcome.talk.split(separator: "\n").first { $0.hasPrefix("http") })
+                let redirectURI = try #require(
+                    FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["redirect_uri"]
+                )
+                let error = await #expect(throws: AuthError.self) {
+                    try await SystemTransport().send(TransportRequest(.get, Endpoint(redirectURI)))
+                }
+                #expect(error?.code == .networkFailed)
+            }
+        }
+    }
+
+    #if os(Linux)
+    /// Two processes that end in the same way; of the first, which is unprotected, the system writes a core dump.
+    @Test func leavesNoCoreDumpWhenItCrashes() async throws {
+        let script = """
+            import os, resource, signal, subprocess, sys, tempfile
+            signal.alarm(30)
+            # The parent may have blocked signals, and children would inherit that.
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+            resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+            with tempfile.TemporaryDirectory() as folder:
+                os.chdir(folder)
+                for command in (["sh", "-c", "echo; exec cat"], [sys.argv[1], "dev-idp"]):
+                    # Both wait until they are killed: the first for an input that never comes.
+                    streams = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                    process = subprocess.Popen(command, **streams)
+                    process.stdout.readline()
+                    os.kill(process.pid, signal.SIGABRT)
+                    status = os.waitpid(process.pid, 0)[1]
+                    print(os.WTERMSIG(status), os.WCOREDUMP(status))
+            """
+        let program = CommandHarness.folder.appendingPathComponent("authflow").path
+        // Swift's own report of a crash would take the signal.
+        let environment = ["SWIFT_BACKTRACE": "enable=no"]
+        let outcome = try await CommandHarness.run(
+            ["-c", script, program],
+            program: "/usr/bin/python3",
+            environment: environment
+        )
+        let (control, ours) = ("\(SIGABRT) True\n", "\(SIGABRT) False\n")
+        // Where the system writes no core dumps there is nothing to see.
+        #expect([control + ours, ours + ours].contains(outcome.output), "\(outcome.output)\(outcome.talk)")
+    }
+    #endif
+
+    @Test func reportsThatTheCredentialCannotBeStored() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let store = ["store": #"{"name": "file", "directory": "/proc/nowhere"}"#]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, store)) { path, _ in
+                let outcome = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                #expect(outcome.status == 8)
+                // The user is not asked to sign in for nothing.
+                #expect(!emulator.requests.contains("GET /authorize"))
+            }
+        }
+    }
+
+    @Test(arguments: [["--help"], ["login", "--help"], ["config"]])
+    func printsHelp(_ arguments: [String]) async throws {
+        let outcome = try await CommandHarness.run(arguments)
+        #expect(outcome.status == 0)
+        #expect(outcome.output.contains("USAGE"))
+    }
+
+    @Test(arguments: [
+        ["--bogus"], ["login", "--bogus"], ["logni"], ["token", "--min-ttl", "x"], ["dev-idp", "--port", "0"],
+    ])
+    func refusesInvalidArguments(_ arguments: [String]) async throws {
+        let outcome = try await CommandHarness.run(arguments)
+        #expect(outcome.status == 2)
+        #expect(outcome.output.isEmpty)
+    }
+}

@@ -1,0 +1,204 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import HTTPTypes
+import Testing
+
+/// The tool and the tokens that it keeps.
+@Suite struct CommandTokenTests {
+    private let longScopes = ["scopes": #"["openid", "profile", "offline_access"]"#]
+
+    private func refreshes(_ emulator: OIDCEmulator) -> Int {
+        emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" }
+    }
+
+    @Test func refreshesOnceForSixteenProcesses() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) { path, _ in
+                // The token expires at once; the provider does not accept a refresh token that is used twice.
+                emulator.accessTokenLifetime = 0
+                let login = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                #expect(login.status == 0, "\(login.talk)")
+                emulator.accessTokenLifetime = 3600
+                let outcomes = try await withThrowingTaskGroup(of: CommandHarness.Outcome.self) { group in
+                    for _ in 0..<16 {
+                        group.addTask {
+                            try await CommandHarness.run(
+                                ["token", "--config", path],
+                                environment: ["PASSWORD": "x"],
+                                isAlone: false
+                            )
+                        }
+                    }
+                    return try await group.reduce(into: [CommandHarness.Outcome]()) { $0.append($1) }
+                }
+                #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.talk))")
+                #expect(Set(outcomes.map(\.output)).count == 1)
+                #expect(refreshes(emulator) == 1)
+                // The session is alive.
+                let known = try await CommandHarness.run(
+                    ["token", "--config", path, "--min-ttl", "86400"],
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(known.status == 0)
+                // No token of an hour lasts for a day: one that is new is not refreshed for that.
+                #expect(known.output == outcomes[0].output)
+                #expect(refreshes(emulator) == 1)
+            }
+        }
+    }
+
+    @Test func printsATokenThatCannotBeStored() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) {
+                path,
+                folder in
+                emulator.accessTokenLifetime = 0
+                _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                emulator.accessTokenLifetime = 3600
+                let file = try #require(
+                    try FileManager.default.contentsOfDirectory(atPath: "\(folder)/store").first {
+                        $0.hasSuffix(".json")
+                    }
+                )
+                let before = try Data(contentsOf: URL(fileURLWithPath: "\(folder)/store/\(file)"))
+                // A full disk: no file may grow, and the signal that says so is ignored.
+                let tool = CommandHarness.folder.appendingPathComponent("authflow").path
+                let outcome = try await CommandHarness.run(
+                    ["-c", "trap '' XFSZ; ulimit -f 0; exec '\(tool)' token --min-ttl 86400 --config '\(path)'"],
+                    program: "/bin/bash",
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(outcome.status == 0, "\(outcome.talk)")
+                #expect(!outcome.output.isEmpty)
+                #expect(outcome.talk.contains("could not be stored"))
+                #expect(try Data(contentsOf: URL(fileURLWithPath: "\(folder)/store/\(file)")) == before)
+            }
+        }
+    }
+
+    @Test func reportsWhyTheSessionHasEnded() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) { path, _ in
+                emulator.accessTokenLifetime = 0
+                _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                emulator.endSessions()
+                for command in ["token", "token", "status"] {
+                    let outcome = try await CommandHarness.run(
+                        [command, "--config", path],
+                        environment: ["PASSWORD": "x"]
+                    )
+                    #expect(outcome.status == 4)
+                    #expect(outcome.talk.contains("was ended by the provider"), "\(outcome.talk)")
+                }
+                #expect(refreshes(emulator) == 1)
+            }
+        }
+    }
+
+    /// Damage to a stored credential: the command that causes it, and a word of the message about it.
+    static let damages: [(name: String, command: String, word: String)] = [
+        ("truncated", "truncate -s 40 \"$f\"", "is damaged"),
+        ("garbage", "head -c 500 /dev/urandom > \"$f\"", "is damaged"),
+        ("empty", ": > \"$f\"", "is damaged"),
+        ("loose permissions", "chmod 644 \"$f\"", "chmod 600"),
+        ("a link", "mv \"$f\" \"$f.real\" && ln -s \"$f.real\" \"$f\"", "cannot be read"),
+        ("a directory", "rm \"$f\" && mkdir \"$f\"", "not a plain file"),
+        ("open folder", "chmod 777 \"$(dirname \"$f\")\"", "chmod 700"),
+    ]
+
+    @Test(arguments: damages) func reportsWhatIsWrongWithTheStore(
+        _ damage: (name: String, command: String, word: String)
+    ) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, longScopes)) {
+                path,
+                folder in
+                emulator.accessTokenLifetime = 0
+                _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                let script = "f=$(ls \(folder)/store/*.json) && \(damage.command)"
+                #expect(try await CommandHarness.run(["-c", script], program: "/bin/bash").status == 0)
+                let token = try await CommandHarness.run(["token", "--config", path], environment: ["PASSWORD": "x"])
+                #expect(token.status == 8, "\(damage.name): \(token.talk)")
+                #expect(token.talk.contains(damage.word), "\(damage.name): \(token.talk)")
+                #expect(refreshes(emulator) == 0)
+                // Nothing that was there is overwritten, and the user does not sign in for nothing.
+                let asked = emulator.requests.count { $0 == "GET /authorize" }
+                let login = try await CommandHarness.run(
+                    ["login", "--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                #expect(login.status == 8, "\(damage.name): \(login.talk)")
+                #expect(emulator.requests.count { $0 == "GET /authorize" } == asked)
+            }
+        }
+    }
+
+    @Test func storesAndSelectsAccounts() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            func agent(_ user: OIDCEmulator.User) -> [String: String?] {
+                [
+                    "user_agent": """
+                    {"name": "headless", "username": "\(user.username)", "password": {"env": "PASSWORD"}, "origins": ["\(emulator.issuer)"]}
+                    """
+                ]
+            }
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, folder in
+                let other = "\(folder)/bob.json"
+                let bob = CommandHarness.profile(emulator.issuer, agent(.bob))
+                try Data(bob.utf8).write(to: URL(fileURLWithPath: other))
+                _ = try await CommandHarness.run(["login", "--config", path], environment: ["PASSWORD": "wonderland"])
+                let refused = try await CommandHarness.run(
+                    ["login", "--config", other],
+                    environment: ["PASSWORD": "builder"]
+                )
+                #expect(refused.status == 1)
+                #expect(refused.talk.contains("another user is signed in already"))
+                let added = try await CommandHarness.run(
+                    ["login", "--add-account", "--config", other],
+                    environment: ["PASSWORD": "builder"]
+                )
+                #expect(added.status == 0, "\(added.talk)")
+                let listed = try await CommandHarness.run(
+                    ["accounts", "--config", path],
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(listed.output == "248289761002  Bob Example\n248289761001  Alice Example\n")
+                let alice = try await CommandHarness.run(
+                    ["status", "--account", "248289761001", "--config", path],
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(alice.output.contains("Alice Example"))
+                _ = try await CommandHarness.run(
+                    ["accounts", "--select", "248289761001", "--config", path],
+                    environment: ["PASSWORD": "x"]
+                )
+                let out = try await CommandHarness.run(["logout", "--config", path], environment: ["PASSWORD": "x"])
+                #expect(out.status == 0)
+                #expect(out.talk.contains("Alice Example is signed out"))
+                #expect(out.talk.contains("The tokens were revoked"))
+                let left = try await CommandHarness.run(
+                    ["accounts", "--json", "--config", path],
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(left.output.contains("Bob Example"))
+                #expect(!left.output.contains("Alice"))
+            }
+        }
+    }
+}
