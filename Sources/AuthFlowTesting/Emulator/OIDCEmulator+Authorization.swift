@@ -103,9 +103,18 @@ extension OIDCEmulator {
             state.withLock { $0.deviceCodes.decide(deviceCode, .approved(grant)) }
             return .page("Signed in", "<p>You can go back to the program that showed you the code.</p>")
         }
+        return answer(
+            authorization,
+            ["code": newCode(for: Grant(authorization: authorization, session: session))]
+        )
+    }
+
+    private func newCode(for grant: Grant) -> String {
         let code = Self.randomID()
-        state.withLock { $0.codes[code] = Grant(authorization: authorization, session: session) }
-        return answer(authorization, ["code": code])
+        // RFC 6749 section 4.1.2: "A maximum authorization code lifetime of 10 minutes is RECOMMENDED."
+        let expiresAt = now().addingTimeInterval(600)
+        state.withLock { $0.codes[code] = IssuedCode(grant: grant, expiresAt: expiresAt) }
+        return code
     }
 
     /// Sends an authorization response with a code, for an emulator that wraps this one and has signed the user in.
@@ -115,9 +124,7 @@ extension OIDCEmulator {
         let authorization = Authorization(parameters: query, client: client, redirectURI: query["redirect_uri"] ?? "")
         var grant = Grant(authorization: authorization, session: Session(userIndex: userIndex, began: began))
         grant.acr = acr
-        let code = Self.randomID()
-        state.withLock { [grant] in $0.codes[code] = grant }
-        return answer(authorization, ["code": code])
+        return answer(authorization, ["code": newCode(for: grant)])
     }
 
     /// Sends an authorization response with an error, for an emulator that wraps this one.

@@ -52,14 +52,10 @@ extension OIDCEmulator {
         _ thumbprint: String?,
         _ refuse: Refuse
     ) -> TransportResponse {
-        guard let code = form["code"], var grant = state.withLock({ $0.codes[code] }) else {
+        guard let code = form["code"], let issued = state.withLock({ $0.codes[code] }) else {
             return refuse("invalid_grant", "no such code")
         }
-        if let used = grant.accessToken {
-            // RFC 6749 section 4.1.2: a code used twice revokes what was issued for it.
-            state.withLock { $0.accessTokens[used] = nil }
-            return refuse("invalid_grant", "the code was used before")
-        }
+        var grant = issued.grant
         guard grant.authorization.client.id == client.id else {
             return refuse("invalid_grant", "another client's code")
         }
@@ -76,6 +72,21 @@ extension OIDCEmulator {
             return refuse("invalid_grant", "the code is bound to another key")
         }
         grant.thumbprint = thumbprint
+        let family = Self.randomID()
+        grant.family = family
+        let isFirstUse = state.withLock { state in
+            guard state.codes[code]?.isUsed == false else {
+                // RFC 6749 section 4.1.2: for a code that is used more than once, the server "SHOULD revoke (when possible) all
+                // tokens previously issued based on that authorization code".
+                if let used = state.codes[code]?.grant.family { state.revoke(family: used) }
+                return false
+            }
+            state.codes[code]?.isUsed = true
+            state.codes[code]?.grant.family = family
+            return true
+        }
+        guard isFirstUse else { return refuse("invalid_grant", "the code was used before") }
+        guard now() < issued.expiresAt else { return refuse("invalid_grant", "the code has expired") }
         return issue(grant, code: code)
     }
 
@@ -115,7 +126,7 @@ extension OIDCEmulator {
     func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> TransportResponse {
         var grant = grant
         let isNew = family == nil
-        let family = family ?? Self.randomID()
+        let family = family ?? (code == nil ? nil : grant.family) ?? Self.randomID()
         grant.family = family
         let deviceSecret = isNew && !isExchange ? deviceSecret(for: &grant) : nil
         let accessToken = Self.randomID()
@@ -138,10 +149,7 @@ extension OIDCEmulator {
             }
             parameters["refresh_token"] = .string(refreshToken)
         }
-        state.withLock {
-            if let code { $0.codes[code]?.accessToken = accessToken }
-            $0.accessTokens[accessToken] = grant
-        }
+        state.withLock { $0.accessTokens[accessToken] = grant }
         var response = (fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
         addNonce(to: &response)
         return response
@@ -214,8 +222,7 @@ extension OIDCEmulator {
         state.withLock { state in
             state.accessTokens[token] = nil
             guard let family = state.refreshTokens[token]?.family else { return }
-            state.accessTokens = state.accessTokens.filter { $0.value.family != family }
-            state.refreshTokens = state.refreshTokens.filter { $0.value.family != family }
+            state.revoke(family: family)
         }
         return TransportResponse(head: HTTPResponse(status: .ok))
     }

@@ -185,7 +185,7 @@ public final class OIDCEmulator: ProviderEmulator {
         var requests: [ReceivedRequest] = []
         var pending: [String: Authorization] = [:]
         var sessions: [String: Session] = [:]
-        var codes: [String: Grant] = [:]
+        var codes: [String: IssuedCode] = [:]
         var accessTokens: [String: Grant] = [:]
         var refreshTokens: [String: RefreshToken] = [:]
         var accessTokenLifetime: Int64 = 3600
@@ -200,6 +200,12 @@ public final class OIDCEmulator: ProviderEmulator {
         var deviceCodes = DeviceCodes<Grant>()
         var devicePollResponses: [DevicePollResponse] = []
         var devicePollInterval = 5.0
+
+        /// Revokes all tokens of one sign-in.
+        mutating func revoke(family: String) {
+            accessTokens = accessTokens.filter { $0.value.family != family }
+            refreshTokens = refreshTokens.filter { $0.value.family != family }
+        }
     }
 
     /// A refresh token, kept after its use so that reuse is detected.
@@ -227,11 +233,17 @@ public final class OIDCEmulator: ProviderEmulator {
         var scopes: [String] { (parameters["scope"] ?? "").split(separator: " ").map(String.init) }
     }
 
+    /// An authorization code that was sent.
+    struct IssuedCode {
+        var grant: Grant
+        let expiresAt: Date
+        var isUsed = false
+    }
+
     /// A user's grant to a client.
     struct Grant {
         let authorization: Authorization
         let session: Session
-        var accessToken: String?
         /// The key that the tokens are bound to.
         var thumbprint: String?
         /// How the user has signed in, when an emulator that wraps this one says so.

@@ -1,0 +1,49 @@
+import AuthFlow
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// How the emulator treats authorization codes: no gentler than a provider.
+@Suite struct EmulatorCodeTests {
+    private let time = TestTime()
+    private let scene: EmulatorScene
+
+    init() throws {
+        let time = time
+        scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", now: { time.now }))
+    }
+
+    private func client() throws -> OAuthClient {
+        var values = try EmulatorScene.registration()
+        values.scopes = ["openid", "offline_access"]
+        return OAuthClient(
+            server: scene.server(host: time.host),
+            registration: try ClientRegistration(values)
+        )
+    }
+
+    @Test func aCodeThatIsUsedTwiceRevokesTheTokensOfItsFirstUse() async throws {
+        let client = try client()
+        let request = try await client.authorizationRequest()
+        let callback = try await scene.visit(request.url)
+        let credential = try await client.exchange(callback, for: request)
+        _ = try await client.userInfo(credential.tokens)
+
+        let thief = await #expect(throws: AuthError.self) { try await self.client().exchange(callback, for: request) }
+        #expect(thief?.providerError?.error == "invalid_grant")
+        await #expect(throws: AuthError.self) { try await client.userInfo(credential.tokens) }
+        let refresh = await #expect(throws: AuthError.self) { try await client.refresh(credential).get() }
+        #expect(refresh?.providerError?.error == "invalid_grant")
+    }
+
+    @Test func aCodeIsRefusedAfterTenMinutes() async throws {
+        let client = try client()
+        let request = try await client.authorizationRequest()
+        let callback = try await scene.visit(request.url)
+        time.advance(601)
+        time.setError(-601)
+        let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+        #expect(error?.providerError?.error == "invalid_grant")
+        #expect(error?.providerError?.errorDescription == "the code has expired")
+    }
+}
