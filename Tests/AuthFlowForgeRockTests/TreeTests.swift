@@ -85,36 +85,92 @@ import Testing
         EmulatorTree([.page(stage: "Extra", callbacks, verdict), .userNameAndPassword])
     }
 
-    static let questions: [(callback: EmulatorTree.Callback, answer: String, expected: JSON)] = [
-        (.init("TextInputCallback", [("prompt", "Pet"), ("defaultText", "cat")]), "dog", "dog"),
-        (.init("ChoiceCallback", [("prompt", "Pet"), ("choices", ["cat", "dog"])], inputs: [0]), "Dog", 1),
-        (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", ["Keep", "Drop"])], inputs: [0]), "drop", 1),
-        (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", []), ("optionType", 0)], inputs: [0]), "no", 1),
-        (.init("ConfirmationCallback", [("prompt", "Pet"), ("options", []), ("optionType", 2)], inputs: [0]), "ok", 3),
-        (
-            .init("StringAttributeInputCallback", [("name", "Pet"), ("prompt", "Which?")], inputs: ["", false]), "dog",
-            "dog"
+    struct Question: CustomTestStringConvertible {
+        let callback: EmulatorTree.Callback
+        let answer: String
+        let expected: JSON
+        var testDescription: String { "\(callback)" }
+    }
+
+    static let questions: [Question] = [
+        Question(
+            callback: .init("TextInputCallback", [("prompt", "Pet"), ("defaultText", "cat")]),
+            answer: "dog",
+            expected: "dog"
         ),
-        (
-            .init("NumberAttributeInputCallback", [("name", "Pet"), ("prompt", "How old?")], inputs: [0, false]), "7",
-            7
+        Question(
+            callback: .init("ChoiceCallback", [("prompt", "Pet"), ("choices", ["cat", "dog"])], inputs: [0]),
+            answer: "Dog",
+            expected: 1
         ),
-        (
-            .init("NumberAttributeInputCallback", [("name", "Pet"), ("prompt", "How old?")], inputs: [0, false]), "7.5",
-            7.5
+        Question(
+            callback: .init("ConfirmationCallback", [("prompt", "Pet"), ("options", ["Keep", "Drop"])], inputs: [0]),
+            answer: "drop",
+            expected: 1
         ),
-        (
-            .init("BooleanAttributeInputCallback", [("name", "Pet"), ("prompt", "Any?")], inputs: [false, false]),
-            "true", true
+        Question(
+            callback: .init(
+                "ConfirmationCallback",
+                [("prompt", "Pet"), ("options", []), ("optionType", 0)],
+                inputs: [0]
+            ),
+            answer: "no",
+            expected: 1
         ),
-        (
-            .init("TermsAndConditionsCallback", [("terms", "Be kind."), ("version", "1")], inputs: [false]), "accept",
-            true
+        Question(
+            callback: .init(
+                "ConfirmationCallback",
+                [("prompt", "Pet"), ("options", []), ("optionType", 2)],
+                inputs: [0]
+            ),
+            answer: "ok",
+            expected: 3
+        ),
+        Question(
+            callback: .init(
+                "StringAttributeInputCallback",
+                [("name", "Pet"), ("prompt", "Which?")],
+                inputs: ["", false]
+            ),
+            answer: "dog",
+            expected: "dog"
+        ),
+        Question(
+            callback: .init(
+                "NumberAttributeInputCallback",
+                [("name", "Pet"), ("prompt", "How old?")],
+                inputs: [0, false]
+            ),
+            answer: "7",
+            expected: 7
+        ),
+        Question(
+            callback: .init(
+                "NumberAttributeInputCallback",
+                [("name", "Pet"), ("prompt", "How old?")],
+                inputs: [0, false]
+            ),
+            answer: "7.5",
+            expected: 7.5
+        ),
+        Question(
+            callback: .init(
+                "BooleanAttributeInputCallback",
+                [("name", "Pet"), ("prompt", "Any?")],
+                inputs: [false, false]
+            ),
+            answer: "true",
+            expected: true
+        ),
+        Question(
+            callback: .init("TermsAndConditionsCallback", [("terms", "Be kind."), ("version", "1")], inputs: [false]),
+            answer: "accept",
+            expected: true
         ),
     ]
 
     @Test(arguments: questions) func answersEveryKindOfCallback(
-        _ test: (callback: EmulatorTree.Callback, answer: String, expected: JSON)
+        _ test: Question
     ) async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let seen = Mutex<JSON?>(nil)

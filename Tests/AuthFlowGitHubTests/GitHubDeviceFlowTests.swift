@@ -39,12 +39,20 @@ import Testing
         }
     }
 
-    static let endings: [(name: String, code: AuthError.Code, error: String?)] = [
-        ("denied", .accessDenied, "access_denied"), ("expired", .timedOut, nil),
+    struct Ending: CustomTestStringConvertible {
+        let name: String
+        let code: AuthError.Code
+        let error: String?
+        var testDescription: String { name }
+    }
+
+    static let endings: [Ending] = [
+        Ending(name: "denied", code: .accessDenied, error: "access_denied"),
+        Ending(name: "expired", code: .timedOut, error: nil),
     ]
 
     @Test(arguments: endings)
-    func stopsADeniedOrExpiredDeviceFlow(_ test: (name: String, code: AuthError.Code, error: String?)) async throws {
+    func stopsADeniedOrExpiredDeviceFlow(_ test: Ending) async throws {
         let time = VirtualTime()
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in
             let emulator = scene.emulator

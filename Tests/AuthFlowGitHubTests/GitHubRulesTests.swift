@@ -88,22 +88,43 @@ import Testing
         #expect(error.map { "\($0)" }?.contains("SAML enforcement") == true)
     }
 
-    static let documents: [(name: String, text: String, isRead: Bool)] = [
-        ("plain", "<OAuth><access_token>gho_x</access_token><token_type>bearer</token_type></OAuth>", true),
-        (
-            "with a declaration",
-            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<OAuth><access_token>gho_x</access_token><token_type>bearer</token_type></OAuth>",
-            true
+    struct Document: CustomTestStringConvertible {
+        let name: String
+        let text: String
+        let isRead: Bool
+        var testDescription: String { name }
+    }
+
+    static let documents: [Document] = [
+        Document(
+            name: "plain",
+            text: "<OAuth><access_token>gho_x</access_token><token_type>bearer</token_type></OAuth>",
+            isRead: true
         ),
-        ("entities", "<!DOCTYPE OAuth [<!ENTITY a \"b\">]><OAuth><access_token>&a;</access_token></OAuth>", false),
-        ("twice", "<OAuth><access_token>a</access_token><access_token>b</access_token></OAuth>", false),
-        ("nested", "<OAuth><access_token><b>a</b></access_token></OAuth>", false),
-        ("another root", "<x><access_token>a</access_token></x>", false), ("nothing", "", false),
-        ("no XML", "{}", false),
-        ("unfinished", "<OAuth><access_token>a", false),
+        Document(
+            name: "with a declaration",
+            text:
+                "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<OAuth><access_token>gho_x</access_token><token_type>bearer</token_type></OAuth>",
+            isRead: true
+        ),
+        Document(
+            name: "entities",
+            text: "<!DOCTYPE OAuth [<!ENTITY a \"b\">]><OAuth><access_token>&a;</access_token></OAuth>",
+            isRead: false
+        ),
+        Document(
+            name: "twice",
+            text: "<OAuth><access_token>a</access_token><access_token>b</access_token></OAuth>",
+            isRead: false
+        ),
+        Document(name: "nested", text: "<OAuth><access_token><b>a</b></access_token></OAuth>", isRead: false),
+        Document(name: "another root", text: "<x><access_token>a</access_token></x>", isRead: false),
+        Document(name: "nothing", text: "", isRead: false),
+        Document(name: "no XML", text: "{}", isRead: false),
+        Document(name: "unfinished", text: "<OAuth><access_token>a", isRead: false),
     ]
 
-    @Test(arguments: documents) func readsXMLTokenResponses(_ test: (name: String, text: String, isRead: Bool)) throws {
+    @Test(arguments: documents) func readsXMLTokenResponses(_ test: Document) throws {
         let response = ProviderResponse(
             purpose: .token,
             endpoint: Endpoint("https://github.com/login/oauth/access_token"),

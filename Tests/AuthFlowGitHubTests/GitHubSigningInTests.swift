@@ -151,32 +151,79 @@ import Testing
         }
     }
 
-    static let badResponses: [(name: String, fault: EmulatorFault, code: AuthError.Code)] = [
-        ("a proxy's page", .tokenResponse(.brokenGateway), .temporarilyUnavailable),
-        ("nothing", .tokenResponse(.empty), .invalidResponse),
-        ("a page with status 200", .tokenResponse(.notJSON), .invalidResponse),
-        ("JSON said to be a form", .tokenResponse(.mediaType("application/x-www-form-urlencoded")), .invalidResponse),
-        ("JSON said to be XML", .tokenResponse(.mediaType("application/xml")), .invalidResponse),
-        ("too much", .tokenResponse(.oversized), .invalidResponse),
-        ("unavailable", .tokenResponse(.unavailable), .temporarilyUnavailable),
-        ("elsewhere", .tokenResponse(.redirected), .invalidResponse),
-        ("no token_type", .tokenResponse(.member("token_type", nil)), .invalidResponse),
-        ("token_type mac", .tokenResponse(.unknownTokenType), .unsupported),
-        ("no access_token", .tokenResponse(.missingAccessToken), .invalidResponse),
-        ("empty access_token", .tokenResponse(.member("access_token", "")), .invalidResponse),
-        ("access_token that is a number", .tokenResponse(.member("access_token", 5)), .invalidResponse),
-        ("expires_in that is a word", .tokenResponse(.member("expires_in", "soon")), .invalidResponse),
-        ("expires_in that is not a number", .tokenResponse(.member("expires_in", "nan")), .invalidResponse),
-        ("expires_in below zero", .tokenResponse(.member("expires_in", -1)), .invalidResponse),
-        ("expires_in beyond time", .tokenResponse(.member("expires_in", 9e30)), .invalidResponse),
-        ("user without id", .userInfo(.member("id", nil)), .invalidUserInfo),
-        ("user whose id is a string", .userInfo(.member("id", "583231")), .invalidUserInfo),
-        ("user that is a page", .userInfo(.notJSON), .invalidResponse),
-        ("user behind a broken gateway", .userInfo(.brokenGateway), .temporarilyUnavailable),
+    struct BadResponse: CustomTestStringConvertible {
+        let name: String
+        let fault: EmulatorFault
+        let code: AuthError.Code
+        var testDescription: String { name }
+    }
+
+    static let badResponses: [BadResponse] = [
+        BadResponse(name: "a proxy's page", fault: .tokenResponse(.brokenGateway), code: .temporarilyUnavailable),
+        BadResponse(name: "nothing", fault: .tokenResponse(.empty), code: .invalidResponse),
+        BadResponse(name: "a page with status 200", fault: .tokenResponse(.notJSON), code: .invalidResponse),
+        BadResponse(
+            name: "JSON said to be a form",
+            fault: .tokenResponse(.mediaType("application/x-www-form-urlencoded")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "JSON said to be XML",
+            fault: .tokenResponse(.mediaType("application/xml")),
+            code: .invalidResponse
+        ),
+        BadResponse(name: "too much", fault: .tokenResponse(.oversized), code: .invalidResponse),
+        BadResponse(name: "unavailable", fault: .tokenResponse(.unavailable), code: .temporarilyUnavailable),
+        BadResponse(name: "elsewhere", fault: .tokenResponse(.redirected), code: .invalidResponse),
+        BadResponse(name: "no token_type", fault: .tokenResponse(.member("token_type", nil)), code: .invalidResponse),
+        BadResponse(name: "token_type mac", fault: .tokenResponse(.unknownTokenType), code: .unsupported),
+        BadResponse(name: "no access_token", fault: .tokenResponse(.missingAccessToken), code: .invalidResponse),
+        BadResponse(
+            name: "empty access_token",
+            fault: .tokenResponse(.member("access_token", "")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "access_token that is a number",
+            fault: .tokenResponse(.member("access_token", 5)),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "expires_in that is a word",
+            fault: .tokenResponse(.member("expires_in", "soon")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "expires_in that is not a number",
+            fault: .tokenResponse(.member("expires_in", "nan")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "expires_in below zero",
+            fault: .tokenResponse(.member("expires_in", -1)),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "expires_in beyond time",
+            fault: .tokenResponse(.member("expires_in", 9e30)),
+            code: .invalidResponse
+        ),
+        BadResponse(name: "user without id", fault: .userInfo(.member("id", nil)), code: .invalidUserInfo),
+        BadResponse(
+            name: "user whose id is a string",
+            fault: .userInfo(.member("id", "583231")),
+            code: .invalidUserInfo
+        ),
+        BadResponse(name: "user that is a page", fault: .userInfo(.notJSON), code: .invalidResponse),
+        BadResponse(
+            name: "user behind a broken gateway",
+            fault: .userInfo(.brokenGateway),
+            code: .temporarilyUnavailable
+        ),
     ]
 
     @Test(arguments: badResponses, EmulatorScene.Setting.allCases) func refusesBadTokenAndUserResponses(
-        _ test: (name: String, fault: EmulatorFault, code: AuthError.Code),
+        _ test: BadResponse,
         _ setting: EmulatorScene.Setting
     ) async throws {
         try await GitHubScene.with(setting) { scene in
@@ -189,17 +236,32 @@ import Testing
         }
     }
 
-    static let tolerated: [(name: String, fault: EmulatorFault, lifetime: TimeInterval?)] = [
-        ("expires_in as a string", .tokenResponse(.member("expires_in", "28800")), 28_800),
-        ("expires_in that is null", .tokenResponse(.member("expires_in", .null)), nil),
-        ("unknown members", .tokenResponse(.member("new", ["x": 1])), nil),
-        ("no scope", .tokenResponse(.missingScope), nil),
-        ("scopes with spaces", .tokenResponse(.member("scope", "user:email, gist")), nil),
-        ("JSON said to be text", .tokenResponse(.mediaType("text/plain")), nil),
+    struct Tolerated: CustomTestStringConvertible {
+        let name: String
+        let fault: EmulatorFault
+        let lifetime: TimeInterval?
+        var testDescription: String { name }
+    }
+
+    static let tolerated: [Tolerated] = [
+        Tolerated(
+            name: "expires_in as a string",
+            fault: .tokenResponse(.member("expires_in", "28800")),
+            lifetime: 28_800
+        ),
+        Tolerated(name: "expires_in that is null", fault: .tokenResponse(.member("expires_in", .null)), lifetime: nil),
+        Tolerated(name: "unknown members", fault: .tokenResponse(.member("new", ["x": 1])), lifetime: nil),
+        Tolerated(name: "no scope", fault: .tokenResponse(.missingScope), lifetime: nil),
+        Tolerated(
+            name: "scopes with spaces",
+            fault: .tokenResponse(.member("scope", "user:email, gist")),
+            lifetime: nil
+        ),
+        Tolerated(name: "JSON said to be text", fault: .tokenResponse(.mediaType("text/plain")), lifetime: nil),
     ]
 
     @Test(arguments: tolerated) func toleratesUnusualTokenResponses(
-        _ test: (name: String, fault: EmulatorFault, lifetime: TimeInterval?)
+        _ test: Tolerated
     ) async throws {
         let time = VirtualTime(start: Date(timeIntervalSince1970: 1_800_000_000))
         try await GitHubScene.with(.inProcess, now: { time.now }) { scene in

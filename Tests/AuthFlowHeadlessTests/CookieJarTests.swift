@@ -15,51 +15,87 @@ import Testing
         return jar.field(for: try Endpoint(to), now: now + seconds)
     }
 
-    static let sent: [(cookie: String, from: String, to: String)] = [
-        ("a=1", "https://id.example.com/am/json", "https://id.example.com/am/x"),
-        ("a=1; Path=/", "https://id.example.com/am/json", "https://id.example.com/"),
-        ("a=1; Domain=example.com", "https://id.example.com/", "https://example.com/"),
-        ("a=1; Domain=.EXAMPLE.com", "https://id.example.com/", "https://other.example.com/"),
-        ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/am"),
-        ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/am/x"),
-        ("a=1; Secure; HttpOnly; SameSite=none", "https://id.example.com/", "https://id.example.com/"),
-        (
-            "a=1; Max-Age=3600; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "https://id.example.com/",
-            "https://id.example.com/"
+    struct CookieCase: CustomTestStringConvertible {
+        let cookie: String
+        let from: String
+        let to: String
+        var testDescription: String { cookie }
+    }
+
+    static let sent: [CookieCase] = [
+        CookieCase(cookie: "a=1", from: "https://id.example.com/am/json", to: "https://id.example.com/am/x"),
+        CookieCase(cookie: "a=1; Path=/", from: "https://id.example.com/am/json", to: "https://id.example.com/"),
+        CookieCase(cookie: "a=1; Domain=example.com", from: "https://id.example.com/", to: "https://example.com/"),
+        CookieCase(
+            cookie: "a=1; Domain=.EXAMPLE.com",
+            from: "https://id.example.com/",
+            to: "https://other.example.com/"
         ),
-        ("a=1; Expires=Fri, 15-Jan-2100 08:00:00 GMT", "https://id.example.com/", "https://id.example.com/"),
-        ("__Host-a=1; Secure; Path=/", "https://id.example.com/", "https://id.example.com/"),
-        ("  a  =  1  ;Path=/", "https://id.example.com/", "https://id.example.com/"),
+        CookieCase(cookie: "a=1; Path=/am", from: "https://id.example.com/", to: "https://id.example.com/am"),
+        CookieCase(cookie: "a=1; Path=/am", from: "https://id.example.com/", to: "https://id.example.com/am/x"),
+        CookieCase(
+            cookie: "a=1; Secure; HttpOnly; SameSite=none",
+            from: "https://id.example.com/",
+            to: "https://id.example.com/"
+        ),
+        CookieCase(
+            cookie: "a=1; Max-Age=3600; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+            from: "https://id.example.com/",
+            to: "https://id.example.com/"
+        ),
+        CookieCase(
+            cookie: "a=1; Expires=Fri, 15-Jan-2100 08:00:00 GMT",
+            from: "https://id.example.com/",
+            to: "https://id.example.com/"
+        ),
+        CookieCase(
+            cookie: "__Host-a=1; Secure; Path=/",
+            from: "https://id.example.com/",
+            to: "https://id.example.com/"
+        ),
+        CookieCase(cookie: "  a  =  1  ;Path=/", from: "https://id.example.com/", to: "https://id.example.com/"),
     ]
 
-    @Test(arguments: sent) func sendsMatchingCookies(_ test: (cookie: String, from: String, to: String)) throws {
+    @Test(arguments: sent) func sendsMatchingCookies(_ test: CookieCase) throws {
         #expect(try field(test.cookie, from: test.from, to: test.to)?.hasSuffix("a=1") == true)
     }
 
-    static let withheld: [(cookie: String, from: String, to: String)] = [
-        ("a=1", "https://id.example.com/", "https://other.example.com/"),
-        ("a=1", "https://example.com/", "https://id.example.com/"),
-        ("a=1", "https://id.example.com/am/json", "https://id.example.com/other"),
-        ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/amx"),
-        ("a=1; Path=/am", "https://id.example.com/", "https://id.example.com/"),
-        ("a=1; Domain=other.test", "https://id.example.com/", "https://other.test/"),
-        ("a=1; Domain=example.com", "https://evilexample.com/", "https://example.com/"),
-        ("a=1; Domain=com", "https://example.com/", "https://other.com/"),
-        ("a=1; Domain=0.0.1", "http://127.0.0.1/", "http://127.0.0.1/"),
-        ("a=1; Secure", "http://127.0.0.1/", "https://127.0.0.1/"),
-        ("a=1; Secure", "https://127.0.0.1/", "http://127.0.0.1/"),
-        ("a=1; Max-Age=0", "https://id.example.com/", "https://id.example.com/"),
-        ("a=1; Max-Age=-5", "https://id.example.com/", "https://id.example.com/"),
-        ("a=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "https://id.example.com/", "https://id.example.com/"),
-        ("__Secure-a=1", "https://id.example.com/", "https://id.example.com/"),
-        ("__Host-a=1; Secure; Path=/; Domain=id.example.com", "https://id.example.com/", "https://id.example.com/"),
-        ("__Host-a=1; Secure; Path=/x", "https://id.example.com/", "https://id.example.com/x"),
-        ("=1", "https://id.example.com/", "https://id.example.com/"),
-        ("novalue", "https://id.example.com/", "https://id.example.com/"),
-        ("a=1\u{0}; Path=/", "https://id.example.com/", "https://id.example.com/"),
+    static let withheld: [CookieCase] = [
+        CookieCase(cookie: "a=1", from: "https://id.example.com/", to: "https://other.example.com/"),
+        CookieCase(cookie: "a=1", from: "https://example.com/", to: "https://id.example.com/"),
+        CookieCase(cookie: "a=1", from: "https://id.example.com/am/json", to: "https://id.example.com/other"),
+        CookieCase(cookie: "a=1; Path=/am", from: "https://id.example.com/", to: "https://id.example.com/amx"),
+        CookieCase(cookie: "a=1; Path=/am", from: "https://id.example.com/", to: "https://id.example.com/"),
+        CookieCase(cookie: "a=1; Domain=other.test", from: "https://id.example.com/", to: "https://other.test/"),
+        CookieCase(cookie: "a=1; Domain=example.com", from: "https://evilexample.com/", to: "https://example.com/"),
+        CookieCase(cookie: "a=1; Domain=com", from: "https://example.com/", to: "https://other.com/"),
+        CookieCase(cookie: "a=1; Domain=0.0.1", from: "http://127.0.0.1/", to: "http://127.0.0.1/"),
+        CookieCase(cookie: "a=1; Secure", from: "http://127.0.0.1/", to: "https://127.0.0.1/"),
+        CookieCase(cookie: "a=1; Secure", from: "https://127.0.0.1/", to: "http://127.0.0.1/"),
+        CookieCase(cookie: "a=1; Max-Age=0", from: "https://id.example.com/", to: "https://id.example.com/"),
+        CookieCase(cookie: "a=1; Max-Age=-5", from: "https://id.example.com/", to: "https://id.example.com/"),
+        CookieCase(
+            cookie: "a=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT",
+            from: "https://id.example.com/",
+            to: "https://id.example.com/"
+        ),
+        CookieCase(cookie: "__Secure-a=1", from: "https://id.example.com/", to: "https://id.example.com/"),
+        CookieCase(
+            cookie: "__Host-a=1; Secure; Path=/; Domain=id.example.com",
+            from: "https://id.example.com/",
+            to: "https://id.example.com/"
+        ),
+        CookieCase(
+            cookie: "__Host-a=1; Secure; Path=/x",
+            from: "https://id.example.com/",
+            to: "https://id.example.com/x"
+        ),
+        CookieCase(cookie: "=1", from: "https://id.example.com/", to: "https://id.example.com/"),
+        CookieCase(cookie: "novalue", from: "https://id.example.com/", to: "https://id.example.com/"),
+        CookieCase(cookie: "a=1\u{0}; Path=/", from: "https://id.example.com/", to: "https://id.example.com/"),
     ]
 
-    @Test(arguments: withheld) func withholdsOtherCookies(_ test: (cookie: String, from: String, to: String)) throws {
+    @Test(arguments: withheld) func withholdsOtherCookies(_ test: CookieCase) throws {
         #expect(try field(test.cookie, from: test.from, to: test.to) == nil)
     }
 

@@ -21,30 +21,36 @@ import Testing
         #expect(try parse("[9223372036854775807, 1.0]") == [.integer(.max), .double(1)])
     }
 
-    static let faults: [(text: String, code: JSONError.Code)] = [
-        ("", .prematureEndOfInput),
-        ("   ", .prematureEndOfInput),
-        ("[1", .prematureEndOfInput),
-        (#"{"a":"#, .prematureEndOfInput),
-        ("{} {}", .invalidSyntax),
-        ("[1,]", .invalidSyntax),
-        ("{'a':1}", .invalidSyntax),
-        ("[NaN]", .invalidSyntax),
-        ("[Infinity]", .invalidSyntax),
-        ("[01]", .invalidSyntax),
-        ("[\"\u{01}\"]", .invalidSyntax),
-        ("// comment\n{}", .invalidSyntax),
-        (#"{"a":1,"a":2}"#, .duplicateKey),
-        (#"{"a":1,"\u0061":2}"#, .duplicateKey),
-        (#"{"x":{"sub":"me","sub":"you"}}"#, .duplicateKey),
-        (#"["a\u0000b"]"#, .nullCharacter),
-        (#"{"a\u0000b":1}"#, .nullCharacter),
-        ("[12345678901234567890]", .numberOutOfRange),
-        ("[-12345678901234567890]", .numberOutOfRange),
-        ("[1e999]", .numberOutOfRange),
+    struct Fault: CustomTestStringConvertible {
+        let text: String
+        let code: JSONError.Code
+        var testDescription: String { text }
+    }
+
+    static let faults: [Fault] = [
+        Fault(text: "", code: .prematureEndOfInput),
+        Fault(text: "   ", code: .prematureEndOfInput),
+        Fault(text: "[1", code: .prematureEndOfInput),
+        Fault(text: #"{"a":"#, code: .prematureEndOfInput),
+        Fault(text: "{} {}", code: .invalidSyntax),
+        Fault(text: "[1,]", code: .invalidSyntax),
+        Fault(text: "{'a':1}", code: .invalidSyntax),
+        Fault(text: "[NaN]", code: .invalidSyntax),
+        Fault(text: "[Infinity]", code: .invalidSyntax),
+        Fault(text: "[01]", code: .invalidSyntax),
+        Fault(text: "[\"\u{01}\"]", code: .invalidSyntax),
+        Fault(text: "// comment\n{}", code: .invalidSyntax),
+        Fault(text: #"{"a":1,"a":2}"#, code: .duplicateKey),
+        Fault(text: #"{"a":1,"\u0061":2}"#, code: .duplicateKey),
+        Fault(text: #"{"x":{"sub":"me","sub":"you"}}"#, code: .duplicateKey),
+        Fault(text: #"["a\u0000b"]"#, code: .nullCharacter),
+        Fault(text: #"{"a\u0000b":1}"#, code: .nullCharacter),
+        Fault(text: "[12345678901234567890]", code: .numberOutOfRange),
+        Fault(text: "[-12345678901234567890]", code: .numberOutOfRange),
+        Fault(text: "[1e999]", code: .numberOutOfRange),
     ]
 
-    @Test(arguments: faults) func refusesInvalidJSON(_ fault: (text: String, code: JSONError.Code)) throws {
+    @Test(arguments: faults) func refusesInvalidJSON(_ fault: Fault) throws {
         let error = try #require(throws: JSONError.self) { try parse(fault.text) }
         #expect(error.code == fault.code)
     }

@@ -35,7 +35,7 @@ import Testing
     }
 
     @Test(arguments: JSONParsingTests.faults) func refusesTheSameInputAsTheParser(
-        _ fault: (text: String, code: JSONError.Code)
+        _ fault: JSONParsingTests.Fault
     ) throws {
         let error = try #require(throws: JSONError.self) { try JSONSourceMap(of: Array(fault.text.utf8)) }
         #expect(error.code == fault.code)

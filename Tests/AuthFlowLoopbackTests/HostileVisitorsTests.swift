@@ -44,64 +44,160 @@ import Testing
         try await RawConnection.exchange(text, port: port, isIPv6: false)
     }
 
+    struct Request: CustomTestStringConvertible {
+        let name: String
+        let status: Int
+        let head: [String]
+        let body: String
+        var testDescription: String { name }
+    }
+
     /// A request as a page of another site makes the browser send it, and the status of the response.
-    static let requests: [(name: String, status: Int, head: [String], body: String)] = [
-        ("favicon", 404, ["GET /favicon.ico HTTP/1.1", "Host: {authority}"], ""),
-        ("forged error", 400, ["GET /callback?error=access_denied HTTP/1.1", "Host: {authority}"], ""),
-        ("wrong state", 400, ["GET /callback?code=evil&state=wrong HTTP/1.1", "Host: {authority}"], ""),
-        ("state twice", 400, ["GET /callback?code=e&state=x&state=the-right-state HTTP/1.1", "Host: {authority}"], ""),
-        (
-            "rebound name", 400, ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: evil.example:{port}"],
-            ""
+    static let requests: [Request] = [
+        Request(name: "favicon", status: 404, head: ["GET /favicon.ico HTTP/1.1", "Host: {authority}"], body: ""),
+        Request(
+            name: "forged error",
+            status: 400,
+            head: ["GET /callback?error=access_denied HTTP/1.1", "Host: {authority}"],
+            body: ""
         ),
-        ("rebound, other port", 400, ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: 127.0.0.1:1"], ""),
-        ("no host", 400, ["GET /callback?code=e&state=the-right-state HTTP/1.1"], ""),
-        (
-            "two hosts", 400,
-            ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}", "Host: evil.example"], ""
+        Request(
+            name: "wrong state",
+            status: 400,
+            head: ["GET /callback?code=evil&state=wrong HTTP/1.1", "Host: {authority}"],
+            body: ""
         ),
-        (
-            "cross-site form", 405,
-            [
+        Request(
+            name: "state twice",
+            status: 400,
+            head: ["GET /callback?code=e&state=x&state=the-right-state HTTP/1.1", "Host: {authority}"],
+            body: ""
+        ),
+        Request(
+            name: "rebound name",
+            status: 400,
+            head: ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: evil.example:{port}"],
+            body: ""
+        ),
+        Request(
+            name: "rebound, other port",
+            status: 400,
+            head: ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: 127.0.0.1:1"],
+            body: ""
+        ),
+        Request(name: "no host", status: 400, head: ["GET /callback?code=e&state=the-right-state HTTP/1.1"], body: ""),
+        Request(
+            name: "two hosts",
+            status: 400,
+            head: ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}", "Host: evil.example"],
+            body: ""
+        ),
+        Request(
+            name: "cross-site form",
+            status: 405,
+            head: [
                 "POST /callback HTTP/1.1", "Host: {authority}", "Origin: https://evil.example",
                 "Content-Type: application/x-www-form-urlencoded", "Content-Length: 31",
-            ], "code=evil&state=the-right-state"
+            ],
+            body: "code=evil&state=the-right-state"
         ),
-        ("another's start address", 404, ["GET /start/AAAAAAAAAAAA HTTP/1.1", "Host: {authority}"], ""),
-        (
-            "prefetch", 503,
-            ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}", "Sec-Purpose: prefetch"], ""
+        Request(
+            name: "another's start address",
+            status: 404,
+            head: ["GET /start/AAAAAAAAAAAA HTTP/1.1", "Host: {authority}"],
+            body: ""
         ),
-        (
-            "prerender", 503,
-            [
+        Request(
+            name: "prefetch",
+            status: 503,
+            head: [
+                "GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}", "Sec-Purpose: prefetch",
+            ],
+            body: ""
+        ),
+        Request(
+            name: "prerender",
+            status: 503,
+            head: [
                 "GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}",
                 "Sec-Purpose: prefetch;prerender",
-            ], ""
+            ],
+            body: ""
         ),
-        ("preflight", 405, ["OPTIONS /callback HTTP/1.1", "Host: {authority}", "Origin: https://evil.example"], ""),
-        ("websocket", 400, ["GET /callback HTTP/1.1", "Host: {authority}", "Upgrade: websocket"], ""),
-        (
-            "absolute form", 400,
-            ["GET http://127.0.0.1/callback?state=the-right-state HTTP/1.1", "Host: {authority}"], ""
+        Request(
+            name: "preflight",
+            status: 405,
+            head: ["OPTIONS /callback HTTP/1.1", "Host: {authority}", "Origin: https://evil.example"],
+            body: ""
         ),
-        ("chunked", 411, ["POST /callback HTTP/1.1", "Host: {authority}", "Transfer-Encoding: chunked"], "0\r\n\r\n"),
-        (
-            "two lengths", 400,
-            ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: 1", "Content-Length: 2"], "a"
+        Request(
+            name: "websocket",
+            status: 400,
+            head: ["GET /callback HTTP/1.1", "Host: {authority}", "Upgrade: websocket"],
+            body: ""
         ),
-        ("large body", 413, ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: 262145"], ""),
-        ("negative length", 400, ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: -1"], ""),
-        ("space before the colon", 400, ["GET /callback HTTP/1.1", "Host : {authority}"], ""),
-        ("no ASCII", 400, ["GET /callback?state=ä HTTP/1.1", "Host: {authority}"], ""),
-        ("a line break in the target", 400, ["GET /callback\n?a=b HTTP/1.1", "Host: {authority}"], ""),
-        ("HTTP/2", 400, ["PRI * HTTP/2.0", ""], "SM\r\n\r\n"),
-        (
-            "NUL in a field", 400,
-            ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}", "Accept: a\u{0}b"], ""
+        Request(
+            name: "absolute form",
+            status: 400,
+            head: ["GET http://127.0.0.1/callback?state=the-right-state HTTP/1.1", "Host: {authority}"],
+            body: ""
         ),
-        ("another version", 400, ["GET /callback?code=e&state=the-right-state HTTP/0.9", "Host: {authority}"], ""),
-        ("no request", 400, ["hello"], ""),
+        Request(
+            name: "chunked",
+            status: 411,
+            head: ["POST /callback HTTP/1.1", "Host: {authority}", "Transfer-Encoding: chunked"],
+            body: "0\r\n\r\n"
+        ),
+        Request(
+            name: "two lengths",
+            status: 400,
+            head: ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: 1", "Content-Length: 2"],
+            body: "a"
+        ),
+        Request(
+            name: "large body",
+            status: 413,
+            head: ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: 262145"],
+            body: ""
+        ),
+        Request(
+            name: "negative length",
+            status: 400,
+            head: ["POST /callback HTTP/1.1", "Host: {authority}", "Content-Length: -1"],
+            body: ""
+        ),
+        Request(
+            name: "space before the colon",
+            status: 400,
+            head: ["GET /callback HTTP/1.1", "Host : {authority}"],
+            body: ""
+        ),
+        Request(
+            name: "no ASCII",
+            status: 400,
+            head: ["GET /callback?state=ä HTTP/1.1", "Host: {authority}"],
+            body: ""
+        ),
+        Request(
+            name: "a line break in the target",
+            status: 400,
+            head: ["GET /callback\n?a=b HTTP/1.1", "Host: {authority}"],
+            body: ""
+        ),
+        Request(name: "HTTP/2", status: 400, head: ["PRI * HTTP/2.0", ""], body: "SM\r\n\r\n"),
+        Request(
+            name: "NUL in a field",
+            status: 400,
+            head: ["GET /callback?code=e&state=the-right-state HTTP/1.1", "Host: {authority}", "Accept: a\u{0}b"],
+            body: ""
+        ),
+        Request(
+            name: "another version",
+            status: 400,
+            head: ["GET /callback?code=e&state=the-right-state HTTP/0.9", "Host: {authority}"],
+            body: ""
+        ),
+        Request(name: "no request", status: 400, head: ["hello"], body: ""),
     ]
 
     @Test(arguments: requests.indices)

@@ -8,70 +8,141 @@ import Testing
 
 /// What a provider sends that a client must refuse, and what it must bear.
 @Suite struct FaultyProviderTests {
+    struct Refused: CustomTestStringConvertible {
+        let row: String
+        let fault: EmulatorFault
+        let code: AuthError.Code
+        let last: String
+        var testDescription: String { row }
+    }
+
     /// Faults that are in no conformance table, and the last request that the provider may see.
-    static let faults: [(row: String, fault: EmulatorFault, code: AuthError.Code, last: String)] = [
-        ("no ID Token", .tokenResponse(.missingIDToken), .invalidIDToken, "POST /token"),
-        ("no access token", .tokenResponse(.missingAccessToken), .invalidResponse, "POST /token"),
-        ("empty access token", .tokenResponse(.member("access_token", "")), .invalidResponse, "POST /token"),
-        ("no token_type", .tokenResponse(.member("token_type", nil)), .invalidResponse, "POST /token"),
-        (
-            "tokens with status 500", .tokenResponse(.response { $0.head.status = .internalServerError }),
-            .temporarilyUnavailable,
-            "POST /token"
+    static let faults: [Refused] = [
+        Refused(row: "no ID Token", fault: .tokenResponse(.missingIDToken), code: .invalidIDToken, last: "POST /token"),
+        Refused(
+            row: "no access token",
+            fault: .tokenResponse(.missingAccessToken),
+            code: .invalidResponse,
+            last: "POST /token"
         ),
-        (
-            "metadata with status 500", .metadata(.response { $0.head.status = .internalServerError }),
-            .temporarilyUnavailable,
-            "GET /.well-known/openid-configuration"
+        Refused(
+            row: "empty access token",
+            fault: .tokenResponse(.member("access_token", "")),
+            code: .invalidResponse,
+            last: "POST /token"
         ),
-        (
-            "metadata without issuer", .metadata(.member("issuer", nil)), .discoveryFailed,
-            "GET /.well-known/openid-configuration"
+        Refused(
+            row: "no token_type",
+            fault: .tokenResponse(.member("token_type", nil)),
+            code: .invalidResponse,
+            last: "POST /token"
         ),
-        (
-            "endpoint that is a number", .metadata(.member("token_endpoint", 5)), .discoveryFailed,
-            "GET /.well-known/openid-configuration"
+        Refused(
+            row: "tokens with status 500",
+            fault: .tokenResponse(.response { $0.head.status = .internalServerError }),
+            code: .temporarilyUnavailable,
+            last: "POST /token"
         ),
-        (
-            "flag that is a string", .metadata(.member("authorization_response_iss_parameter_supported", "yes")),
-            .discoveryFailed, "GET /.well-known/openid-configuration"
+        Refused(
+            row: "metadata with status 500",
+            fault: .metadata(.response { $0.head.status = .internalServerError }),
+            code: .temporarilyUnavailable,
+            last: "GET /.well-known/openid-configuration"
         ),
-        (
-            "list that is a string", .metadata(.member("id_token_signing_alg_values_supported", "RS256")),
-            .discoveryFailed, "GET /.well-known/openid-configuration"
+        Refused(
+            row: "metadata without issuer",
+            fault: .metadata(.member("issuer", nil)),
+            code: .discoveryFailed,
+            last: "GET /.well-known/openid-configuration"
         ),
-        ("token_type mac", .tokenResponse(.unknownTokenType), .unsupported, "POST /token"),
-        ("error with status 200", .tokenResponse(.member("error", "bad")), .providerRejected, "POST /token"),
-        ("token response that is a page", .tokenResponse(.notJSON), .invalidResponse, "POST /token"),
-        ("token endpoint down", .tokenResponse(.unavailable), .temporarilyUnavailable, "POST /token"),
-        ("wrong c_hash", .idToken(.wrongCodeHash), .invalidIDToken, "POST /token"),
-        ("unknown kid", .idToken(.unknownKeyID), .invalidIDToken, "GET /jwks"),
-        ("no keys in the set", .jwks(.empty), .invalidIDToken, "GET /jwks"),
-        ("too many keys", .jwks(.tooManyKeys), .invalidResponse, "GET /jwks"),
-        ("key set down", .jwks(.unavailable), .invalidResponse, "GET /jwks"),
-        ("userinfo without sub", .userInfo(.missingSubject), .invalidUserInfo, "GET /userinfo"),
-        ("userinfo that is a page", .userInfo(.notJSON), .invalidResponse, "GET /userinfo"),
-        (
-            "PKCE plain only", .metadata(.member("code_challenge_methods_supported", ["plain"])), .unsupported,
-            "GET /.well-known/openid-configuration"
+        Refused(
+            row: "endpoint that is a number",
+            fault: .metadata(.member("token_endpoint", 5)),
+            code: .discoveryFailed,
+            last: "GET /.well-known/openid-configuration"
         ),
-        (
-            "http endpoint", .metadata(.member("token_endpoint", "http://id.example.com/token")), .discoveryFailed,
-            "GET /.well-known/openid-configuration"
+        Refused(
+            row: "flag that is a string",
+            fault: .metadata(.member("authorization_response_iss_parameter_supported", "yes")),
+            code: .discoveryFailed,
+            last: "GET /.well-known/openid-configuration"
         ),
-        (
-            "no token endpoint", .metadata(.member("token_endpoint", nil)), .unsupported,
-            "GET /.well-known/openid-configuration"
+        Refused(
+            row: "list that is a string",
+            fault: .metadata(.member("id_token_signing_alg_values_supported", "RS256")),
+            code: .discoveryFailed,
+            last: "GET /.well-known/openid-configuration"
         ),
-        ("no key set", .metadata(.member("jwks_uri", nil)), .unsupported, "POST /token"),
-        (
-            "only other algorithms", .metadata(.member("id_token_signing_alg_values_supported", ["PS512"])),
-            .invalidIDToken, "POST /token"
+        Refused(
+            row: "token_type mac",
+            fault: .tokenResponse(.unknownTokenType),
+            code: .unsupported,
+            last: "POST /token"
+        ),
+        Refused(
+            row: "error with status 200",
+            fault: .tokenResponse(.member("error", "bad")),
+            code: .providerRejected,
+            last: "POST /token"
+        ),
+        Refused(
+            row: "token response that is a page",
+            fault: .tokenResponse(.notJSON),
+            code: .invalidResponse,
+            last: "POST /token"
+        ),
+        Refused(
+            row: "token endpoint down",
+            fault: .tokenResponse(.unavailable),
+            code: .temporarilyUnavailable,
+            last: "POST /token"
+        ),
+        Refused(row: "wrong c_hash", fault: .idToken(.wrongCodeHash), code: .invalidIDToken, last: "POST /token"),
+        Refused(row: "unknown kid", fault: .idToken(.unknownKeyID), code: .invalidIDToken, last: "GET /jwks"),
+        Refused(row: "no keys in the set", fault: .jwks(.empty), code: .invalidIDToken, last: "GET /jwks"),
+        Refused(row: "too many keys", fault: .jwks(.tooManyKeys), code: .invalidResponse, last: "GET /jwks"),
+        Refused(row: "key set down", fault: .jwks(.unavailable), code: .invalidResponse, last: "GET /jwks"),
+        Refused(
+            row: "userinfo without sub",
+            fault: .userInfo(.missingSubject),
+            code: .invalidUserInfo,
+            last: "GET /userinfo"
+        ),
+        Refused(
+            row: "userinfo that is a page",
+            fault: .userInfo(.notJSON),
+            code: .invalidResponse,
+            last: "GET /userinfo"
+        ),
+        Refused(
+            row: "PKCE plain only",
+            fault: .metadata(.member("code_challenge_methods_supported", ["plain"])),
+            code: .unsupported,
+            last: "GET /.well-known/openid-configuration"
+        ),
+        Refused(
+            row: "http endpoint",
+            fault: .metadata(.member("token_endpoint", "http://id.example.com/token")),
+            code: .discoveryFailed,
+            last: "GET /.well-known/openid-configuration"
+        ),
+        Refused(
+            row: "no token endpoint",
+            fault: .metadata(.member("token_endpoint", nil)),
+            code: .unsupported,
+            last: "GET /.well-known/openid-configuration"
+        ),
+        Refused(row: "no key set", fault: .metadata(.member("jwks_uri", nil)), code: .unsupported, last: "POST /token"),
+        Refused(
+            row: "only other algorithms",
+            fault: .metadata(.member("id_token_signing_alg_values_supported", ["PS512"])),
+            code: .invalidIDToken,
+            last: "POST /token"
         ),
     ]
 
     @Test(arguments: faults) func refusesFaultyProviderResponses(
-        _ test: (row: String, fault: EmulatorFault, code: AuthError.Code, last: String)
+        _ test: Refused
     ) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = test.fault
@@ -83,19 +154,28 @@ import Testing
         }
     }
 
-    static let tolerated: [(row: String, fault: EmulatorFault)] = [
-        ("members that are null", .metadata(.member("check_session_iframe", nil))),
-        ("an endpoint that is null", .metadata(.member("revocation_endpoint", .null))),
-        ("a list that is null", .metadata(.member("scopes_supported", .null))),
-        ("a flag that is null", .metadata(.member("authorization_response_iss_parameter_supported", .null))),
-        ("expires_in as a string", .tokenResponse(.member("expires_in", "3600"))),
-        ("unknown members of the metadata", .metadata(.member("new_member", ["x": [1]]))),
-        ("unknown parameters of the redirect", .callback(.unknownParameters)),
-        ("no c_hash", .idToken(.claim("c_hash", nil))),
+    struct Tolerated: CustomTestStringConvertible {
+        let row: String
+        let fault: EmulatorFault
+        var testDescription: String { row }
+    }
+
+    static let tolerated: [Tolerated] = [
+        Tolerated(row: "members that are null", fault: .metadata(.member("check_session_iframe", nil))),
+        Tolerated(row: "an endpoint that is null", fault: .metadata(.member("revocation_endpoint", .null))),
+        Tolerated(row: "a list that is null", fault: .metadata(.member("scopes_supported", .null))),
+        Tolerated(
+            row: "a flag that is null",
+            fault: .metadata(.member("authorization_response_iss_parameter_supported", .null))
+        ),
+        Tolerated(row: "expires_in as a string", fault: .tokenResponse(.member("expires_in", "3600"))),
+        Tolerated(row: "unknown members of the metadata", fault: .metadata(.member("new_member", ["x": [1]]))),
+        Tolerated(row: "unknown parameters of the redirect", fault: .callback(.unknownParameters)),
+        Tolerated(row: "no c_hash", fault: .idToken(.claim("c_hash", nil))),
     ]
 
     @Test(arguments: tolerated)
-    func toleratesHarmlessProviderDeviations(_ test: (row: String, fault: EmulatorFault)) async throws {
+    func toleratesHarmlessProviderDeviations(_ test: Tolerated) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             scene.emulator.fault = test.fault
             let signIn = try await scene.client().signIn()

@@ -120,13 +120,20 @@ final class SlowRefreshes: HTTPTransport {
         #expect(error?.code == .loginRequired)
     }
 
-    static let looks: [(name: String, look: @Sendable (AuthClient) async throws -> Void)] = [
-        ("credential", { _ = try await $0.credential() }), ("accounts", { _ = try await $0.accounts() }),
-        ("requiredCredential", { _ = try? await $0.requiredCredential() }),
-        ("refresh", { _ = try? await $0.refresh() }),
-        (
-            "perform",
-            { client in
+    struct Look: CustomTestStringConvertible {
+        let name: String
+        let look: @Sendable (AuthClient) async throws -> Void
+        var testDescription: String { name }
+    }
+
+    static let looks: [Look] = [
+        Look(name: "credential", look: { _ = try await $0.credential() }),
+        Look(name: "accounts", look: { _ = try await $0.accounts() }),
+        Look(name: "requiredCredential", look: { _ = try? await $0.requiredCredential() }),
+        Look(name: "refresh", look: { _ = try? await $0.refresh() }),
+        Look(
+            name: "perform",
+            look: { client in
                 _ = try? await client.perform { _ in throw AuthError(.accessTokenRejected, "401") }
             }
         ),
@@ -134,7 +141,7 @@ final class SlowRefreshes: HTTPTransport {
 
     /// A client that finds the credential gone drops its cached tokens.
     @Test(arguments: looks) func returnsNoCachedTokensOnceTheStoreWasSeenEmpty(
-        _ test: (name: String, look: @Sendable (AuthClient) async throws -> Void)
+        _ test: Look
     ) async throws {
         let store = MemoryTokenStore()
         let (one, other) = (try client(store: store), try client(store: store))

@@ -80,28 +80,71 @@ import Testing
         }
     }
 
+    struct ExchangeError: CustomTestStringConvertible {
+        let error: String
+        let words: String
+        let status: Int
+        var testDescription: String { error }
+    }
+
     /// Facts 1.6: Okta's error responses to a token exchange. The user is then asked, and the reason is in an event.
-    static let exchangeErrors: [(error: String, words: String, status: Int)] = [
-        ("invalid_request", "'actor_token' is invalid.", 400),
-        ("invalid_request", "'actor_token_type' is invalid or not supported.", 400),
-        ("invalid_request", "When 'actor_token_type' is 'x', 'subject_token_type' must be 'y'.", 400),
-        ("invalid_request", "'subject_token' is invalid.", 400),
-        ("invalid_request", "'subject_token_type' is invalid or not supported.", 400),
-        ("invalid_request", "'requested_token_type' is invalid or not supported.", 400),
-        ("invalid_grant", "The 'subject_token' either expired or the session associated with it was terminated.", 400),
-        ("invalid_request", "'subject_token' is invalid: the session associated with it is no longer active.", 400),
-        ("invalid_grant", "The client's assurance requirements are not met.", 400),
-        ("invalid_target", "Token Exchange requests must include a valid audience of the authorization server.", 400),
-        ("invalid_request", "A service client may not use the native sso flow.", 400),
-        ("unauthorized_client", "The client is not authorized to use the provided grant type.", 400),
-        ("unsupported_grant_type", "The grant type is not supported.", 400),
-        ("consent_required", "The following scopes require user consent: [x].", 400),
-        ("access_denied", "User is not assigned to the client application.", 400),
-        ("access_denied", "The 'subject_token' issuer isn't a trusted authorization server.", 403),
+    static let exchangeErrors: [ExchangeError] = [
+        ExchangeError(error: "invalid_request", words: "'actor_token' is invalid.", status: 400),
+        ExchangeError(error: "invalid_request", words: "'actor_token_type' is invalid or not supported.", status: 400),
+        ExchangeError(
+            error: "invalid_request",
+            words: "When 'actor_token_type' is 'x', 'subject_token_type' must be 'y'.",
+            status: 400
+        ),
+        ExchangeError(error: "invalid_request", words: "'subject_token' is invalid.", status: 400),
+        ExchangeError(
+            error: "invalid_request",
+            words: "'subject_token_type' is invalid or not supported.",
+            status: 400
+        ),
+        ExchangeError(
+            error: "invalid_request",
+            words: "'requested_token_type' is invalid or not supported.",
+            status: 400
+        ),
+        ExchangeError(
+            error: "invalid_grant",
+            words: "The 'subject_token' either expired or the session associated with it was terminated.",
+            status: 400
+        ),
+        ExchangeError(
+            error: "invalid_request",
+            words: "'subject_token' is invalid: the session associated with it is no longer active.",
+            status: 400
+        ),
+        ExchangeError(error: "invalid_grant", words: "The client's assurance requirements are not met.", status: 400),
+        ExchangeError(
+            error: "invalid_target",
+            words: "Token Exchange requests must include a valid audience of the authorization server.",
+            status: 400
+        ),
+        ExchangeError(
+            error: "invalid_request",
+            words: "A service client may not use the native sso flow.",
+            status: 400
+        ),
+        ExchangeError(
+            error: "unauthorized_client",
+            words: "The client is not authorized to use the provided grant type.",
+            status: 400
+        ),
+        ExchangeError(error: "unsupported_grant_type", words: "The grant type is not supported.", status: 400),
+        ExchangeError(error: "consent_required", words: "The following scopes require user consent: [x].", status: 400),
+        ExchangeError(error: "access_denied", words: "User is not assigned to the client application.", status: 400),
+        ExchangeError(
+            error: "access_denied",
+            words: "The 'subject_token' issuer isn't a trusted authorization server.",
+            status: 403
+        ),
     ]
 
     @Test(arguments: exchangeErrors) func asksTheUserWhenTheTokenExchangeFails(
-        _ failure: (error: String, words: String, status: Int)
+        _ failure: ExchangeError
     ) async throws {
         try await OktaScene.with(.inProcess) { scene in
             _ = try await scene.app("mail", user: .alice).signIn()

@@ -75,44 +75,95 @@ import Testing
 
     // MARK: Errors
 
+    struct TokenError: CustomTestStringConvertible {
+        let failure: OktaEmulator.Failure
+        let code: AuthError.Code
+        let words: String
+        var testDescription: String { "\(failure)" }
+    }
+
     /// Facts 1.2, 1.5 and 1.7 to 1.9: errors of the token endpoint in both formats, and the resulting error codes.
-    static let errors: [(failure: OktaEmulator.Failure, code: AuthError.Code, words: String)] = [
-        (.init("invalid_grant", "The refresh token is invalid or expired."), .loginRequired, "is invalid or expired"),
-        (
-            .init("invalid_client", "No client credentials found.", status: 401), .providerRejected,
-            "No client credentials"
+    static let errors: [TokenError] = [
+        TokenError(
+            failure: .init("invalid_grant", "The refresh token is invalid or expired."),
+            code: .loginRequired,
+            words: "is invalid or expired"
         ),
-        (.init("invalid_request", "The required parameter 'x' is missing."), .providerRejected, "is missing"),
-        (.init("invalid_scope", "One or more scopes are not configured."), .providerRejected, "not configured"),
-        (.init("access_denied", "Denied scopes: x", status: 403), .providerRejected, "Denied scopes"),
-        (.init("unauthorized_client", "Configured grant types: [x]."), .providerRejected, "Configured grant types"),
-        (.init("server_error", "Something broke.", status: 500), .temporarilyUnavailable, "Something broke"),
-        (.init("temporarily_unavailable", "Come back."), .providerRejected, "Come back"),
+        TokenError(
+            failure: .init("invalid_client", "No client credentials found.", status: 401),
+            code: .providerRejected,
+            words: "No client credentials"
+        ),
+        TokenError(
+            failure: .init("invalid_request", "The required parameter 'x' is missing."),
+            code: .providerRejected,
+            words: "is missing"
+        ),
+        TokenError(
+            failure: .init("invalid_scope", "One or more scopes are not configured."),
+            code: .providerRejected,
+            words: "not configured"
+        ),
+        TokenError(
+            failure: .init("access_denied", "Denied scopes: x", status: 403),
+            code: .providerRejected,
+            words: "Denied scopes"
+        ),
+        TokenError(
+            failure: .init("unauthorized_client", "Configured grant types: [x]."),
+            code: .providerRejected,
+            words: "Configured grant types"
+        ),
+        TokenError(
+            failure: .init("server_error", "Something broke.", status: 500),
+            code: .temporarilyUnavailable,
+            words: "Something broke"
+        ),
+        TokenError(
+            failure: .init("temporarily_unavailable", "Come back."),
+            code: .providerRejected,
+            words: "Come back"
+        ),
         // A rate limit in the format, and with the code, of an ended session: it must not end one.
-        (
-            .init("invalid_grant", "API call exceeded rate limit due to too many requests.", status: 429),
-            .temporarilyUnavailable, ""
+        TokenError(
+            failure: .init("invalid_grant", "API call exceeded rate limit due to too many requests.", status: 429),
+            code: .temporarilyUnavailable,
+            words: ""
         ),
-        (
-            .init("E0000047", "API call exceeded rate limit.", status: 429, shape: .okta), .temporarilyUnavailable, ""
+        TokenError(
+            failure: .init("E0000047", "API call exceeded rate limit.", status: 429, shape: .okta),
+            code: .temporarilyUnavailable,
+            words: ""
         ),
-        (
-            .init("invalid_client", "Invalid value for `client_id` parameter", shape: .okta), .providerRejected,
-            "Invalid value"
+        TokenError(
+            failure: .init("invalid_client", "Invalid value for `client_id` parameter", shape: .okta),
+            code: .providerRejected,
+            words: "Invalid value"
         ),
-        (
-            .init("E0000001", "Api validation failed: x", shape: .okta, causes: ["first cause", "second cause"]),
-            .providerRejected, "first cause; second cause"
+        TokenError(
+            failure: .init(
+                "E0000001",
+                "Api validation failed: x",
+                shape: .okta,
+                causes: ["first cause", "second cause"]
+            ),
+            code: .providerRejected,
+            words: "first cause; second cause"
         ),
-        (
-            .init("E0000009", "Internal Server Error", status: 500, shape: .okta), .temporarilyUnavailable,
-            "Internal Server Error"
+        TokenError(
+            failure: .init("E0000009", "Internal Server Error", status: 500, shape: .okta),
+            code: .temporarilyUnavailable,
+            words: "Internal Server Error"
         ),
-        (.init("E0000010", "Service is in read only mode", status: 503, shape: .okta), .temporarilyUnavailable, ""),
+        TokenError(
+            failure: .init("E0000010", "Service is in read only mode", status: 503, shape: .okta),
+            code: .temporarilyUnavailable,
+            words: ""
+        ),
     ]
 
     @Test(arguments: errors, EmulatorScene.Setting.allCases) func mapsEveryTokenEndpointError(
-        _ test: (failure: OktaEmulator.Failure, code: AuthError.Code, words: String),
+        _ test: TokenError,
         _ setting: EmulatorScene.Setting
     ) async throws {
         let time = VirtualTime()

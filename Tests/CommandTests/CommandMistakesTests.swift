@@ -8,17 +8,50 @@ import Testing
 
 /// What the tool says when something is wrong.
 @Suite struct CommandMistakesTests {
-    static let mistakes: [(name: String, changes: [String: String?], status: Int32, words: String)] = [
-        ("a missing key", ["client_id": nil], 2, #"the key "client_id" is missing"#),
-        ("a misspelt key", ["isuer": #""x""#], 2, #"did you mean "issuer"?"#),
-        ("an unknown provider", ["provider": #""oidcc""#], 2, #"did you mean "oidc"?"#),
-        ("an unreachable issuer", ["issuer": #""http://127.0.0.1:1""#], 7, "Nothing responds at 127.0.0.1:1"),
-        ("a secret in the file", ["client_secret": #""hunter2""#], 2, "never written into the file"),
-        ("a scope that cannot be", ["scopes": #"["a b"]"#], 2, "RFC 6749 section 3.3"),
+    struct Mistake: CustomTestStringConvertible {
+        let name: String
+        let changes: [String: String?]
+        let status: Int32
+        let words: String
+        var testDescription: String { name }
+    }
+
+    static let mistakes: [Mistake] = [
+        Mistake(
+            name: "a missing key",
+            changes: ["client_id": nil],
+            status: 2,
+            words: #"the key "client_id" is missing"#
+        ),
+        Mistake(name: "a misspelt key", changes: ["isuer": #""x""#], status: 2, words: #"did you mean "issuer"?"#),
+        Mistake(
+            name: "an unknown provider",
+            changes: ["provider": #""oidcc""#],
+            status: 2,
+            words: #"did you mean "oidc"?"#
+        ),
+        Mistake(
+            name: "an unreachable issuer",
+            changes: ["issuer": #""http://127.0.0.1:1""#],
+            status: 7,
+            words: "Nothing responds at 127.0.0.1:1"
+        ),
+        Mistake(
+            name: "a secret in the file",
+            changes: ["client_secret": #""hunter2""#],
+            status: 2,
+            words: "never written into the file"
+        ),
+        Mistake(
+            name: "a scope that cannot be",
+            changes: ["scopes": #"["a b"]"#],
+            status: 2,
+            words: "RFC 6749 section 3.3"
+        ),
     ]
 
     @Test(arguments: mistakes) func explainsMistakesInAProfile(
-        _ mistake: (name: String, changes: [String: String?], status: Int32, words: String)
+        _ mistake: Mistake
     ) async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

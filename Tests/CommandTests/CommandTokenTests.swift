@@ -107,19 +107,26 @@ import Testing
         }
     }
 
+    struct Damage: CustomTestStringConvertible {
+        let name: String
+        let command: String
+        let word: String
+        var testDescription: String { name }
+    }
+
     /// Damage to a stored credential: the command that causes it, and a word of the message about it.
-    static let damages: [(name: String, command: String, word: String)] = [
-        ("truncated", "truncate -s 40 \"$f\"", "is damaged"),
-        ("garbage", "head -c 500 /dev/urandom > \"$f\"", "is damaged"),
-        ("empty", ": > \"$f\"", "is damaged"),
-        ("loose permissions", "chmod 644 \"$f\"", "chmod 600"),
-        ("a link", "mv \"$f\" \"$f.real\" && ln -s \"$f.real\" \"$f\"", "cannot be read"),
-        ("a directory", "rm \"$f\" && mkdir \"$f\"", "not a plain file"),
-        ("open folder", "chmod 777 \"$(dirname \"$f\")\"", "chmod 700"),
+    static let damages: [Damage] = [
+        Damage(name: "truncated", command: "truncate -s 40 \"$f\"", word: "is damaged"),
+        Damage(name: "garbage", command: "head -c 500 /dev/urandom > \"$f\"", word: "is damaged"),
+        Damage(name: "empty", command: ": > \"$f\"", word: "is damaged"),
+        Damage(name: "loose permissions", command: "chmod 644 \"$f\"", word: "chmod 600"),
+        Damage(name: "a link", command: "mv \"$f\" \"$f.real\" && ln -s \"$f.real\" \"$f\"", word: "cannot be read"),
+        Damage(name: "a directory", command: "rm \"$f\" && mkdir \"$f\"", word: "not a plain file"),
+        Damage(name: "open folder", command: "chmod 777 \"$(dirname \"$f\")\"", word: "chmod 700"),
     ]
 
     @Test(arguments: damages) func reportsWhatIsWrongWithTheStore(
-        _ damage: (name: String, command: String, word: String)
+        _ damage: Damage
     ) async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

@@ -29,7 +29,7 @@ AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopba
 # Tests from the quickest to the slowest; the first failure ends a run.
 STAGES = [
     "JWK|KeySource|IDToken|AuthorizationResponse|Demand|ClientRegistration|DynamicRegistration|UserInfo|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|LaunchEnvironment",
-    "ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
+    "ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
 # The tests that see the checks at the port run first for these.

@@ -171,10 +171,19 @@ import Testing
         }
     }
 
-    static let modes: [(file: Int, folder: Int)] = [(0o666, 0o755), (0o646, 0o755), (0o644, 0o777), (0o600, 0o702)]
+    struct Modes: CustomTestStringConvertible {
+        let file: Int
+        let folder: Int
+        var testDescription: String { "\(String(file, radix: 8)) in \(String(folder, radix: 8))" }
+    }
+
+    static let modes: [Modes] = [
+        Modes(file: 0o666, folder: 0o755), Modes(file: 0o646, folder: 0o755), Modes(file: 0o644, folder: 0o777),
+        Modes(file: 0o600, folder: 0o702),
+    ]
 
     @Test(arguments: modes)
-    func refusesConfigurationFilesThatOthersCanChange(_ mode: (file: Int, folder: Int)) async throws {
+    func refusesConfigurationFilesThatOthersCanChange(_ mode: Modes) async throws {
         try await withHome { home in
             try await CommandHarness.withConfiguration(CommandHarness.profile("http://127.0.0.1:1")) { path, folder in
                 try FileManager.default.setAttributes([.posixPermissions: mode.file], ofItemAtPath: path)
@@ -245,10 +254,16 @@ import Testing
         }
     }
 
-    static let targets: [(name: String, change: @Sendable (_ issuer: String) -> [String: String?])] = [
-        (
-            "transcript",
-            { issuer in
+    struct Target: CustomTestStringConvertible {
+        let name: String
+        let change: @Sendable (_ issuer: String) -> [String: String?]
+        var testDescription: String { name }
+    }
+
+    static let targets: [Target] = [
+        Target(
+            name: "transcript",
+            change: { issuer in
                 [
                     "user_agent": """
                     {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(issuer)"],
@@ -257,11 +272,14 @@ import Testing
                 ]
             }
         ),
-        ("key_file", { _ in ["store": #"{"name": "encrypted-file", "directory": "store", "key_file": "precious"}"#] }),
+        Target(
+            name: "key_file",
+            change: { _ in ["store": #"{"name": "encrypted-file", "directory": "store", "key_file": "precious"}"#] }
+        ),
     ]
 
     @Test(arguments: targets) func overwritesNoFileThatAConfigurationNames(
-        _ target: (name: String, change: @Sendable (_ issuer: String) -> [String: String?])
+        _ target: Target
     ) async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

@@ -110,20 +110,58 @@ import Testing
         #expect(network.seen.last?.field("Origin") == "https://id.example.com")
     }
 
-    static let cookies: [(cookie: String, target: String, method: String, isSent: Bool)] = [
-        ("a=1; Secure; SameSite=Strict", "https://id.example.net", "post", false),
-        ("a=1; Secure; SameSite=Lax", "https://id.example.net", "post", false),
-        ("a=1; Secure", "https://id.example.net", "post", false),
-        ("a=1; Secure; SameSite=None", "https://id.example.net", "post", true),
-        ("a=1; Secure; SameSite=Strict", "https://id.example.net", "get", false),
-        ("a=1; Secure; SameSite=Lax", "https://id.example.net", "get", true),
-        ("a=1; Secure; SameSite=Strict", "https://id.example.com", "post", true),
-        ("a=1; Secure; SameSite=Strict", "https://login.example.com", "post", true),
-        ("a=1; Secure; SameSite=None", "http://127.0.0.1:1", "post", false),
+    struct CookieCase: CustomTestStringConvertible {
+        let cookie: String
+        let target: String
+        let method: String
+        let isSent: Bool
+        var testDescription: String { cookie }
+    }
+
+    static let cookies: [CookieCase] = [
+        CookieCase(
+            cookie: "a=1; Secure; SameSite=Strict",
+            target: "https://id.example.net",
+            method: "post",
+            isSent: false
+        ),
+        CookieCase(
+            cookie: "a=1; Secure; SameSite=Lax",
+            target: "https://id.example.net",
+            method: "post",
+            isSent: false
+        ),
+        CookieCase(cookie: "a=1; Secure", target: "https://id.example.net", method: "post", isSent: false),
+        CookieCase(
+            cookie: "a=1; Secure; SameSite=None",
+            target: "https://id.example.net",
+            method: "post",
+            isSent: true
+        ),
+        CookieCase(
+            cookie: "a=1; Secure; SameSite=Strict",
+            target: "https://id.example.net",
+            method: "get",
+            isSent: false
+        ),
+        CookieCase(cookie: "a=1; Secure; SameSite=Lax", target: "https://id.example.net", method: "get", isSent: true),
+        CookieCase(
+            cookie: "a=1; Secure; SameSite=Strict",
+            target: "https://id.example.com",
+            method: "post",
+            isSent: true
+        ),
+        CookieCase(
+            cookie: "a=1; Secure; SameSite=Strict",
+            target: "https://login.example.com",
+            method: "post",
+            isSent: true
+        ),
+        CookieCase(cookie: "a=1; Secure; SameSite=None", target: "http://127.0.0.1:1", method: "post", isSent: false),
     ]
 
     @Test(arguments: cookies) func honoursTheSameSiteAttributeOfCookies(
-        _ test: (cookie: String, target: String, method: String, isSent: Bool)
+        _ test: CookieCase
     ) async throws {
         let (target, method, cookie) = (test.target, test.method, test.cookie)
         let network = Network { line in
@@ -250,23 +288,39 @@ import Testing
 
     // MARK: Bounds
 
-    static let monsters: [(name: String, page: @Sendable () -> String)] = [
-        ("attributes", { "<form " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + ">" }),
-        ("attributes with quotes", { "<form " + (0..<40_000).map { "a\($0)='>'" }.joined(separator: " ") + ">" }),
-        ("attributes with odd quotes", { "<form " + (0..<40_000).map { "a\($0)=x\"y" }.joined(separator: " ") + ">" }),
-        (
-            "attributes behind a comment that not all parsers end alike",
-            { "<!-- x --!><a " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + "> -->" }
-        ), ("a comment that ends at once", { "<!--><a " + (0..<9).map { "a\($0)" }.joined(separator: " ") + "> -->" }),
-        ("a comment without an end", { "<p><!-- <a>" }),
-        ("comments", { String(repeating: "<!---->", count: 70_000) }),
-        ("nesting", { String(repeating: "<div>", count: 100_000) }),
-        ("tags", { String(repeating: "<br>", count: 100_000) }),
-        ("size", { String(repeating: "x", count: 600_000) }),
+    struct Monster: CustomTestStringConvertible {
+        let name: String
+        let page: @Sendable () -> String
+        var testDescription: String { name }
+    }
+
+    static let monsters: [Monster] = [
+        Monster(name: "attributes", page: { "<form " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + ">" }),
+        Monster(
+            name: "attributes with quotes",
+            page: { "<form " + (0..<40_000).map { "a\($0)='>'" }.joined(separator: " ") + ">" }
+        ),
+        Monster(
+            name: "attributes with odd quotes",
+            page: { "<form " + (0..<40_000).map { "a\($0)=x\"y" }.joined(separator: " ") + ">" }
+        ),
+        Monster(
+            name: "attributes behind a comment that not all parsers end alike",
+            page: { "<!-- x --!><a " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + "> -->" }
+        ),
+        Monster(
+            name: "a comment that ends at once",
+            page: { "<!--><a " + (0..<9).map { "a\($0)" }.joined(separator: " ") + "> -->" }
+        ),
+        Monster(name: "a comment without an end", page: { "<p><!-- <a>" }),
+        Monster(name: "comments", page: { String(repeating: "<!---->", count: 70_000) }),
+        Monster(name: "nesting", page: { String(repeating: "<div>", count: 100_000) }),
+        Monster(name: "tags", page: { String(repeating: "<br>", count: 100_000) }),
+        Monster(name: "size", page: { String(repeating: "x", count: 600_000) }),
     ]
 
     @Test(arguments: monsters)
-    func refusesPagesThatAreTooLargeOrTooComplex(_ test: (name: String, page: @Sendable () -> String)) async throws {
+    func refusesPagesThatAreTooLargeOrTooComplex(_ test: Monster) async throws {
         let page = test.page()
         let error = await #expect(throws: AuthError.self) { try await visit(in: Network { _ in .html(page) }) }
         #expect(error?.message.contains("was not read") == true, "\(error?.message ?? "")")

@@ -118,40 +118,119 @@ extension UserAgentFactory {
         _ = try client("{\(Self.good)\(more)}")
     }
 
+    struct Fault: CustomTestStringConvertible {
+        let more: String
+        let place: String
+        let keyPath: String
+        let words: String
+        var testDescription: String { more }
+    }
+
     /// The keys that are added to a good profile, the place of the fault, and words of its message.
-    static let faults: [(more: String, place: String, keyPath: String, words: String)] = [
-        (#", "client_ids": "x""#, "3:88", "profiles.work.client_ids", #"did you mean "client_id"?"#),
-        (#", "scopes": "openid""#, "3:88", "profiles.work.scopes", "expected an array"),
-        (#", "scopes": ["openid", 5]"#, "3:109", "profiles.work.scopes[1]", "expected a string"),
-        (#", "scopes": ["a\"b"]"#, "3:88", "profiles.work.scopes", "RFC 6749 section 3.3"),
-        (#", "timeout": 2"#, "3:88", "profiles.work.timeout", "from 5 to 3600"),
-        (#", "client_secret": "hunter2""#, "3:88", "profiles.work.client_secret", "never written into the file"),
-        (#", "client_secret": {"envv": "X"}"#, "3:106", "profiles.work.client_secret.envv", #"did you mean "env"?"#),
-        (#", "client_secret": {"env": "NOPE"}"#, "3:88", "profiles.work.client_secret", "NOPE is not set"),
-        (#", "client_secret": {"file": "/no/such"}"#, "3:88", "profiles.work.client_secret", "cannot be read"),
-        (
-            #", "client_authentication": "client_secret_basic""#, "3:88", "profiles.work.client_authentication",
-            "needs a"
+    static let faults: [Fault] = [
+        Fault(
+            more: #", "client_ids": "x""#,
+            place: "3:88",
+            keyPath: "profiles.work.client_ids",
+            words: #"did you mean "client_id"?"#
         ),
-        (#", "redirect_uri": "http://example.com/cb""#, "3:88", "profiles.work.redirect_uri", "plain http"),
-        (#", "user_agent": "windov""#, "3:88", "profiles.work.user_agent", #"did you mean "window"?"#),
-        (
-            #", "user_agent": {"name": "window", "widht": 5}"#, "3:121", "profiles.work.user_agent.widht",
-            #"did you mean "width"?"#
+        Fault(
+            more: #", "scopes": "openid""#,
+            place: "3:88",
+            keyPath: "profiles.work.scopes",
+            words: "expected an array"
         ),
-        (#", "user_agent": "needy""#, "3:88", "profiles.work.user_agent", "needs options"),
-        (#", "flow": "devise""#, "3:88", "profiles.work.flow", #"did you mean "device"?"#),
-        (#", "flow": "device""#, "3:88", "profiles.work.flow", "cannot show a code"),
-        (#", "user_agent": []"#, "3:88", "profiles.work.user_agent", "at least one"),
-        (#", "store": "keyring""#, "3:88", "profiles.work.store", "Known: memory, file"),
-        (
-            #", "parameters": {"authorization": {"nonce": "x"}}"#, "3:121",
-            "profiles.work.parameters.authorization.nonce", "set by AuthFlow"
+        Fault(
+            more: #", "scopes": ["openid", 5]"#,
+            place: "3:109",
+            keyPath: "profiles.work.scopes[1]",
+            words: "expected a string"
+        ),
+        Fault(
+            more: #", "scopes": ["a\"b"]"#,
+            place: "3:88",
+            keyPath: "profiles.work.scopes",
+            words: "RFC 6749 section 3.3"
+        ),
+        Fault(more: #", "timeout": 2"#, place: "3:88", keyPath: "profiles.work.timeout", words: "from 5 to 3600"),
+        Fault(
+            more: #", "client_secret": "hunter2""#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "never written into the file"
+        ),
+        Fault(
+            more: #", "client_secret": {"envv": "X"}"#,
+            place: "3:106",
+            keyPath: "profiles.work.client_secret.envv",
+            words: #"did you mean "env"?"#
+        ),
+        Fault(
+            more: #", "client_secret": {"env": "NOPE"}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "NOPE is not set"
+        ),
+        Fault(
+            more: #", "client_secret": {"file": "/no/such"}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "cannot be read"
+        ),
+        Fault(
+            more: #", "client_authentication": "client_secret_basic""#,
+            place: "3:88",
+            keyPath: "profiles.work.client_authentication",
+            words: "needs a"
+        ),
+        Fault(
+            more: #", "redirect_uri": "http://example.com/cb""#,
+            place: "3:88",
+            keyPath: "profiles.work.redirect_uri",
+            words: "plain http"
+        ),
+        Fault(
+            more: #", "user_agent": "windov""#,
+            place: "3:88",
+            keyPath: "profiles.work.user_agent",
+            words: #"did you mean "window"?"#
+        ),
+        Fault(
+            more: #", "user_agent": {"name": "window", "widht": 5}"#,
+            place: "3:121",
+            keyPath: "profiles.work.user_agent.widht",
+            words: #"did you mean "width"?"#
+        ),
+        Fault(
+            more: #", "user_agent": "needy""#,
+            place: "3:88",
+            keyPath: "profiles.work.user_agent",
+            words: "needs options"
+        ),
+        Fault(
+            more: #", "flow": "devise""#,
+            place: "3:88",
+            keyPath: "profiles.work.flow",
+            words: #"did you mean "device"?"#
+        ),
+        Fault(more: #", "flow": "device""#, place: "3:88", keyPath: "profiles.work.flow", words: "cannot show a code"),
+        Fault(more: #", "user_agent": []"#, place: "3:88", keyPath: "profiles.work.user_agent", words: "at least one"),
+        Fault(
+            more: #", "store": "keyring""#,
+            place: "3:88",
+            keyPath: "profiles.work.store",
+            words: "Known: memory, file"
+        ),
+        Fault(
+            more: #", "parameters": {"authorization": {"nonce": "x"}}"#,
+            place: "3:121",
+            keyPath: "profiles.work.parameters.authorization.nonce",
+            words: "set by AuthFlow"
         ),
     ]
 
     @Test(arguments: faults) func reportsAFaultOfAProfileWithItsPlace(
-        _ fault: (more: String, place: String, keyPath: String, words: String)
+        _ fault: Fault
     ) throws {
         let error = try #require(throws: ConfigurationError.self) { try client("{\(Self.good)\(fault.more)}") }
         let issue = try #require(error.issues.first)
@@ -235,17 +314,23 @@ extension UserAgentFactory {
         #expect(error?.message.contains("device authorization endpoint") == true)
     }
 
-    static let brokenFiles: [(text: String, words: String)] = [
-        ("", "1:1"),
-        ("{", "ends too early"),
-        (#"{"profiles": {}}"#, "no profile"),
-        (#"{"profile": {}}"#, #"did you mean "profiles"?"#),
-        (#"{"profiles": {"a": {}}, "default_profile": "b"}"#, "Known: a"),
-        ("[]", "expected an object"),
-        (#"{"profiles": 5}"#, "expected an object"),
+    struct BrokenFile: CustomTestStringConvertible {
+        let text: String
+        let words: String
+        var testDescription: String { text }
+    }
+
+    static let brokenFiles: [BrokenFile] = [
+        BrokenFile(text: "", words: "1:1"),
+        BrokenFile(text: "{", words: "ends too early"),
+        BrokenFile(text: #"{"profiles": {}}"#, words: "no profile"),
+        BrokenFile(text: #"{"profile": {}}"#, words: #"did you mean "profiles"?"#),
+        BrokenFile(text: #"{"profiles": {"a": {}}, "default_profile": "b"}"#, words: "Known: a"),
+        BrokenFile(text: "[]", words: "expected an object"),
+        BrokenFile(text: #"{"profiles": 5}"#, words: "expected an object"),
     ]
 
-    @Test(arguments: brokenFiles) func refusesBrokenConfigurationFiles(_ file: (text: String, words: String)) throws {
+    @Test(arguments: brokenFiles) func refusesBrokenConfigurationFiles(_ file: BrokenFile) throws {
         let error = try #require(throws: ConfigurationError.self) {
             try ConfigurationFile(text: Array(file.text.utf8), name: "auth.json").profile()
         }

@@ -74,17 +74,29 @@ import Testing
         #expect(parameters.repeatedName == "p7")
     }
 
-    static let refusedTokens: [(name: String, change: @Sendable (inout TokenSet) -> Void)] = [
-        ("escape", { $0.accessToken = Secret("a\u{1B}[2J") }), ("bell", { $0.accessToken = Secret("a\u{7}") }),
-        ("line break", { $0.accessToken = Secret("a\nb") }), ("C1", { $0.accessToken = Secret("a\u{9B}31m") }),
-        ("letter", { $0.accessToken = Secret("aé") }), ("refresh token", { $0.refreshToken = Secret("\u{202E}") }),
-        ("type", { $0.tokenType = "Bea\u{0}rer" }), ("type with a space", { $0.tokenType = "Bearer x" }),
-        ("scope", { $0.scopes = ["a\"b"] }), ("scope with a mark", { $0.scopes = ["a\u{301}"] }),
-        ("device secret", { $0.deviceSecret = Secret("\u{7F}") }), ("ID Token", { $0.idToken = Secret("é.b.c") }),
+    struct RefusedTokens: CustomTestStringConvertible {
+        let name: String
+        let change: @Sendable (inout TokenSet) -> Void
+        var testDescription: String { name }
+    }
+
+    static let refusedTokens: [RefusedTokens] = [
+        RefusedTokens(name: "escape", change: { $0.accessToken = Secret("a\u{1B}[2J") }),
+        RefusedTokens(name: "bell", change: { $0.accessToken = Secret("a\u{7}") }),
+        RefusedTokens(name: "line break", change: { $0.accessToken = Secret("a\nb") }),
+        RefusedTokens(name: "C1", change: { $0.accessToken = Secret("a\u{9B}31m") }),
+        RefusedTokens(name: "letter", change: { $0.accessToken = Secret("aé") }),
+        RefusedTokens(name: "refresh token", change: { $0.refreshToken = Secret("\u{202E}") }),
+        RefusedTokens(name: "type", change: { $0.tokenType = "Bea\u{0}rer" }),
+        RefusedTokens(name: "type with a space", change: { $0.tokenType = "Bearer x" }),
+        RefusedTokens(name: "scope", change: { $0.scopes = ["a\"b"] }),
+        RefusedTokens(name: "scope with a mark", change: { $0.scopes = ["a\u{301}"] }),
+        RefusedTokens(name: "device secret", change: { $0.deviceSecret = Secret("\u{7F}") }),
+        RefusedTokens(name: "ID Token", change: { $0.idToken = Secret("é.b.c") }),
     ]
 
     @Test(arguments: refusedTokens) func refusesTokensWithForbiddenCharacters(
-        _ test: (name: String, change: @Sendable (inout TokenSet) -> Void)
+        _ test: RefusedTokens
     ) throws {
         var tokens = TokenSet(accessToken: Secret("a b~"), refreshToken: Secret("r"), scopes: ["openid", "a:b/c"])
         try tokens.requireTransportableCharacters()
@@ -95,36 +107,46 @@ import Testing
 
     // MARK: Challenges
 
-    static let challenges: [(field: String, expected: [AuthenticationChallenge])] = [
-        ("Basic realm=\"x\"", [.init(scheme: "basic", parameters: ["realm": "x"])]),
-        (
-            #"Bearer error="invalid_token", error_description="It, \"has\" expired=", realm=x"#,
-            [
+    struct Challenge: CustomTestStringConvertible {
+        let field: String
+        let expected: [AuthenticationChallenge]
+        var testDescription: String { field }
+    }
+
+    static let challenges: [Challenge] = [
+        Challenge(field: "Basic realm=\"x\"", expected: [.init(scheme: "basic", parameters: ["realm": "x"])]),
+        Challenge(
+            field: #"Bearer error="invalid_token", error_description="It, \"has\" expired=", realm=x"#,
+            expected: [
                 .init(
                     scheme: "bearer",
                     parameters: ["error": "invalid_token", "error_description": #"It, "has" expired="#, "realm": "x"]
                 )
             ]
         ),
-        (
-            #"Negotiate, Basic realm="a", DPoP algs="ES256", error=use_dpop_nonce"#,
-            [
+        Challenge(
+            field: #"Negotiate, Basic realm="a", DPoP algs="ES256", error=use_dpop_nonce"#,
+            expected: [
                 .init(scheme: "negotiate", parameters: [:]), .init(scheme: "basic", parameters: ["realm": "a"]),
                 .init(scheme: "dpop", parameters: ["algs": "ES256", "error": "use_dpop_nonce"]),
             ]
         ),
-        (
-            "NTLM TlRMTVNTUAAB==, Bearer",
-            [.init(scheme: "ntlm", parameters: [:]), .init(scheme: "bearer", parameters: [:])]
+        Challenge(
+            field: "NTLM TlRMTVNTUAAB==, Bearer",
+            expected: [.init(scheme: "ntlm", parameters: [:]), .init(scheme: "bearer", parameters: [:])]
         ),
-        ("Bearer error = \"x\"", [.init(scheme: "bearer", parameters: ["error": "x"])]),
-        (", ,Bearer", [.init(scheme: "bearer", parameters: [:])]), ("", []), ("\"", []),
-        (#"Bearer error="never ends"#, [.init(scheme: "bearer", parameters: [:])]),
-        ("Bearer error=\"a\", error=\"b\"", [.init(scheme: "bearer", parameters: ["error": "a"])]),
+        Challenge(field: "Bearer error = \"x\"", expected: [.init(scheme: "bearer", parameters: ["error": "x"])]),
+        Challenge(field: ", ,Bearer", expected: [.init(scheme: "bearer", parameters: [:])]),
+        Challenge(field: "", expected: []), Challenge(field: "\"", expected: []),
+        Challenge(field: #"Bearer error="never ends"#, expected: [.init(scheme: "bearer", parameters: [:])]),
+        Challenge(
+            field: "Bearer error=\"a\", error=\"b\"",
+            expected: [.init(scheme: "bearer", parameters: ["error": "a"])]
+        ),
     ]
 
     @Test(arguments: challenges)
-    func readsAuthenticationChallenges(_ test: (field: String, expected: [AuthenticationChallenge])) {
+    func readsAuthenticationChallenges(_ test: Challenge) {
         var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
         response.head.headerFields[.wwwAuthenticate] = test.field
         let found = AuthenticationChallenge.challenges(in: response)
@@ -142,19 +164,32 @@ import Testing
         }
     }
 
-    static let words: [(body: String, field: String?, expected: String?)] = [
-        (#"{"error": "slow", "error_description": "Later."}"#, nil, "slow: Later."),
-        (
-            #"{"message": "Resource protected by organization SAML enforcement."}"#, nil,
-            "status 403: Resource protected by organization SAML enforcement."
+    struct Words: CustomTestStringConvertible {
+        let body: String
+        let field: String?
+        let expected: String?
+        var testDescription: String { body }
+    }
+
+    static let words: [Words] = [
+        Words(body: #"{"error": "slow", "error_description": "Later."}"#, field: nil, expected: "slow: Later."),
+        Words(
+            body: #"{"message": "Resource protected by organization SAML enforcement."}"#,
+            field: nil,
+            expected: "status 403: Resource protected by organization SAML enforcement."
         ),
-        (#"{"error": {"code": 403, "message": "No."}}"#, nil, "status 403: No."),
-        (#"{"errors": [{"message": "one"}, "two"]}"#, nil, "status 403: one; two"),
-        (#"{"title": "Forbidden"}"#, nil, "status 403: Forbidden"), ("<html>", nil, nil), ("[]", nil, nil),
-        ("", #"Bearer error="insufficient_scope", error_description="Needs gist.""#, "insufficient_scope: Needs gist."),
+        Words(body: #"{"error": {"code": 403, "message": "No."}}"#, field: nil, expected: "status 403: No."),
+        Words(body: #"{"errors": [{"message": "one"}, "two"]}"#, field: nil, expected: "status 403: one; two"),
+        Words(body: #"{"title": "Forbidden"}"#, field: nil, expected: "status 403: Forbidden"),
+        Words(body: "<html>", field: nil, expected: nil), Words(body: "[]", field: nil, expected: nil),
+        Words(
+            body: "",
+            field: #"Bearer error="insufficient_scope", error_description="Needs gist.""#,
+            expected: "insufficient_scope: Needs gist."
+        ),
     ]
 
-    @Test(arguments: words) func findsTheErrorTextOfAServer(_ test: (body: String, field: String?, expected: String?)) {
+    @Test(arguments: words) func findsTheErrorTextOfAServer(_ test: Words) {
         var response = TransportResponse(head: HTTPResponse(status: .forbidden), body: Array(test.body.utf8))
         response.head.headerFields[.wwwAuthenticate] = test.field
         #expect(response.providerError.map { "\($0)" } == test.expected)

@@ -81,36 +81,106 @@ import Testing
         )
     }
 
-    static let refused: [(row: String, query: String, announces: Bool, code: AuthError.Code)] = [
-        ("103 wrong state", "?state=other&code=1", false, .invalidCallback),
-        ("104 no state", "?code=1", false, .invalidCallback),
-        ("error with wrong state", "?state=other&error=access_denied", false, .invalidCallback),
-        ("O4 code twice", "?state=z634l182&code=1&code=2", false, .invalidCallback),
-        ("O4 state twice", "?state=z634l182&state=z634l182&code=1", false, .invalidCallback),
-        (
-            "O4 iss twice", "?state=z634l182&code=1&iss=https://id.example.com&iss=https://id.example.com", false,
-            .invalidCallback
+    struct Refused: CustomTestStringConvertible {
+        let row: String
+        let query: String
+        let announces: Bool
+        let code: AuthError.Code
+        var testDescription: String { row }
+    }
+
+    static let refused: [Refused] = [
+        Refused(row: "103 wrong state", query: "?state=other&code=1", announces: false, code: .invalidCallback),
+        Refused(row: "104 no state", query: "?code=1", announces: false, code: .invalidCallback),
+        Refused(
+            row: "error with wrong state",
+            query: "?state=other&error=access_denied",
+            announces: false,
+            code: .invalidCallback
         ),
-        ("101 wrong iss", "?state=z634l182&code=1&iss=https%3A%2F%2Fevil.example.com", false, .issuerMismatch),
-        ("iss with a slash more", "?state=z634l182&code=1&iss=https%3A%2F%2Fid.example.com%2F", false, .issuerMismatch),
-        ("102 no iss although announced", "?state=z634l182&code=1", true, .issuerMismatch),
-        ("refusal without iss although announced", "?state=z634l182&error=access_denied", true, .accessDenied),
-        ("error without iss although announced", "?state=z634l182&error=server_error", true, .issuerMismatch),
-        ("error with wrong iss", "?state=z634l182&error=access_denied&iss=https://evil", false, .issuerMismatch),
-        ("denied", "?state=z634l182&error=access_denied", false, .accessDenied),
-        ("40 login_required", "?state=z634l182&error=login_required", false, .loginRequired),
-        ("neither", "?state=z634l182", false, .invalidCallback),
-        ("empty code", "?state=z634l182&code=", false, .invalidCallback),
-        ("no query", "", false, .invalidCallback),
-        ("fragment", "?state=z634l182&code=1#access_token=x", false, .invalidCallback),
-        ("broken escape", "?state=z634l182&code=%zz", false, .invalidCallback),
-        ("query without its mark", "&state=z634l182&code=1", false, .invalidCallback),
-        ("longer path", "/x?state=z634l182&code=1", false, .invalidCallback),
-        ("path that goes up", "/../callback?state=z634l182&code=1", false, .invalidCallback),
+        Refused(row: "O4 code twice", query: "?state=z634l182&code=1&code=2", announces: false, code: .invalidCallback),
+        Refused(
+            row: "O4 state twice",
+            query: "?state=z634l182&state=z634l182&code=1",
+            announces: false,
+            code: .invalidCallback
+        ),
+        Refused(
+            row: "O4 iss twice",
+            query: "?state=z634l182&code=1&iss=https://id.example.com&iss=https://id.example.com",
+            announces: false,
+            code: .invalidCallback
+        ),
+        Refused(
+            row: "101 wrong iss",
+            query: "?state=z634l182&code=1&iss=https%3A%2F%2Fevil.example.com",
+            announces: false,
+            code: .issuerMismatch
+        ),
+        Refused(
+            row: "iss with a slash more",
+            query: "?state=z634l182&code=1&iss=https%3A%2F%2Fid.example.com%2F",
+            announces: false,
+            code: .issuerMismatch
+        ),
+        Refused(
+            row: "102 no iss although announced",
+            query: "?state=z634l182&code=1",
+            announces: true,
+            code: .issuerMismatch
+        ),
+        Refused(
+            row: "refusal without iss although announced",
+            query: "?state=z634l182&error=access_denied",
+            announces: true,
+            code: .accessDenied
+        ),
+        Refused(
+            row: "error without iss although announced",
+            query: "?state=z634l182&error=server_error",
+            announces: true,
+            code: .issuerMismatch
+        ),
+        Refused(
+            row: "error with wrong iss",
+            query: "?state=z634l182&error=access_denied&iss=https://evil",
+            announces: false,
+            code: .issuerMismatch
+        ),
+        Refused(row: "denied", query: "?state=z634l182&error=access_denied", announces: false, code: .accessDenied),
+        Refused(
+            row: "40 login_required",
+            query: "?state=z634l182&error=login_required",
+            announces: false,
+            code: .loginRequired
+        ),
+        Refused(row: "neither", query: "?state=z634l182", announces: false, code: .invalidCallback),
+        Refused(row: "empty code", query: "?state=z634l182&code=", announces: false, code: .invalidCallback),
+        Refused(row: "no query", query: "", announces: false, code: .invalidCallback),
+        Refused(
+            row: "fragment",
+            query: "?state=z634l182&code=1#access_token=x",
+            announces: false,
+            code: .invalidCallback
+        ),
+        Refused(row: "broken escape", query: "?state=z634l182&code=%zz", announces: false, code: .invalidCallback),
+        Refused(
+            row: "query without its mark",
+            query: "&state=z634l182&code=1",
+            announces: false,
+            code: .invalidCallback
+        ),
+        Refused(row: "longer path", query: "/x?state=z634l182&code=1", announces: false, code: .invalidCallback),
+        Refused(
+            row: "path that goes up",
+            query: "/../callback?state=z634l182&code=1",
+            announces: false,
+            code: .invalidCallback
+        ),
     ]
 
     @Test(arguments: refused) func refusesInvalidAuthorizationResponses(
-        _ test: (row: String, query: String, announces: Bool, code: AuthError.Code)
+        _ test: Refused
     ) throws {
         let error = try #require(throws: AuthError.self) {
             try check(

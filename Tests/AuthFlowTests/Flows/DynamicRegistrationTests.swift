@@ -73,20 +73,39 @@ private struct PlainProvider: ProviderAdapter {
         #expect(!"\(registered)".contains("s3cret"))
     }
 
-    static let refused: [(response: JSON, status: HTTPResponse.Status, code: AuthError.Code)] = [
-        ([:], .created, .invalidResponse),
-        (["client_id": ""], .created, .invalidResponse),
-        (["client_id": 5], .created, .invalidResponse),
-        (["client_id": "c", "redirect_uris": ["https://evil.example.com"]], .created, .invalidResponse),
-        (["client_id": "c", "redirect_uris": "x"], .created, .invalidResponse),
-        (["client_id": "c", "token_endpoint_auth_method": "private_key_jwt"], .created, .unsupported),
-        (["client_id": "c", "token_endpoint_auth_method": "client_secret_basic"], .created, .unsupported),
-        (["error": "invalid_redirect_uri"], .badRequest, .providerRejected),
-        (["client_id": "c"], .badRequest, .providerRejected),
+    struct Refused: CustomTestStringConvertible {
+        let response: JSON
+        let status: HTTPResponse.Status
+        let code: AuthError.Code
+        var testDescription: String { "\(response)" }
+    }
+
+    static let refused: [Refused] = [
+        Refused(response: [:], status: .created, code: .invalidResponse),
+        Refused(response: ["client_id": ""], status: .created, code: .invalidResponse),
+        Refused(response: ["client_id": 5], status: .created, code: .invalidResponse),
+        Refused(
+            response: ["client_id": "c", "redirect_uris": ["https://evil.example.com"]],
+            status: .created,
+            code: .invalidResponse
+        ),
+        Refused(response: ["client_id": "c", "redirect_uris": "x"], status: .created, code: .invalidResponse),
+        Refused(
+            response: ["client_id": "c", "token_endpoint_auth_method": "private_key_jwt"],
+            status: .created,
+            code: .unsupported
+        ),
+        Refused(
+            response: ["client_id": "c", "token_endpoint_auth_method": "client_secret_basic"],
+            status: .created,
+            code: .unsupported
+        ),
+        Refused(response: ["error": "invalid_redirect_uri"], status: .badRequest, code: .providerRejected),
+        Refused(response: ["client_id": "c"], status: .badRequest, code: .providerRejected),
     ]
 
     @Test(arguments: refused)
-    func refusesBadRegistrationResponses(_ test: (response: JSON, status: HTTPResponse.Status, code: AuthError.Code))
+    func refusesBadRegistrationResponses(_ test: Refused)
         async
     {
         let error = await #expect(throws: AuthError.self) { try await register(test.response, status: test.status) }

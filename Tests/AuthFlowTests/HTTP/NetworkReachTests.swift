@@ -6,20 +6,34 @@ import Testing
 @testable import AuthFlow
 
 @Suite struct NetworkReachTests {
-    static let hosts: [(host: String, reach: NetworkReach)] = [
-        ("id.example.com", .anywhere), ("8.8.8.8", .anywhere), ("[2001:db8::1]", .anywhere),
-        ("127.example.com", .anywhere),
-        ("localhost.example.com", .anywhere), ("172.32.0.1", .anywhere), ("100.128.0.1", .anywhere),
-        ("10.1.2.3", .privateNetwork), ("172.16.0.1", .privateNetwork), ("192.168.1.1", .privateNetwork),
-        ("169.254.169.254", .privateNetwork), ("100.64.0.1", .privateNetwork), ("[fd00::1]", .privateNetwork),
-        ("[fe80::1]", .privateNetwork), ("[::ffff:10.0.0.1]", .privateNetwork), ("[64:ff9b::a00:1]", .privateNetwork),
-        ("127.0.0.1", .thisMachine), ("127.1.2.3", .thisMachine), ("0.0.0.0", .thisMachine),
-        ("localhost", .thisMachine),
-        ("localhost.", .thisMachine), ("foo.localhost", .thisMachine), ("[::1]", .thisMachine), ("[::]", .thisMachine),
-        ("[::ffff:127.0.0.1]", .thisMachine), ("[::127.0.0.1]", .thisMachine), ("127.0.0.1.", .thisMachine),
+    struct Host: CustomTestStringConvertible {
+        let host: String
+        let reach: NetworkReach
+        var testDescription: String { host }
+    }
+
+    static let hosts: [Host] = [
+        Host(host: "id.example.com", reach: .anywhere), Host(host: "8.8.8.8", reach: .anywhere),
+        Host(host: "[2001:db8::1]", reach: .anywhere),
+        Host(host: "127.example.com", reach: .anywhere),
+        Host(host: "localhost.example.com", reach: .anywhere), Host(host: "172.32.0.1", reach: .anywhere),
+        Host(host: "100.128.0.1", reach: .anywhere),
+        Host(host: "10.1.2.3", reach: .privateNetwork), Host(host: "172.16.0.1", reach: .privateNetwork),
+        Host(host: "192.168.1.1", reach: .privateNetwork),
+        Host(host: "169.254.169.254", reach: .privateNetwork), Host(host: "100.64.0.1", reach: .privateNetwork),
+        Host(host: "[fd00::1]", reach: .privateNetwork),
+        Host(host: "[fe80::1]", reach: .privateNetwork), Host(host: "[::ffff:10.0.0.1]", reach: .privateNetwork),
+        Host(host: "[64:ff9b::a00:1]", reach: .privateNetwork),
+        Host(host: "127.0.0.1", reach: .thisMachine), Host(host: "127.1.2.3", reach: .thisMachine),
+        Host(host: "0.0.0.0", reach: .thisMachine),
+        Host(host: "localhost", reach: .thisMachine),
+        Host(host: "localhost.", reach: .thisMachine), Host(host: "foo.localhost", reach: .thisMachine),
+        Host(host: "[::1]", reach: .thisMachine), Host(host: "[::]", reach: .thisMachine),
+        Host(host: "[::ffff:127.0.0.1]", reach: .thisMachine), Host(host: "[::127.0.0.1]", reach: .thisMachine),
+        Host(host: "127.0.0.1.", reach: .thisMachine),
     ]
 
-    @Test(arguments: hosts) func classifiesHostsByTheirReach(_ test: (host: String, reach: NetworkReach)) {
+    @Test(arguments: hosts) func classifiesHostsByTheirReach(_ test: Host) {
         #expect(NetworkReach(host: test.host) == test.reach)
     }
 

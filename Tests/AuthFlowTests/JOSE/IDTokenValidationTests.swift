@@ -52,56 +52,69 @@ import Testing
         #expect(token.audience == ["client"])
     }
 
-    static let accepted: [(row: String, change: [String: JSON])] = [
-        ("98 aud as an array", ["aud": ["client"]]),
-        ("azp that is this client", ["azp": "client"]),
-        ("exp within the leeway", ["exp": .integer(time - 59)]),
-        ("iat slightly in the future", ["iat": .integer(time + 59)]),
-        ("nbf slightly in the future", ["nbf": .integer(time + 59)]),
-        ("times with a fraction", ["exp": .double(Double(time) + 300.5)]),
+    struct Accepted: CustomTestStringConvertible {
+        let row: String
+        let change: [String: JSON]
+        var testDescription: String { row }
+    }
+
+    static let accepted: [Accepted] = [
+        Accepted(row: "98 aud as an array", change: ["aud": ["client"]]),
+        Accepted(row: "azp that is this client", change: ["azp": "client"]),
+        Accepted(row: "exp within the leeway", change: ["exp": .integer(time - 59)]),
+        Accepted(row: "iat slightly in the future", change: ["iat": .integer(time + 59)]),
+        Accepted(row: "nbf slightly in the future", change: ["nbf": .integer(time + 59)]),
+        Accepted(row: "times with a fraction", change: ["exp": .double(Double(time) + 300.5)]),
     ]
 
     @Test(arguments: accepted)
-    func acceptsPermittedClaimVariants(_ test: (row: String, change: [String: JSON])) throws {
+    func acceptsPermittedClaimVariants(_ test: Accepted) throws {
         _ = try validate(Self.good.merging(test.change) { $1 })
+    }
+
+    struct Refused: CustomTestStringConvertible {
+        let row: String
+        let change: [String: JSON?]
+        let word: String
+        var testDescription: String { row }
     }
 
     /// Each row: its number in the conformance table (or what it is), the claims to change (nil removes), and the word
     /// that the error must say.
-    static let refused: [(row: String, change: [String: JSON?], word: String)] = [
-        ("2, 89 wrong iss", ["iss": "https://id.example.com1"], "issuer"),
-        ("iss with a slash more", ["iss": "https://id.example.com/"], "issuer"),
-        ("97 no iss", ["iss": nil], "iss"),
-        ("3 no sub", ["sub": nil], "sub"),
-        ("empty sub", ["sub": ""], "sub"),
-        ("sub that is a number", ["sub": 5], "sub"),
-        ("long sub", ["sub": .string(String(repeating: "a", count: 256))], "sub"),
-        ("4, 90 wrong aud", ["aud": "client1"], "aud"),
-        ("41, 96 no aud", ["aud": nil], "aud"),
-        ("91 another audience as well", ["aud": ["client", "other"]], "aud"),
-        ("empty aud", ["aud": []], "aud"),
-        ("O1 azp of another client", ["azp": "other"], "azp"),
-        ("azp that is not a string", ["azp": 1], "azp"),
-        ("95 no exp", ["exp": nil], "exp"),
-        ("exp that is a string", ["exp": "1800000300"], "exp"),
-        ("94 exp six minutes ago", ["exp": .integer(time - 360)], "expired"),
-        ("O2 exp just past the leeway", ["exp": .integer(time - 60)], "expired"),
-        ("5 no iat", ["iat": nil], "iat"),
-        ("120 iat one week ago", ["iat": .integer(time - 604_800)], "iat"),
-        ("iat in the future", ["iat": .integer(time + 61)], "iat"),
-        ("nbf in the future", ["nbf": .integer(time + 61)], "not valid yet"),
-        ("nbf that is not a number", ["nbf": "now"], "not valid yet"),
-        ("12, 99 wrong nonce", ["nonce": "n-0S6_WzA2Mj1"], "nonce"),
-        ("100 no nonce", ["nonce": nil], "nonce"),
-        ("O3 wrong at_hash", ["at_hash": "AAAAAAAAAAAAAAAAAAAAAA"], "at_hash"),
-        ("at_hash that is not a string", ["at_hash": 1], "at_hash"),
-        ("wrong c_hash", ["c_hash": "AAAAAAAAAAAAAAAAAAAAAA"], "c_hash"),
-        ("auth_time in the future", ["auth_time": .integer(time + 61)], "auth_time"),
-        ("auth_time that is not a number", ["auth_time": "now"], "auth_time"),
+    static let refused: [Refused] = [
+        Refused(row: "2, 89 wrong iss", change: ["iss": "https://id.example.com1"], word: "issuer"),
+        Refused(row: "iss with a slash more", change: ["iss": "https://id.example.com/"], word: "issuer"),
+        Refused(row: "97 no iss", change: ["iss": nil], word: "iss"),
+        Refused(row: "3 no sub", change: ["sub": nil], word: "sub"),
+        Refused(row: "empty sub", change: ["sub": ""], word: "sub"),
+        Refused(row: "sub that is a number", change: ["sub": 5], word: "sub"),
+        Refused(row: "long sub", change: ["sub": .string(String(repeating: "a", count: 256))], word: "sub"),
+        Refused(row: "4, 90 wrong aud", change: ["aud": "client1"], word: "aud"),
+        Refused(row: "41, 96 no aud", change: ["aud": nil], word: "aud"),
+        Refused(row: "91 another audience as well", change: ["aud": ["client", "other"]], word: "aud"),
+        Refused(row: "empty aud", change: ["aud": []], word: "aud"),
+        Refused(row: "O1 azp of another client", change: ["azp": "other"], word: "azp"),
+        Refused(row: "azp that is not a string", change: ["azp": 1], word: "azp"),
+        Refused(row: "95 no exp", change: ["exp": nil], word: "exp"),
+        Refused(row: "exp that is a string", change: ["exp": "1800000300"], word: "exp"),
+        Refused(row: "94 exp six minutes ago", change: ["exp": .integer(time - 360)], word: "expired"),
+        Refused(row: "O2 exp just past the leeway", change: ["exp": .integer(time - 60)], word: "expired"),
+        Refused(row: "5 no iat", change: ["iat": nil], word: "iat"),
+        Refused(row: "120 iat one week ago", change: ["iat": .integer(time - 604_800)], word: "iat"),
+        Refused(row: "iat in the future", change: ["iat": .integer(time + 61)], word: "iat"),
+        Refused(row: "nbf in the future", change: ["nbf": .integer(time + 61)], word: "not valid yet"),
+        Refused(row: "nbf that is not a number", change: ["nbf": "now"], word: "not valid yet"),
+        Refused(row: "12, 99 wrong nonce", change: ["nonce": "n-0S6_WzA2Mj1"], word: "nonce"),
+        Refused(row: "100 no nonce", change: ["nonce": nil], word: "nonce"),
+        Refused(row: "O3 wrong at_hash", change: ["at_hash": "AAAAAAAAAAAAAAAAAAAAAA"], word: "at_hash"),
+        Refused(row: "at_hash that is not a string", change: ["at_hash": 1], word: "at_hash"),
+        Refused(row: "wrong c_hash", change: ["c_hash": "AAAAAAAAAAAAAAAAAAAAAA"], word: "c_hash"),
+        Refused(row: "auth_time in the future", change: ["auth_time": .integer(time + 61)], word: "auth_time"),
+        Refused(row: "auth_time that is not a number", change: ["auth_time": "now"], word: "auth_time"),
     ]
 
     @Test(arguments: refused)
-    func refusesInvalidClaims(_ test: (row: String, change: [String: JSON?], word: String)) throws {
+    func refusesInvalidClaims(_ test: Refused) throws {
         var claims = Self.good
         for (name, value) in test.change { claims[name] = value }
         let error = try #require(throws: AuthError.self) { try validate(claims) }

@@ -23,24 +23,44 @@ import Testing
         )
     }
 
-    static let arrivals: [(url: String, mode: ResponseMode, isAccepted: Bool)] = [
-        ("com.example.app:/callback?code=1&state=the-right-state", .query, true),
-        ("com.example.app:/callback?error=access_denied&state=the-right-state", .query, true),
-        ("com.example.app:/callback#code=1&state=the-right-state", .fragment, true),
-        ("com.example.app:/callback#code=1&state=the-right-state", .query, false),
-        ("com.example.app:/callback?code=1&state=the-right-state", .fragment, false),
-        ("com.example.app:/callback?code=1&state=wrong", .query, false),
-        ("com.example.app:/callback?code=1", .query, false),
-        ("com.example.app:/callback?state=the-right-state&state=the-right-state", .query, false),
-        ("com.example.app:/callbackx?code=1&state=the-right-state", .query, false),
-        ("com.example.app:/other?code=1&state=the-right-state", .query, false),
-        ("com.example.xyz:/callback?code=1&state=the-right-state", .query, false),
-        ("https://evil.example/com.example.app:/callback?state=the-right-state", .query, false),
-        ("the-right-state", .query, false), ("", .query, false),
+    struct Arrival: CustomTestStringConvertible {
+        let url: String
+        let mode: ResponseMode
+        let isAccepted: Bool
+        var testDescription: String { url }
+    }
+
+    static let arrivals: [Arrival] = [
+        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .query, isAccepted: true),
+        Arrival(
+            url: "com.example.app:/callback?error=access_denied&state=the-right-state",
+            mode: .query,
+            isAccepted: true
+        ),
+        Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .fragment, isAccepted: true),
+        Arrival(url: "com.example.app:/callback#code=1&state=the-right-state", mode: .query, isAccepted: false),
+        Arrival(url: "com.example.app:/callback?code=1&state=the-right-state", mode: .fragment, isAccepted: false),
+        Arrival(url: "com.example.app:/callback?code=1&state=wrong", mode: .query, isAccepted: false),
+        Arrival(url: "com.example.app:/callback?code=1", mode: .query, isAccepted: false),
+        Arrival(
+            url: "com.example.app:/callback?state=the-right-state&state=the-right-state",
+            mode: .query,
+            isAccepted: false
+        ),
+        Arrival(url: "com.example.app:/callbackx?code=1&state=the-right-state", mode: .query, isAccepted: false),
+        Arrival(url: "com.example.app:/other?code=1&state=the-right-state", mode: .query, isAccepted: false),
+        Arrival(url: "com.example.xyz:/callback?code=1&state=the-right-state", mode: .query, isAccepted: false),
+        Arrival(
+            url: "https://evil.example/com.example.app:/callback?state=the-right-state",
+            mode: .query,
+            isAccepted: false
+        ),
+        Arrival(url: "the-right-state", mode: .query, isAccepted: false),
+        Arrival(url: "", mode: .query, isAccepted: false),
     ]
 
     @Test(arguments: arrivals)
-    func acceptsOnlyTheRedirectOfItsOwnRequest(_ arrival: (url: String, mode: ResponseMode, isAccepted: Bool))
+    func acceptsOnlyTheRedirectOfItsOwnRequest(_ arrival: Arrival)
         throws
     {
         let options = try options(responseMode: arrival.mode)

@@ -1,0 +1,112 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Testing
+
+/// Adapters that change what they may, and what they must not.
+@Suite struct AdapterRulesTests {
+    private func scene() throws -> EmulatorScene {
+        EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+    }
+
+    /// An adapter that changes the behaviour of another.
+    private struct Bent: ProviderAdapter, UserInfoProviding, ResponseParsing, TokenRevoking {
+        var base: OIDCProvider
+        var preparing: @Sendable (inout ProviderRequest) -> Void = { _ in }
+        var naming: @Sendable (Identity) -> Identity = { $0 }
+        var telling: @Sendable (JSON) -> JSON = { $0 }
+        var reading: @Sendable (ProviderResponse) throws -> Void = { _ in }
+        var revoking: (@Sendable () throws -> Void)?
+
+        var issuer: String { base.issuer }
+        func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+            try await base.metadata(in: context)
+        }
+        func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws { preparing(&request) }
+        func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
+            try await context.identity(for: tokens).map(naming)
+        }
+        func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
+            telling(try await context.userInfo(for: tokens))
+        }
+        func parameters(of response: ProviderResponse) throws -> JSON {
+            try reading(response)
+            return try response.parameters()
+        }
+        func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
+            guard let revoking else { return try await context.revoke(tokens.revocableTokens) }
+            try revoking()
+        }
+    }
+
+    private static func provider() -> Bent { Bent(base: OIDCProvider(issuer: "https://id.example.com")) }
+
+    @Test func anAdapterThatAddsOpenIDGetsANonceAndAnIDToken() async throws {
+        let scene = try scene()
+        var settings = try EmulatorScene.registration()
+        settings.scopes = ["profile"]
+        var provider = Self.provider()
+        provider.preparing = { request in
+            if request.purpose == .authorization { request.parameters["scope"] = "openid profile" }
+        }
+        let client = try scene.client(registration: settings, adapter: provider)
+        let credential = try await client.signIn().credential
+        #expect(credential.tokens.verifiedIDToken?.claims["nonce"] != nil)
+        #expect(scene.emulator.receivedRequests.first { $0.path == "/authorize" }?.query["nonce"] != nil)
+        scene.emulator.fault = .idToken(.missingNonce)
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.code == .invalidIDToken)
+        scene.emulator.fault = .tokenResponse(.missingIDToken)
+        await #expect(throws: AuthError.self) { try await client.signIn() }
+        // What is recorded is what was sent.
+        scene.emulator.fault = .tokenResponse(.missingScope)
+        #expect(try await client.signIn().credential.tokens.scopes == ["openid", "profile"])
+    }
+
+    private struct WrongAdapter: CustomTestStringConvertible {
+        let name: String
+        let bend: @Sendable (inout Bent) -> Void
+        let rule: String
+        var testDescription: String { name }
+    }
+
+    private static let wrongAdapters: [WrongAdapter] = [
+        WrongAdapter(
+            name: "users of another issuer",
+            bend: { $0.naming = { Identity(issuer: "https://other.example.com", subject: $0.subject) } },
+            rule: "another issuer"
+        ),
+        WrongAdapter(
+            name: "userinfo of another user",
+            bend: { $0.telling = { _ in ["sub": "another"] } },
+            rule: "Userinfo is about the user"
+        ),
+        WrongAdapter(
+            name: "a revocation that always fails",
+            bend: { $0.revoking = { throw AuthError(.providerRejected, "No.") } },
+            rule: "Tokens are revoked"
+        ),
+        WrongAdapter(
+            name: "a hidden invalid_grant",
+            bend: {
+                $0.reading = { response in
+                    if response.status != 200 { throw AuthError(.invalidResponse, "Something went wrong.") }
+                }
+            },
+            rule: "errors are passed on"
+        ),
+    ]
+
+    @Test(arguments: wrongAdapters) private func conformanceSuiteRejectsWrongAdapters(
+        _ test: WrongAdapter
+    ) async throws {
+        var provider = Self.provider()
+        let scene = try scene()
+        try await ProviderConformance(adapter: provider, client: try scene.client(adapter: provider)).run()
+        test.bend(&provider)
+        let suite = ProviderConformance(adapter: provider, client: try scene.client(adapter: provider))
+        let error = await #expect(throws: (any Error).self) { try await suite.run() }
+        #expect(error.map { "\($0)" }?.contains(test.rule) == true, "\(error.map { "\($0)" } ?? "")")
+    }
+}

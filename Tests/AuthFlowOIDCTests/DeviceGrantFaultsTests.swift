@@ -1,0 +1,146 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import Testing
+
+/// What a device authorization response and a token response may not, and may, look like (RFC 8628 section 3.2).
+@Suite struct DeviceGrantFaultsTests {
+    struct BadResponse: CustomTestStringConvertible {
+        let name: String
+        let fault: EmulatorFault
+        let code: AuthError.Code
+        var testDescription: String { name }
+    }
+
+    static let badResponses: [BadResponse] = [
+        BadResponse(
+            name: "empty device_code",
+            fault: .deviceAuthorization(.member("device_code", "")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "no user_code",
+            fault: .deviceAuthorization(.member("user_code", nil)),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "empty user_code",
+            fault: .deviceAuthorization(.member("user_code", "")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "user_code for a terminal",
+            fault: .deviceAuthorization(.member("user_code", "A\u{1B}[2J")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "endless user_code",
+            fault: .deviceAuthorization(.member("user_code", .string(String(repeating: "A", count: 99)))),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "no verification_uri",
+            fault: .deviceAuthorization(.member("verification_uri", nil)),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "script as verification_uri",
+            fault: .deviceAuthorization(.member("verification_uri", "javascript:alert(1)")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "http",
+            fault: .deviceAuthorization(.member("verification_uri", "http://id.example.com/device")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "file as verification_uri_complete",
+            fault: .deviceAuthorization(.member("verification_uri_complete", "file:///etc/passwd")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "expires_in that is a word",
+            fault: .deviceAuthorization(.member("expires_in", "soon")),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "expires_in of zero",
+            fault: .deviceAuthorization(.member("expires_in", 0)),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "expires_in below zero",
+            fault: .deviceAuthorization(.member("expires_in", -5)),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "interval that is a word",
+            fault: .deviceAuthorization(.member("interval", "often")),
+            code: .invalidResponse
+        ),
+        BadResponse(name: "a page", fault: .deviceAuthorization(.notJSON), code: .invalidResponse),
+        BadResponse(name: "nothing", fault: .deviceAuthorization(.empty), code: .invalidResponse),
+        BadResponse(
+            name: "a page with status 502",
+            fault: .deviceAuthorization(.brokenGateway),
+            code: .temporarilyUnavailable
+        ),
+        BadResponse(name: "too much", fault: .deviceAuthorization(.oversized), code: .invalidResponse),
+        BadResponse(name: "another address", fault: .deviceAuthorization(.redirected), code: .invalidResponse),
+        BadResponse(name: "unavailable", fault: .deviceAuthorization(.unavailable), code: .temporarilyUnavailable),
+        BadResponse(
+            name: "an error",
+            fault: .deviceAuthorization(.member("error", "invalid_scope")),
+            code: .providerRejected
+        ),
+        BadResponse(name: "no ID Token", fault: .tokenResponse(.missingIDToken), code: .invalidIDToken),
+        BadResponse(name: "an ID Token with a nonce", fault: .idToken(.claim("nonce", "n")), code: .invalidIDToken),
+        BadResponse(name: "a wrong at_hash", fault: .idToken(.wrongAccessTokenHash), code: .invalidIDToken),
+        BadResponse(name: "a wrong issuer", fault: .idToken(.wrongIssuer), code: .invalidIDToken),
+        BadResponse(name: "a page for tokens", fault: .tokenResponse(.notJSON), code: .invalidResponse),
+    ]
+
+    @Test(arguments: badResponses) func refusesBadDeviceAuthorizationAndTokenResponses(
+        _ test: BadResponse
+    ) async throws {
+        let time = VirtualTime()
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            emulator.fault = test.fault
+            let client = try scene.client(
+                registration: EmulatorScene.registration(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
+                host: time.host
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.code == test.code, "\(String(describing: error))")
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    static let tolerated: [EmulatorFault] = [
+        .deviceAuthorization(.member("interval", nil)),
+        .deviceAuthorization(.member("interval", 0)),
+        .deviceAuthorization(.member("interval", "5")),
+        .deviceAuthorization(.member("expires_in", "600")),
+        .deviceAuthorization(.member("verification_uri_complete", nil)),
+        .deviceAuthorization(.members { $0["verification_url"] = $0.removeValue(forKey: "verification_uri") }),
+    ]
+
+    @Test(arguments: tolerated) func toleratesUnusualDeviceAuthorizationResponses(_ fault: EmulatorFault) async throws {
+        let time = VirtualTime()
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            emulator.fault = fault
+            let client = try scene.client(
+                registration: EmulatorScene.registration(),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
+                host: time.host
+            )
+            _ = try await client.signIn()
+            #expect(emulator.requests.count { $0 == "POST /token" } <= 3)
+        }
+    }
+}
