@@ -33,16 +33,22 @@ import Testing
         #expect(try client(#""client_secret": {"env": "S"}, "scopes": ["gist"],"#).registration.scopes == ["gist"])
     }
 
-    static let mistakes = [
-        (keys: "", words: "client_secret"),
-        (keys: #""flow": ["device", "authorization_code"],"#, words: "client_secret"),
-        (keys: #""client_secret": {"env": "S"}, "scopes": ["openid"],"#, words: "OpenID"),
-        (keys: #""client_secret": {"env": "S"}, "host": "raw.github.com","#, words: "no GitHub to sign in at"),
-        (keys: #""client_secret": {"env": "S"}, "host": "ghe.com","#, words: "no GitHub to sign in at"),
-        (keys: #""client_secret": {"env": "S"}, "host": "api.ghe.com","#, words: "no tenant"),
+    struct Mistake: CustomTestStringConvertible {
+        let keys: String
+        let words: String
+        var testDescription: String { keys.isEmpty ? "no keys" : keys }
+    }
+
+    static let mistakes: [Mistake] = [
+        Mistake(keys: "", words: "client_secret"),
+        Mistake(keys: #""flow": ["device", "authorization_code"],"#, words: "client_secret"),
+        Mistake(keys: #""client_secret": {"env": "S"}, "scopes": ["openid"],"#, words: "OpenID"),
+        Mistake(keys: #""client_secret": {"env": "S"}, "host": "raw.github.com","#, words: "no GitHub to sign in at"),
+        Mistake(keys: #""client_secret": {"env": "S"}, "host": "ghe.com","#, words: "no GitHub to sign in at"),
+        Mistake(keys: #""client_secret": {"env": "S"}, "host": "api.ghe.com","#, words: "no tenant"),
     ]
 
-    @Test(arguments: mistakes) func refusesConfigurationsThatCannotWork(_ test: (keys: String, words: String)) {
+    @Test(arguments: mistakes) func refusesConfigurationsThatCannotWork(_ test: Mistake) {
         let error = #expect(throws: (any Error).self) { try client(test.keys) }
         #expect(error.map { "\($0)" }?.contains(test.words) == true, "\(error.map { "\($0)" } ?? "")")
     }

@@ -102,11 +102,11 @@ import Testing
     @Test(arguments: [
         (#""redirect_uri": "http://127.0.0.1/callback""#, "loopback"),
         (#""redirect_uri": "com.example.authflow:/callback""#, "paste"),
-    ]) func signsInByPasteAfterAWrongURL(_ test: (redirect: String, agent: String)) async throws {
+    ]) func signsInByPasteAfterAWrongURL(_ redirect: String, _ agent: String) async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)
         } _: { emulator in
-            let value = String(test.redirect.drop { $0 != ":" }.dropFirst(2))
+            let value = String(redirect.drop { $0 != ":" }.dropFirst(2))
             let changes = ["user_agent": #""auto""#, "redirect_uri": value]
             try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, changes)) { path, _ in
                 let script = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent(
@@ -119,10 +119,10 @@ import Testing
                     environment: ["SSH_CONNECTION": "192.0.2.7 5 192.0.2.1 22", "USER": "alice"]
                 )
                 #expect(outcome.status == 0, "\(outcome.output)")
-                #expect(outcome.output.contains("User agent: \(test.agent), because"))
+                #expect(outcome.output.contains("User agent: \(agent), because"))
                 #expect(outcome.output.contains("That is not the address that this sign-in waits for."))
                 #expect(outcome.output.contains("Signed in as Alice Example"))
-                #expect(outcome.output.contains("alice@192.0.2.1") == (test.agent == "loopback"))
+                #expect(outcome.output.contains("alice@192.0.2.1") == (agent == "loopback"))
             }
         }
     }
