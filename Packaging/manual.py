@@ -52,8 +52,8 @@ EXAMPLES = [
         "authflow register https://id.example.com\nauthflow config trust\nauthflow login",
     ),
     (
-        "Call an API with a fresh token:",
-        'curl --header "Authorization: Bearer $(authflow token)" https://api.example.com/',
+        "Call an API with a fresh token, which no list of processes shows:",
+        "printf 'Authorization: Bearer %s' \"$(authflow token)\" | curl --header @- https://api.example.com/",
     ),
     ("Sign in over SSH, with a code that is entered on another screen:", "authflow login --device"),
     (
