@@ -21,7 +21,7 @@ extension FlowEvent {
 
     private var level: Logger.Level {
         switch progress {
-        case .failed(nil): .info
+        case .cancelled: .info
         case .failed: .warning
         default: step == .sessionEnd ? .notice : .debug
         }

@@ -61,7 +61,7 @@ public final class TerminalRedirects: Sendable {
             guard event.step == .userAgentVisit || event.step == .endSession else { return }
             switch event.progress {
             case .note where event.url != nil: visit.yield(true)
-            case .succeeded, .failed: visit.yield(false)
+            case .succeeded, .failed, .cancelled: visit.yield(false)
             default: break
             }
         }

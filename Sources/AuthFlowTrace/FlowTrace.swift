@@ -91,7 +91,10 @@ public final class FlowTrace: Sendable {
             write(.step(step.rawValue, isGood: true))
         case (let step, .failed(let code)):
             if step == .userAgentVisit { writeVisit() }
-            write(.step("\(step): \(code?.rawValue ?? "cancelled")", isGood: false))
+            write(.step("\(step): \(code?.rawValue ?? "unknown error")", isGood: false))
+        case (let step, .cancelled):
+            if step == .userAgentVisit { writeVisit() }
+            write(.step("\(step): cancelled", isGood: false))
         default:
             break
         }

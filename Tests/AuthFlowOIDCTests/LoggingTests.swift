@@ -26,6 +26,7 @@ private struct MemoryLogHandler: LogHandler {
     }
 }
 
+/// What the log of a service says.
 @Suite struct LoggingTests {
     @Test func logsEventsWithoutSecrets() async throws {
         let kept = MemoryLogHandler.Lines()
@@ -41,4 +42,25 @@ private struct MemoryLogHandler: LogHandler {
             #expect(!lines.contains { $0.1.contains(tokens.accessToken.exposed) || $0.1.contains("wonderland") })
         }
     }
+
+    @Test(arguments: [true, false])
+    func tellsACancelledSignInFromAnErrorOfAnotherKind(_ isCancelled: Bool) async throws {
+        let kept = MemoryLogHandler.Lines()
+        let logger = Logger(label: "test") { _ in MemoryLogHandler(kept: kept) }
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = ThrowingTransport(error: isCancelled ? CancellationError() : DatabaseIsDown())
+        let client = try scene.client(transport: transport, observer: FlowEvent.logger(logger))
+        await #expect(throws: (any Error).self) { try await client.signIn() }
+        let lines = kept.lines.withLock { $0 }
+        #expect(lines.contains { $0.0 == .warning && $0.1.contains("failed (unknown error)") } == !isCancelled)
+        #expect(lines.contains { $0.0 == .info && $0.1.contains("discovery cancelled") } == isCancelled)
+    }
+}
+
+private struct DatabaseIsDown: Error {}
+
+/// A transport of the app's own, with errors of its own.
+private struct ThrowingTransport: HTTPTransport {
+    let error: any Error
+    func send(_ call: TransportRequest) async throws -> TransportResponse { throw error }
 }

@@ -63,8 +63,10 @@ public struct FlowEvent: Sendable {
         case began
         /// It is done.
         case succeeded
-        /// It has failed, with this code; nil when it was cancelled.
+        /// It has failed, with this code; nil for an error of another kind, such as one of a store of the app's own.
         case failed(AuthError.Code?)
+        /// Its task was cancelled.
+        case cancelled
         /// Something worth knowing happened within it.
         case note
     }
@@ -96,7 +98,8 @@ extension FlowEvent: CustomStringConvertible, CustomReflectable {
             switch progress {
             case .began: "began"
             case .succeeded: "succeeded"
-            case .failed(let code): "failed (\(code?.rawValue ?? "cancelled"))"
+            case .failed(let code): "failed (\(code?.rawValue ?? "unknown error"))"
+            case .cancelled: "cancelled"
             case .note: "note"
             }
         let more = details.sorted { $0.key < $1.key }.map { " \($0.key)=\(DisplayText.sanitized($0.value))" }.joined()
@@ -161,7 +164,7 @@ public struct FlowReporter: Sendable {
             report(step, .succeeded)
             return result
         } catch {
-            report(step, .failed((error as? AuthError)?.code))
+            report(step, error is CancellationError ? .cancelled : .failed((error as? AuthError)?.code))
             throw error
         }
     }
