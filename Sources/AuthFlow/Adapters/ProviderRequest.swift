@@ -172,11 +172,21 @@ public struct ProviderResponse: Sendable {
     public func json() throws(AuthError) -> JSON {
         try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
     }
+
+    /// An error for a status that comes without an OAuth error.
+    func unexpectedStatus(_ code: AuthError.Code) -> AuthError {
+        AuthError(
+            code,
+            "\(endpoint.host) responded to the \(purpose) request with status \(status) and no OAuth error.",
+            providerError: http.providerError,
+            status: status
+        )
+    }
 }
 
 extension TransportResponse {
     /// The body as a JSON object.
-    /// - Parameter source: Who answered, for the message.
+    /// - Parameter source: The server that responded, for the message.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is not acceptable JSON. The body is never quoted.
     public func json(from source: String) throws(AuthError) -> JSON {
         let json: JSON

@@ -81,7 +81,7 @@ struct Discovery: Sendable {
         guard response.status == 200 else {
             throw AuthError(
                 .discoveryFailed,
-                "\(call) answered with status \(response.status). Is \"\(issuer)\" the provider's issuer?",
+                "\(call) responded with status \(response.status). Is \"\(issuer)\" the provider's issuer?",
                 providerError: response.providerError,
                 status: response.status
             )

@@ -24,7 +24,7 @@ public struct WebFinger: Sendable {
     /// other: its metadata must name this issuer.
     /// - Parameter identifier: An e-mail address or `acct:` URI, a host name, or an `https` URL.
     /// - Throws: ``AuthError`` with `invalid_configuration` when it is none of these, `discovery_failed` when no server
-    ///   answers for it, or a code of the network's.
+    ///   knows it, `temporarily_unavailable`, or a code of the network's.
     public func issuer(of identifier: String) async throws -> String {
         let (resource, origin) = try Self.normalized(identifier)
         var address = FormParameters()
@@ -37,6 +37,7 @@ public struct WebFinger: Sendable {
             headerFields: [.accept: "application/jrd+json, application/json"]
         )
         let response = try await ExchangeLimits.send(call, by: transport, clock: host.clock)
+        try response.requireAvailable(from: "\(endpoint.host)", now: host.now())
         guard response.status == 200 else {
             throw AuthError(
                 .discoveryFailed,

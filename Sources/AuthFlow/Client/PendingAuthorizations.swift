@@ -45,7 +45,7 @@ public struct PendingAuthorizations: Sendable {
     ///   - callback: The URL that the user was sent back to, whole.
     ///   - browser: The value of the browser that the callback came from.
     ///   - client: The client that made the request.
-    /// - Throws: ``AuthError`` with `invalid_callback` when no request waits for this response: it was answered already, was
+    /// - Throws: ``AuthError`` with `invalid_callback` when no request waits for this response: it was used already, was
     ///   never made, or has been removed; `timed_out` when it has expired.
     public func take(for callback: String, in browser: Secret, of client: OAuthClient) async throws
         -> AuthorizationRequest

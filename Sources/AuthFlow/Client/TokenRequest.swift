@@ -147,12 +147,7 @@ extension TokenSet {
             )
         }
         guard response.status == 200 else {
-            throw AuthError(
-                .invalidResponse,
-                "\(response.endpoint.host) answered the \(response.purpose) request with status \(response.status) and no OAuth error.",
-                providerError: response.http.providerError,
-                status: response.status
-            )
+            throw response.unexpectedStatus(.invalidResponse)
         }
         let parameters = try parameters.get()
         guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {

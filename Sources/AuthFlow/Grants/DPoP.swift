@@ -100,7 +100,7 @@ extension OAuthClient {
         guard response.status == 200 else {
             throw AuthError(
                 .invalidResponse,
-                "\(Redaction.url(request.url)) answered with status \(response.status).",
+                "\(Redaction.url(request.url)) responded with status \(response.status).",
                 providerError: response.providerError,
                 status: response.status
             )

@@ -112,14 +112,9 @@ extension OAuthClient {
             )
         }
         guard response.status == 200 else {
-            // A server without this grant answers as it does at any other address that it does not have.
+            // A server without this grant responds as it does at any other address that it does not have.
             let isAbsent = [401, 403, 404, 405, 422].contains(response.status)
-            throw AuthError(
-                isAbsent ? .unsupported : .invalidResponse,
-                "\(response.endpoint.host) answered the \(response.purpose) request with status \(response.status) and no OAuth error.",
-                providerError: response.http.providerError,
-                status: response.status
-            )
+            throw response.unexpectedStatus(isAbsent ? .unsupported : .invalidResponse)
         }
         var authorization = try DeviceAuthorization(try adapter.responseParameters(response))
         // The user would be sent there, and a user agent that acts for one would go there with a password.

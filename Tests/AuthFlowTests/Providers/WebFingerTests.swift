@@ -53,6 +53,12 @@ import Testing
         #expect(error?.code == .discoveryFailed)
     }
 
+    @Test(arguments: [429, 500, 503]) func reportsThatTheServerIsUnavailable(_ status: Int) async {
+        let response = TransportResponse(head: HTTPResponse(status: .init(code: status)))
+        let error = await #expect(throws: AuthError.self) { try await find(response) }
+        #expect(error?.code == .temporarilyUnavailable)
+    }
+
     @Test func followsNoRedirect() async {
         let response = TransportResponse(
             head: HTTPResponse(status: .found, headerFields: [.location: "https://a.example.com"])
