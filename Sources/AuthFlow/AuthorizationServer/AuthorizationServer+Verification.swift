@@ -95,11 +95,18 @@ extension AuthorizationServer {
         let fetch: KeySource.Fetch = { [self] in
             try await send(TransportRequest(.get, $0, headerFields: [.accept: "application/json"]))
         }
-        let verdict = try await keys.verdict(on: jws, at: place, fetch: fetch)
-        guard case .noKey = verdict else { return verdict }
+        let verdict: Result<KeySource.Verdict, any Error>
+        do {
+            let known = try await keys.verdict(on: jws, at: place, fetch: fetch)
+            guard case .noKey = known else { return known }
+            verdict = .success(known)
+        } catch {
+            verdict = .failure(error)
+        }
+        try Task.checkCancellation()
         // The keys may have moved: metadata that was fetched a while ago is fetched again, once.
         doubtMetadata()
-        guard let moved = try? await self.metadata().jwksURI, moved != place else { return verdict }
+        guard let moved = try? await self.metadata().jwksURI, moved != place else { return try verdict.get() }
         return try await keys.verdict(on: jws, at: moved, fetch: fetch)
     }
 }

@@ -183,7 +183,7 @@ extension TokenSet {
 extension JSON {
     /// A token in a response; nil also for an empty string, which no token is (RFC 6749 appendix A.17: 1*VSCHAR) and which must not
     /// take the place of one.
-    fileprivate func token(_ name: String) -> Secret? {
+    func token(_ name: String) -> Secret? {
         self[name]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
     }
 

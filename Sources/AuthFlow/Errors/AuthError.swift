@@ -110,7 +110,10 @@ extension AuthError {
 
 extension AuthError {
     /// Whether a retry may succeed: the server could not be reached, or could not handle the request now.
-    var isPassing: Bool { [.networkFailed, .timedOut, .temporarilyUnavailable].contains(code) }
+    var isPassing: Bool {
+        let isUnavailable = code == .invalidResponse && status.map { $0 >= 500 || $0 == 429 } == true
+        return isUnavailable || [.networkFailed, .timedOut, .temporarilyUnavailable].contains(code)
+    }
 }
 
 extension AuthError: CustomStringConvertible, CustomDebugStringConvertible, LocalizedError {

@@ -93,8 +93,12 @@ extension OAuthClient {
         do {
             let tokens = try parseTokenResponse(response, key: key)
             return .refreshed(try await checkRefreshedTokens(tokens, replacing: credential, metadata))
-        } catch let error as AuthError {
+        } catch {
             guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
+            // Cancelled, or an error of a transport of the app's own, while keys were fetched.
+            let error =
+                error as? AuthError
+                ?? AuthError(.networkFailed, "The refreshed tokens could not be checked.", underlyingError: error)
             var kept = credential
             kept.tokens.refreshToken = replacement
             if error.isPassing { return .unchecked(kept, error) }
@@ -136,9 +140,8 @@ extension OAuthClient {
     /// one by it, so without it the session would be lost.
     private func replacement(in response: ProviderResponse) -> Secret? {
         guard response.status == 200, let parameters = try? adapter.responseParameters(response),
-            let token = parameters["refresh_token"]?.string, !token.isEmpty,
-            token.utf8.count <= TokenSet.maximumTokenSize, token.utf8.allSatisfy({ (0x20...0x7E).contains($0) })
+            let token = parameters.token("refresh_token"), TokenSet.problem(of: token) == nil
         else { return nil }
-        return Secret(token)
+        return token
     }
 }

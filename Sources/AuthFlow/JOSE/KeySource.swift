@@ -53,6 +53,8 @@ final class KeySource: Sendable {
         var fetchedAt = Date.distantPast
         var freshUntil = Date.distantPast
         var running: SharedTask<Void>?
+        /// Why the last fetch failed; nil after one that did not.
+        var failure: (any Error)?
         var nextSearch = Date.distantPast
         var nextRenewal = Date.distantPast
         var unknownKeyIDs: [String: Date] = [:]
@@ -86,7 +88,13 @@ final class KeySource: Sendable {
             // after the token had arrived is final.
             if case .verified = verdict { break }
             guard !wasSearched else { break }
-            guard let search = search(for: jws.header.keyID, at: endpoint, fetch: fetch) else { break }
+            guard let search = search(for: jws.header.keyID, at: endpoint, fetch: fetch) else {
+                // Keys that could not be fetched a moment ago say nothing about a token that may be signed with one of them.
+                if case .noKey = verdict, let failure = entries.withLock({ $0[endpoint.url]?.failure }) {
+                    throw failure
+                }
+                break
+            }
             do {
                 try await search.value()
             } catch {
@@ -193,6 +201,7 @@ final class KeySource: Sendable {
                 let now = self.now()
                 self.entries.withLock {
                     $0[endpoint.url]?.running = nil
+                    $0[endpoint.url]?.failure = nil
                     $0[endpoint.url]?.keys = keys
                     $0[endpoint.url]?.generation = generation
                     $0[endpoint.url]?.fetchedAt = now
@@ -203,6 +212,7 @@ final class KeySource: Sendable {
                 let now = self.now()
                 self.entries.withLock {
                     $0[endpoint.url]?.running = nil
+                    $0[endpoint.url]?.failure = error
                     // A failed fetch may be repeated sooner than a successful one.
                     $0[endpoint.url]?.nextSearch = now + Self.failureInterval
                 }

@@ -12,14 +12,7 @@ extension TokenSet {
             ("device_secret", deviceSecret),
         ]
         for (name, token) in named {
-            guard let token else { continue }
-            let bytes = token.exposed.utf8
-            guard bytes.count <= Self.maximumTokenSize else {
-                throw Self.refusal("\"\(name)\" has more than \(Self.maximumTokenSize) bytes")
-            }
-            guard bytes.allSatisfy({ (0x20...0x7E).contains($0) }) else {
-                throw Self.refusal("\"\(name)\" has characters that RFC 6749 appendix A does not allow")
-            }
+            if let problem = token.flatMap(Self.problem) { throw Self.refusal("\"\(name)\" has \(problem)") }
         }
         // Appendix A.13: type-name = 1*name-char, name-char = "-" / "." / "_" / DIGIT / ALPHA; or a URI.
         guard !tokenType.isEmpty, tokenType.utf8.count <= 256, tokenType.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
@@ -27,6 +20,14 @@ extension TokenSet {
         guard scopes.allSatisfy(ClientRegistration.Values.isScopeToken) else {
             throw Self.refusal("\"scope\" has characters that RFC 6749 appendix A does not allow")
         }
+    }
+
+    /// What a token has that none may have; nil for nothing.
+    static func problem(of token: Secret) -> String? {
+        let bytes = token.exposed.utf8
+        guard bytes.count <= maximumTokenSize else { return "more than \(maximumTokenSize) bytes" }
+        let isAllowed = bytes.allSatisfy { (0x20...0x7E).contains($0) }
+        return isAllowed ? nil : "characters that RFC 6749 appendix A does not allow"
     }
 
     private static func refusal(_ problem: String) -> AuthError {
