@@ -30,7 +30,13 @@ extension OAuthClient {
         expectation.code = response.code
         expectation.maximumAuthenticationAge = request.demand.maximumAge
         expectation.essentialACRValues = request.demand.essentialACRValues
-        var credential = try await credential(of: tokens, expectation, metadata: metadata, reporter: reporter)
+        var credential = try await credential(
+            of: tokens,
+            expectation,
+            authorizedScopes: request.scopes,
+            metadata: metadata,
+            reporter: reporter
+        )
         credential.resources = request.resources
         return (credential, response)
     }

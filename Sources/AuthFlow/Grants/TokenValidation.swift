@@ -41,17 +41,21 @@ extension OAuthClient {
     /// - Parameters:
     ///   - response: The response of the token endpoint.
     ///   - expectation: What its ID Token must say.
+    ///   - authorizedScopes: Those of the authorization request. A configuration or an adapter may change the scopes of the token
+    ///     request, and not what must come because the user was asked to sign in.
     ///   - metadata: The server's.
     ///   - reporter: Where the steps are reported.
     func credential(
         of response: TokenResponse,
         _ expectation: IDTokenValidation.Expectation,
+        authorizedScopes: [String] = [],
         metadata: ProviderMetadata,
         reporter: FlowReporter
     ) async throws -> Credential {
         var tokens = try requireUsable(response)
         // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
-        if tokens.idToken != nil || response.requestedScopes.contains("openid") {
+        let isOpenID = (authorizedScopes + response.requestedScopes).contains("openid")
+        if tokens.idToken != nil || isOpenID {
             tokens.verifiedIDToken = try await reporter.step(.idTokenValidation) {
                 guard let idToken = tokens.idToken else {
                     throw AuthError(

@@ -33,6 +33,7 @@ struct DeviceSignIn: Sendable {
             var credential = try await client.credential(
                 of: response,
                 expectation,
+                authorizedScopes: authorization.scopes,
                 metadata: metadata,
                 reporter: reporter
             )
