@@ -159,15 +159,19 @@ extension EncryptedTokenStore {
             return SymmetricKey(data: bytes)
         case .store(let store):
             let place = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
+            // All users share this record: only the one who creates it may make the others wait.
+            if let bytes = try await store.bytes(for: place) {
+                return try Self.key(bytes, from: "the system's key store")
+            }
+            guard !isNeeded else {
+                throw AuthError(
+                    .credentialUnusable,
+                    "The system's key store has no key for the credential. Without it the credential cannot be read."
+                )
+            }
             return try await store.withLease(on: place) { lease in
                 if let bytes = try await store.bytes(for: place) {
                     return try Self.key(bytes, from: "the system's key store")
-                }
-                guard !isNeeded else {
-                    throw AuthError(
-                        .credentialUnusable,
-                        "The system's key store has no key for the credential. Without it the credential cannot be read."
-                    )
                 }
                 let bytes = host.randomBytes(32)
                 try await store.write(Array(Base64URL.encode(bytes).utf8), under: lease)

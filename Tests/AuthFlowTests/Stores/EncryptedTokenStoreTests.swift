@@ -37,6 +37,30 @@ import Testing
         try await TokenStoreConformance(store: store).run()
     }
 
+    /// Counts the leases.
+    private actor CountingStore: TokenStore {
+        private let base = MemoryTokenStore()
+        private(set) var leases = 0
+        private func count() { leases += 1 }
+        func bytes(for key: RecordKey) async -> [UInt8]? { await base.bytes(for: key) }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+        nonisolated func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            await count()
+            return try await base.withLease(on: key, body)
+        }
+    }
+
+    @Test func readersOfAnExistingKeyWaitForNoLease() async throws {
+        let keys = CountingStore()
+        let store = EncryptedTokenStore(MemoryTokenStore(), key: .store(keys))
+        try await store.set(secret, for: key)
+        for _ in 0..<3 { #expect(try await store.bytes(for: key) == secret) }
+        #expect(await keys.leases == 1)
+    }
+
     @Test func decryptsOnlyWithTheRightPassphrase() async throws {
         let base = MemoryTokenStore()
         let store = EncryptedTokenStore(base, key: .passphrase(Secret("correct horse")))
