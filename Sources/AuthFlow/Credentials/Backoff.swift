@@ -34,6 +34,9 @@ struct Backoff: Sendable {
         self.until = now + max(spread, asked)
     }
 
+    /// Whether the next failure is one of a series: for a while after the wait it still is.
+    func counts(at now: Date) -> Bool { now >= since && now < until + Self.longest }
+
     /// The error for a caller that comes before the time; nil when it has come.
     func error(at now: Date) -> AuthError? {
         // A clock that was set back makes no caller wait longer than was meant.

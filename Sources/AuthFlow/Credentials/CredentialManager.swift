@@ -208,6 +208,11 @@ public struct CredentialKey: Sendable, Hashable {
         self.session = session
         self.resource = resource
     }
+
+    /// Compares two keys code point by code point. Two users whose names differ only in their Unicode normalization are two.
+    public static func == (left: CredentialKey, right: CredentialKey) -> Bool {
+        left.session.isIdentical(to: right.session) && left.resource.isIdentical(to: right.resource)
+    }
 }
 
 /// The state of a credential.

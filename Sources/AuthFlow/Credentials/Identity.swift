@@ -55,9 +55,7 @@ struct AccountID: Sendable, Hashable {
     let subject: String?
 
     static func == (left: AccountID, right: AccountID) -> Bool {
-        guard left.issuer.isIdentical(to: right.issuer) else { return false }
-        guard let subject = left.subject, let other = right.subject else { return left.subject == right.subject }
-        return subject.isIdentical(to: other)
+        left.issuer.isIdentical(to: right.issuer) && left.subject.isIdentical(to: right.subject)
     }
 
     /// Whether a caller who names a subject means this account.
@@ -77,5 +75,13 @@ struct AccountID: Sendable, Hashable {
     init?(_ json: JSON) {
         guard let issuer = json["issuer"]?.string else { return nil }
         self.init(issuer: issuer, subject: json["subject"]?.string)
+    }
+}
+
+extension String? {
+    /// Whether both are absent, or present with the same code points: `==` of Swift's strings applies Unicode normalization.
+    func isIdentical(to other: String?) -> Bool {
+        guard let text = self, let other else { return self == other }
+        return text.isIdentical(to: other)
     }
 }

@@ -15,18 +15,21 @@ extension ManagedCredential {
 
     /// - Returns: What is stored, the same with what could not be written, and the epoch of that.
     private func read() async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
-        let (epoch, seen) = state.withLock { ($0.epoch, $0.cached) }
+        let (epoch, version, seen) = state.withLock { ($0.epoch, $0.version, $0.cached) }
         let stored =
             try await store.bytes(for: key).map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
         var lost: StoredAccounts.Entry??
         let result = state.withLock { state in
             var known = stored
-            defer { state.current = known.current }
-            for index in state.unsaved.indices where state.unsaved[index].replaces == .unknown {
-                state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
+            defer { if state.version == version { state.current = known.current } }
+            // What was written during this read would be taken for older than what it saw, and the only copy of it be lost.
+            if state.version == version {
+                for index in state.unsaved.indices where state.unsaved[index].replaces == .unknown {
+                    state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
+                }
+                // What another process has stored since is newer than what could not be written here.
+                state.unsaved.removeAll { $0.replaces != .entry(stored.entry(of: $0.account)) }
             }
-            // What another process has stored since is newer than what could not be written here.
-            state.unsaved.removeAll { $0.replaces != .entry(stored.entry(of: $0.account)) }
             for unsaved in state.unsaved { known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
             if state.epoch == epoch, let cached = state.cached, cached === seen {
                 let entry = known.entry(account)
@@ -86,6 +89,7 @@ extension ManagedCredential {
     func write(_ accounts: StoredAccounts, _ lease: Lease, _ epoch: Int) async throws {
         try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
         state.withLock { state in
+            state.version += 1
             state.unsaved.removeAll { $0.epoch <= epoch }
             // What is newer takes the place of what has been written now, whatever that reads as.
             for index in state.unsaved.indices { state.unsaved[index].replaces = .unknown }
@@ -123,7 +127,7 @@ extension ManagedCredential {
             // A client that is made for one account keeps what it signs in for another, and does not use it.
             if accounts.entry(account)?.account == credential.account { adopt(credential) }
         }
-        publish(.signedIn(credential.identity))
+        publish(.signedIn(credential.identity), of: credential.account)
     }
 
     /// The account that is meant here, when it is another one.
@@ -145,7 +149,7 @@ extension ManagedCredential {
         remember(credential, replacing: replaced, isSignIn: true, epoch)
         state.withLock { $0.current = credential.account }
         if account.map(credential.account.isNamed) ?? true { adopt(credential) }
-        publish(.signedIn(credential.identity))
+        publish(.signedIn(credential.identity), of: credential.account)
     }
 
     /// Keeps in memory what could not be written.
@@ -155,6 +159,7 @@ extension ManagedCredential {
             let earlier = state.unsaved.first { $0.account == account }
             // A sign-in that came meanwhile is newer.
             if let earlier, earlier.epoch > epoch { return }
+            state.version += 1
             state.unsaved.removeAll { $0.account == account }
             state.unsaved.append(
                 Unsaved(
@@ -206,16 +211,18 @@ extension ManagedCredential {
     /// - Returns: What the account had; the credential is nil when its session had ended.
     func remove() async throws -> StoredAccounts.Entry? {
         beginEpoch()
-        let removed = try await store.withLease(on: key) { lease -> StoredAccounts.Entry? in
+        let (removed, present) = try await store.withLease(on: key) {
+            lease -> (StoredAccounts.Entry?, CredentialState) in
             var (stored, accounts, epoch) = try await read()
-            guard let entry = accounts.entry(account) else { return nil }
+            guard let entry = accounts.entry(account) else { return (nil, .signedOut) }
             accounts.remove(entry.account)
             if accounts != stored { try await write(accounts, lease, epoch) }
             state.withLock { state in state.unsaved.removeAll { $0.account == entry.account } }
             beginEpoch()
-            return entry
+            // Another account may be the current one now.
+            return (entry, presentState(in: accounts))
         }
-        if removed != nil { publish(.signedOut) }
+        if removed != nil { publish(present) }
         return removed
     }
 

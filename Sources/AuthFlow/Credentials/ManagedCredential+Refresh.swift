@@ -44,11 +44,11 @@ extension ManagedCredential {
             do {
                 return adopt(try fallback(error, credential), epoch)
             } catch {
-                publish(.expired)
+                publish(.expired, of: credential.account)
                 throw error
             }
         }
-        if let wait = state.withLock({ $0.backoff })?.error(at: client.host.now()) {
+        if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) {
             return try fallback(wait, credential)
         }
         do {
@@ -58,19 +58,19 @@ extension ManagedCredential {
             }
             switch outcome {
             case .refreshed(let refreshed):
-                state.withLock { $0.backoff = nil }
+                state.withLock { $0.backoffs[credential.account] = nil }
                 await save(refreshed, in: &accounts, lease, epoch)
-                publish(.refreshed)
+                publish(.refreshed, of: credential.account)
                 return adopt(refreshed, epoch)
             case .unchecked(let kept, let error):
                 await save(kept, in: &accounts, lease, epoch)
-                backOff(error)
+                backOff(error, credential.account)
                 guard let old = try? fallback(error, kept) else { throw RefusedTokens(error: error) }
                 return adopt(old, epoch)
             case .refused(let kept, let error):
                 state.withLock { if $0.epoch == epoch { $0.cached = nil } }
                 await save(kept, in: &accounts, lease, epoch)
-                backOff(error)
+                backOff(error, credential.account)
                 throw RefusedTokens(
                     error: AuthError(
                         error.code,
@@ -94,7 +94,7 @@ extension ManagedCredential {
             // lease, so this is the token that is stored, and no newer one is lost.
             throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
         } catch let error as AuthError {
-            backOff(error)
+            backOff(error, credential.account)
             if let refusal = await repeatedRefusal(of: credential, error, in: &accounts, lease, epoch) { throw refusal }
             return try fallback(error, credential)
         }
@@ -105,10 +105,10 @@ extension ManagedCredential {
         let error: AuthError
     }
 
-    private func backOff(_ error: AuthError) {
+    private func backOff(_ error: AuthError, _ account: AccountID) {
         state.withLock { state in
-            state.backoff = Backoff(
-                after: state.backoff,
+            state.backoffs[account] = Backoff(
+                after: state.backoffs[account],
                 error: error,
                 now: client.host.now(),
                 random: client.host.randomBytes(1).first ?? 0
@@ -139,7 +139,7 @@ extension ManagedCredential {
         counted.refusedRefreshes = min(credential.refusedRefreshes + 1, Self.toleratedRefusals)
         if counted != credential { await save(counted, in: &accounts, lease, epoch) }
         guard counted.refusedRefreshes >= Self.toleratedRefusals else { return nil }
-        publish(.expired)
+        publish(.expired, of: credential.account)
         return AuthError(
             .loginRequired,
             "The access token of \(credential.displayName) has expired, and the provider refuses to refresh it (status \(error.status ?? 0)) without saying why. Sign in again.",
@@ -177,10 +177,10 @@ extension ManagedCredential {
             // The next process will ask the provider once more and be told the same.
         }
         state.withLock { state in
-            if state.epoch == epoch { (state.cached, state.backoff) = (nil, nil) }
+            if state.epoch == epoch { (state.cached, state.backoffs[credential.account]) = (nil, nil) }
             state.unsaved.removeAll { $0.account == credential.account && $0.epoch <= epoch }
         }
-        publish(.ended(session))
+        publish(.ended(session), of: credential.account)
         reporter.report(.sessionEnd, details: ["reason": session.reason])
         return session.error(providerError: error.providerError)
     }

@@ -37,11 +37,14 @@ final class ManagedCredential: Sendable {
         /// The current account, as the store was last seen to have it.
         var current: AccountID?
         var epoch = 0
-        /// The refreshes under way, by the account they are for.
-        var running: [String?: SharedTask<Credential>] = [:]
+        /// Counts what was written and what could not be: a read that was under way meanwhile is out of date.
+        var version = 0
+        /// The refreshes under way, by the UTF-8 of the subject they are for: no normalization makes one of two users.
+        var running: [[UInt8]?: SharedTask<Credential>] = [:]
         /// The callers that work with it.
         var users = 0
-        var backoff: Backoff?
+        /// The accounts that a refresh failed for: one user's failure says little about another's.
+        var backoffs: [AccountID: Backoff] = [:]
         /// At most one for each account.
         var unsaved: [Unsaved] = []
         /// Whether a write failed because the lease was lost: it can be tried again at once, under another.
@@ -109,10 +112,13 @@ final class ManagedCredential: Sendable {
         self.reporter = reporter
     }
 
-    /// Whether it has something that is nowhere else: work under way, tokens that could not be written, a back-off, readers.
+    /// Whether it has something that is nowhere else: work under way, tokens that could not be written, a back-off that still
+    /// counts, readers.
     var isNeeded: Bool {
-        state.withLock {
-            !$0.running.isEmpty || $0.users > 0 || !$0.unsaved.isEmpty || $0.backoff != nil || !$0.observers.isEmpty
+        let now = client.host.now()
+        return state.withLock {
+            !$0.running.isEmpty || $0.users > 0 || !$0.unsaved.isEmpty || !$0.observers.isEmpty
+                || $0.backoffs.values.contains { $0.counts(at: now) }
         }
     }
 
@@ -156,7 +162,7 @@ final class ManagedCredential: Sendable {
     ) async throws -> Credential {
         let margin = max(margin ?? .zero, freshnessMargin)
         let account = account ?? self.account
-        if rejected == nil, account == self.account {
+        if rejected == nil, account.isIdentical(to: self.account) {
             if let known = await known(margin) { return known }
         } else if rejected == nil {
             let stored = try signedIn(in: try await accounts(), account)
@@ -206,11 +212,12 @@ final class ManagedCredential: Sendable {
         _ margin: Duration,
         _ rejected: Secret?
     ) -> (SharedTask<Credential>, isOwn: Bool) {
-        state.withLock { state in
-            if let running = state.running[account] { return (running, false) }
+        let place = account.map { Array($0.utf8) }
+        return state.withLock { state in
+            if let running = state.running[place] { return (running, false) }
             let epoch = state.epoch
             let task = unfinished.begin { [self] in
-                defer { self.state.withLock { $0.running[account] = nil } }
+                defer { self.state.withLock { $0.running[place] = nil } }
                 let result: Result<Credential, any Error>
                 do {
                     result = .success(
@@ -227,7 +234,7 @@ final class ManagedCredential: Sendable {
                 guard self.state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
                 return credential
             }
-            state.running[account] = task
+            state.running[place] = task
             return (task, true)
         }
     }
@@ -238,19 +245,17 @@ final class ManagedCredential: Sendable {
     func adopt(_ credential: Credential, _ epoch: Int? = nil) -> Credential {
         let now = client.host.now().timeIntervalSinceReferenceDate
         state.withLock { state in
-            guard epoch == nil || epoch == state.epoch, keeps(credential, state) else { return }
+            guard epoch == nil || epoch == state.epoch, keeps(credential.account, state) else { return }
             state.cached = Cached(credential, margin: freshnessMargin)
             state.checkedAt = now
         }
         return credential
     }
 
-    /// Whether a credential is that of the account that is kept: the one with the name, or the current one.
-    private func keeps(_ credential: Credential, _ state: State) -> Bool {
-        guard let account else {
-            return state.current.map { $0 == credential.account } ?? true
-        }
-        return credential.account.isNamed(account)
+    /// Whether an account is the one that is kept: the one with the name, or the current one.
+    private func keeps(_ other: AccountID, _ state: State) -> Bool {
+        guard let account else { return state.current.map { $0 == other } ?? true }
+        return other.isNamed(account)
     }
 
     /// Forgets what is cached and what is under way, so that the next call reads the store. What could not be written is kept:
@@ -261,7 +266,7 @@ final class ManagedCredential: Sendable {
         state.withLock {
             $0.epoch += 1
             $0.cached = nil
-            $0.backoff = nil
+            $0.backoffs = [:]
             return $0.epoch
         }
     }
@@ -277,18 +282,24 @@ final class ManagedCredential: Sendable {
             return state.lastObserver
         }
         continuation.onTermination = { [self] _ in state.withLock { $0.observers[number] = nil } }
-        switch try await accounts().entry(account) {
-        case .signedIn(let credential)?:
-            let isOver = credential.isExpired(at: client.host.now()) && credential.tokens.refreshToken == nil
-            continuation.yield(isOver ? .expired : .signedIn(credential.identity))
-        case .ended(let session)?: continuation.yield(.ended(session))
-        case nil: continuation.yield(.signedOut)
-        }
+        continuation.yield(presentState(in: try await accounts()))
         return stream
     }
 
-    func publish(_ new: CredentialState) {
-        let observers = state.withLock { $0.observers }
+    /// The state of the account that is kept.
+    func presentState(in accounts: StoredAccounts) -> CredentialState {
+        switch accounts.entry(account) {
+        case .signedIn(let credential)?:
+            let isOver = credential.isExpired(at: client.host.now()) && credential.tokens.refreshToken == nil
+            return isOver ? .expired : .signedIn(credential.identity)
+        case .ended(let session)?: return .ended(session)
+        case nil: return .signedOut
+        }
+    }
+
+    /// Publishes a state, unless it is that of another account than the one that is kept.
+    func publish(_ new: CredentialState, of other: AccountID? = nil) {
+        let observers = state.withLock { state in other.map { keeps($0, state) } ?? true ? state.observers : [:] }
         for observer in observers.values { observer.yield(new) }
     }
 }

@@ -95,6 +95,13 @@ public struct RecordKey: Sendable, Hashable {
         self.kind = kind
     }
 
+    /// Compares two keys code point by code point, as a store compares the names of its records.
+    public static func == (left: RecordKey, right: RecordKey) -> Bool {
+        left.name.isIdentical(to: right.name) && left.issuer.isIdentical(to: right.issuer)
+            && left.clientID.isIdentical(to: right.clientID) && left.resource.isIdentical(to: right.resource)
+            && left.kind.rawValue.isIdentical(to: right.kind.rawValue)
+    }
+
     /// The parts with their names, for stores that keep attributes. Together they tell the key from every other.
     public var parts: [(name: String, value: String)] {
         [

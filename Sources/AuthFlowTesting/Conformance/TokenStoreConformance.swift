@@ -48,7 +48,9 @@ public struct TokenStoreConformance: Sendable {
 
     private func keepsKeysApart() async throws {
         let keys = [
-            key("ab", "c"), key("a", "bc"), key("A", "bc"), key("../a", "bc"), key("ä/\u{0}", "bc"), key("", ""),
+            key("ab", "c"), key("a", "bc"), key("A", "bc"), key("../a", "bc"), key("\u{E4}/\u{0}", "bc"),
+            key("a\u{308}/\u{0}", "bc"),
+            key("", ""),
             RecordKey(name: "ab", issuer: "", clientID: "c"),
             RecordKey(name: "ab", issuer: "", clientID: "c", resource: ""),
             RecordKey(name: "ab", issuer: "", clientID: "c", resource: "https://api.example.com"),
