@@ -157,7 +157,7 @@ fuzz: dependencies ## Feed every parser FUZZ bad inputs (a million), the same on
 	swift build $(RELEASE) --product fuzz
 	$$(swift build $(RELEASE) --product fuzz --show-bin-path)/fuzz $(FUZZ)
 
-mutants: dependencies ## Disable every check in turn and see a test fail for each (half an hour)
+mutants: dependencies ## Disable the checks of validation one at a time and see a test fail for each (an hour)
 	Tests/Mutation/mutate.py
 
 bench: dependencies ## Measure the cost of validation besides the signature check, and how often keys are fetched

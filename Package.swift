@@ -75,7 +75,7 @@ let package = Package(
 
         // User agents
         // The system browser, schemes, and the hand-over of a redirect between processes.
-        .target(name: "AuthFlowDesktop", dependencies: ["AuthFlow", httpTypes]),
+        .target(name: "AuthFlowDesktop", dependencies: ["AuthFlow"]),
         .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", "AuthFlowDesktop", flyingSocks, httpTypes]),
         .target(name: "AuthFlowHeadless", dependencies: ["AuthFlow", "AuthFlowJSON", "CMarkup", httpTypes]),
 
@@ -136,7 +136,7 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
-                "AuthFlowTesting", httpTypes, crypto, argumentParser,
+                "AuthFlowTesting", crypto, argumentParser,
             ]
         ),
         .executableTarget(
@@ -177,7 +177,7 @@ let package = Package(
         .target(
             name: "ConformanceRows",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowTesting", httpTypes,
             ],
             path: "Tests/Conformance/Rows"
         ),
@@ -206,7 +206,7 @@ let package = Package(
             name: "AuthFlowTests",
             dependencies: [
                 "AuthFlowDesktop",
-                "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowTesting", httpTypes, crypto, cryptoExtras,
+                "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowTesting", httpTypes,
             ]
         ),
         .testTarget(
@@ -231,9 +231,8 @@ let package = Package(
         .testTarget(
             name: "AuthFlowGitHubTests",
             dependencies: [
-                "ConformanceRows", "AuthFlowGitHub", "AuthFlowHeadless", "AuthFlowLoopback", "AuthFlowTesting",
-                "AuthFlow",
-                "AuthFlowJSON", httpTypes,
+                "ConformanceRows", "AuthFlowGitHub", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
+                httpTypes,
             ]
         ),
         .testTarget(
@@ -257,11 +256,8 @@ let package = Package(
         .testTarget(
             name: "SecurityTests",
             dependencies: [
-                "CommandHarness", "ConformanceRows", "AuthFlowCommand", "AuthFlowOIDC", "AuthFlowOkta",
-                "AuthFlowGitHub",
-                "AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlowLoopback", "AuthFlowTesting", "AuthFlow",
-                "AuthFlowJSON",
-                httpTypes,
+                "CommandHarness", "AuthFlowCommand", "AuthFlowHeadless", "AuthFlowLoopback", "AuthFlowTesting",
+                "AuthFlow", "AuthFlowJSON", httpTypes,
             ],
             path: "Tests/Security"
         ),

@@ -235,15 +235,22 @@ import Testing
         struct Device: CallbackHandler {
             let mayAnswerOtherwise = false
             func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool {
-                guard callback.type == "DeviceProfileCallback" else { return false }
-                callback.answer(.string("{\"identifier\":\"x\"}"))
+                switch callback.type {
+                case "DeviceProfileCallback": callback.answer(.string("{\"identifier\":\"x\"}"))
+                // The other handler could answer this one, too.
+                case "NameCallback" where step.stage == "Extra": callback.answer("the app's")
+                default: return false
+                }
                 return true
             }
         }
         try await ForgeRockScene.with(.inProcess) { scene in
-            scene.emulator.settings.trees["Login"] = tree([.init("DeviceProfileCallback", [("message", "")])]) {
-                answers in
-                answers.first?.string?.contains("identifier") == true ? .goOn : .fail("no profile")
+            let callbacks: [EmulatorTree.Callback] = [
+                .init("DeviceProfileCallback", [("message", "")]), .init("NameCallback", [("prompt", "User Name")]),
+            ]
+            scene.emulator.settings.trees["Login"] = tree(callbacks) { answers in
+                let isProfile = answers.first?.string?.contains("identifier") == true
+                return isProfile && answers.last == "the app's" ? .goOn : .fail("the other handler was asked first")
             }
             _ = try await scene.client(handlers: [Device(), ForgeRockScene.alice]).signIn()
         }
