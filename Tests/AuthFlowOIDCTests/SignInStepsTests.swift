@@ -40,6 +40,25 @@ import Testing
         #expect(third?.code == .providerRejected)
     }
 
+    @Test(arguments: [
+        "version", "url", "redirect_uri", "issuer", "expires_at", "client_id", "state", "code_verifier",
+        "response_mode", "scopes", "resources", "binding", "nonce", "max_age", "acr_values", "dpop_key",
+    ]) func aStoredRequestThatIsDamagedIsNotRead(_ member: String) async throws {
+        let request = try await client { $0.usesDPoP = true }
+            .authorizationRequest(.init(maxAge: .seconds(60)))
+        let stored = try JSONDecoder().decode(String.self, from: try JSONEncoder().encode(request))
+        var json = try #require(try JSON(parsing: Array(stored.utf8)).object)
+        #expect(json[member] != nil || member == "acr_values")
+        for damage in [JSON.bool(true), .null, ["x": 1]] {
+            json[member] = damage
+            let text = String(decoding: try JSON.object(json).serialized(), as: UTF8.self)
+            let bytes = try JSONEncoder().encode(text)
+            #expect(throws: (any Error).self, "\(damage)") {
+                try JSONDecoder().decode(AuthorizationRequest.self, from: bytes)
+            }
+        }
+    }
+
     @Test func aKeptRequestIsTakenOnce() async throws {
         let client = try client()
         let pending = PendingAuthorizations(store: MemoryTokenStore())

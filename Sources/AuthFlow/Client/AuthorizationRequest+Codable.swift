@@ -59,11 +59,15 @@ extension AuthorizationRequest {
             let binding = json["binding"].flatMap(ProviderBinding.init(stored:))
         else { return nil }
         var demand = AuthenticationDemand()
-        demand.maximumAge = json["max_age"].map { $0.number ?? .infinity }
+        demand.maximumAge = json["max_age"].flatMap { $0 == "any" ? .infinity : $0.number }
         demand.essentialACRValues = json["acr_values"]?.strings
-        let key = json["dpop_key"]?.string
-        let dpopKey = key.flatMap { DPoPKey(stored: Secret($0)) }
-        guard key == nil || dpopKey != nil else { return nil }
+        let nonce = json["nonce"]?.string
+        let dpopKey = json["dpop_key"]?.string.flatMap { DPoPKey(stored: Secret($0)) }
+        // A demand that cannot be read must not be taken for none.
+        guard (json["max_age"] == nil) == (demand.maximumAge == nil),
+            (json["acr_values"] == nil) == (demand.essentialACRValues == nil),
+            (json["nonce"] == nil) == (nonce == nil), (json["dpop_key"] == nil) == (dpopKey == nil)
+        else { return nil }
         self.init(
             url: url,
             redirectURI: redirectURI,
@@ -71,7 +75,7 @@ extension AuthorizationRequest {
             expiresAt: Date(timeIntervalSince1970: expiry),
             clientID: clientID,
             state: Secret(state),
-            nonce: json["nonce"]?.string.map(Secret.init),
+            nonce: nonce.map { Secret($0) },
             codeVerifier: Secret(verifier),
             responseMode: responseMode,
             demand: demand,
