@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs
+.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -83,6 +83,11 @@ docs: dependencies ## Build the manual as static pages, in .build-docs; warnings
 	docc convert Sources/AuthFlow/AuthFlow.docc --fallback-display-name AuthFlow --fallback-bundle-identifier org.authflow \
 	  --additional-symbol-graph-dir .build-docs/symbols --output-dir .build-docs/AuthFlow --warnings-as-errors \
 	  --transform-for-static-hosting
+
+reference: dependencies ## Write the JSON Schema and the tables of docs/configuration.md from the declared keys
+	swift build --product authflow
+	$$(swift build --product authflow --show-bin-path)/authflow config schema > docs/authflow.schema.json
+	.ci/configuration-tables
 
 lint: dependencies ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources

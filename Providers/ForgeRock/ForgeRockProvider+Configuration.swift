@@ -3,32 +3,33 @@ import AuthFlowHeadless
 
 extension ProviderFactory {
     /// `forgerock`: ForgeRock (PingAM), whose sign-in is a tree.
-    ///
-    /// ## Configuration keys
-    /// - `base_url` (URL, required), `realm` (string, optional): The server and the realm.
-    /// - `issuer` (URL, optional): The issuer, when it is not the realm's address.
-    /// - `acr_values` (array, optional): Names that the server maps to trees.
-    /// - `minimum_auth_level` (number, optional): The minimum `auth_level` of a sign-in.
-    /// - `requires_acr` (boolean, optional): Whether one of the `acr_values` is required.
     public static var forgeRock: ProviderFactory {
-        let keys =
-            realmKeys + [
-                ConfigurationKey("issuer", .url, "The issuer, when it is not the realm's address."),
-                ConfigurationKey("acr_values", .list(.text), "Names that the server maps to trees, best first."),
-                ConfigurationKey("minimum_auth_level", .number(0...1000), "The minimum auth_level of a sign-in."),
-                ConfigurationKey(
-                    "requires_acr",
-                    .flag,
-                    "Whether one of the acr_values is required, and must be in the ID Token."
-                ),
-            ]
+        let issuer = ConfigurationKey("issuer", .issuer, "The issuer, when it is not the realm's address.")
+        let acrValues = ConfigurationKey(
+            "acr_values",
+            .list(.text),
+            default: [],
+            "Names that the server maps to trees, best first."
+        )
+        let minimumAuthLevel = ConfigurationKey(
+            "minimum_auth_level",
+            .number(0...1000),
+            "The minimum auth_level of a sign-in, read from the ID Token's claim, then from the access token; one that cannot be read is refused."
+        )
+        let requiresACR = ConfigurationKey(
+            "requires_acr",
+            .flag,
+            default: false,
+            "Whether the ID Token's acr must be one of the acr_values."
+        )
+        let keys: [any AnyConfigurationKey] = RealmKeys.all + [issuer, acrValues, minimumAuthLevel, requiresACR]
         return ProviderFactory("forgerock", keys: keys) { profile in
             ForgeRockProvider(
-                realm: try realm(profile),
-                issuer: profile.text("issuer"),
-                acrValues: profile.texts("acr_values") ?? [],
-                requiresACR: profile.flag("requires_acr") ?? false,
-                minimumAuthLevel: profile.number("minimum_auth_level")
+                realm: try RealmKeys.realm(profile),
+                issuer: try profile[issuer],
+                acrValues: try profile[acrValues],
+                requiresACR: try profile[requiresACR],
+                minimumAuthLevel: try profile[minimumAuthLevel]
             )
         }
     }
@@ -36,19 +37,10 @@ extension ProviderFactory {
 
 extension UserAgentFactory {
     /// `tree`: walks an authentication tree without a page.
-    ///
-    /// ## Configuration keys
-    /// - `base_url` (URL, required), `realm` (string, optional): The server and the realm of the trees.
-    /// - `tree` (string, optional): The tree; default: the one that the provider names.
-    /// - `username` (string), `password` (secret), `answers` (object of strings or secrets): The answers; the user is
-    ///   asked for others, when the program can ask.
-    /// - `consent` (`allow` or `deny`, optional): The decision when asked for consent; default: `allow`.
-    /// - `shared_cookies` (object, optional): Cookies that several apps share: `group`, `store`, `names`, and
-    ///   `session_cookies_at_risk` to share cookies that are not meant to outlive the browser.
     /// - Parameters:
     ///   - transport: The transport; default: that of the profile.
     ///   - host: The clock, and the environment that locates the stores.
-    ///   - ask: Asks the user; nil when no user can be asked.
+    ///   - ask: Asks the user what the configuration does not say; nil when no user can be asked.
     ///   - show: Shows the user a text that belongs to the questions; nil to leave it out.
     public static func tree(
         transport: (any HTTPTransport)? = nil,
@@ -56,77 +48,25 @@ extension UserAgentFactory {
         ask: (@Sendable (_ question: String, _ isSecret: Bool) async throws -> String)? = nil,
         show: (@Sendable (_ text: String) async -> Void)? = nil
     ) -> UserAgentFactory {
-        let stores = TokenStoreFactory.standard
-        let sharedKeys = [
-            ConfigurationKey("group", .text, required: true, "The name of the group, the same in all its apps."),
-            ConfigurationKey(
-                "store",
-                .named(stores.map { ConfigurationVariant($0.name, keys: $0.keys) }),
-                required: true,
-                "The store of the cookies, the same in all apps."
-            ),
-            ConfigurationKey("names", .list(.text), required: true, "The cookies that are shared, and no others."),
-            ConfigurationKey(
-                "session_cookies_at_risk",
-                .flag,
-                "Whether cookies that are not meant to outlive the browser are shared too."
-            ),
-        ]
-        let keys =
-            realmKeys + [
-                ConfigurationKey("tree", .text, "The tree; default: the one that the provider names."),
-                ConfigurationKey("username", .text, "The user name."),
-                ConfigurationKey("password", .secret, "The password, by reference."),
-                ConfigurationKey(
-                    "answers",
-                    .map(.either(.text, .secret)),
-                    "Other answers, by the prompt of their question, or its type when it has none."
-                ),
-                ConfigurationKey(
-                    "consent",
-                    .choice(["allow", "deny"]),
-                    "The decision when asked for consent; default: allow."
-                ),
-                ConfigurationKey("shared_cookies", .object(sharedKeys), "Cookies that several apps share."),
-            ]
-        return UserAgentFactory("tree", keys: keys) { options, context in
-            let realm = try realm(options)
-            let answers = options.object("answers")
-            var given: [String: Secret] = [:]
-            for name in options.parameters("answers").names {
-                guard !name.isEmpty else {
-                    throw options.error("an answer needs the prompt of its question, or its type", at: "answers")
-                }
-                given[name] = try answers.text(name).map(Secret.init) ?? answers.secret(name)
-            }
+        let keys = TreeKeys()
+        return UserAgentFactory("tree", keys: RealmKeys.all + keys.all) { options, context in
+            let realm = try RealmKeys.realm(options)
             let configured = ConfiguredAnswers(
-                username: options.text("username"),
-                password: try options.secret("password"),
-                answers: given
+                username: try options[keys.username],
+                password: try options[keys.password],
+                answers: try options[keys.answers]
             )
             let asking: [any CallbackHandler] = ask.map { [AskingHandler($0, show: show)] } ?? []
             let driver = TreeDriver(
                 realm: realm,
-                tree: options.text("tree"),
+                tree: try options[keys.tree],
                 handlers: [configured] + asking,
-                allowsConsent: options.text("consent") != "deny",
+                allowsConsent: try options[keys.consent] == "allow",
                 host: host
             )
-            let shared = options.object("shared_cookies")
-            let cookies = try shared.text("group").map { group in
-                SharedCookies(
-                    store: SharedCredentialStore(
-                        group: group,
-                        store: try shared.store("store", of: stores, host: host)
-                    ),
-                    origin: try Endpoint(realm.origin),
-                    names: shared.texts("names") ?? [],
-                    sharingSessionCookiesAtRisk: shared.flag("session_cookies_at_risk") ?? false
-                )
-            }
             return HeadlessUserAgent(
                 driver: driver,
-                sharedCookies: cookies,
+                sharedCookies: try options[keys.sharedCookies]?.cookies(of: realm, host: host),
                 transport: transport ?? context.transport,
                 host: host
             )
@@ -134,18 +74,102 @@ extension UserAgentFactory {
     }
 }
 
-private let realmKeys = [
-    ConfigurationKey(
-        "base_url",
-        .url,
-        required: true,
-        "The server's address with its context: https://id.example.com/am."
-    ),
-    ConfigurationKey("realm", .text, "The realm; default: /."),
-]
+/// The options of the user agent `tree`.
+private struct TreeKeys: Sendable {
+    let tree = ConfigurationKey("tree", .text, "The tree. Default: the one that the provider names.")
+    let username = ConfigurationKey("username", .text, "The user name.")
+    let password = ConfigurationKey("password", .secret, "The password, by reference.")
+    let answers = ConfigurationKey(
+        "answers",
+        .map(.either(.parsed { text in Secret(text) }, .secret)) { name throws(AuthError) in
+            guard !name.isEmpty else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "an answer needs the prompt of its question, or its type"
+                )
+            }
+        },
+        default: [:],
+        "Other answers, by the prompt of their question, or its type when it has none; strings or secrets."
+    )
+    let consent = ConfigurationKey(
+        "consent",
+        .choice(["allow", "deny"]),
+        default: "allow",
+        "The decision when the provider asks for consent."
+    )
+    let sharedCookies = ConfigurationKey(
+        "shared_cookies",
+        .object(SharedCookieSettings.keys) { object throws(ConfigurationError) in try SharedCookieSettings(object) },
+        "Cookies that several apps share."
+    )
 
-private func realm(_ configuration: ConfigurationObject) throws -> ForgeRockRealm {
-    try configuration.located("base_url") { () throws(AuthError) in
-        try ForgeRockRealm(baseURL: configuration.text("base_url") ?? "", path: configuration.text("realm") ?? "/")
+    var all: [any AnyConfigurationKey] { [tree, username, password, answers, consent, sharedCookies] }
+}
+
+/// What several apps that share cookies agree on.
+private struct SharedCookieSettings: Sendable {
+    private static let group = ConfigurationKey(
+        "group",
+        required: .text,
+        "The name of the group, the same in all its apps."
+    )
+    private static let store = ConfigurationKey(
+        "store",
+        required: .store(of: TokenStoreFactory.standard),
+        "The store of the cookies, the same in all apps."
+    )
+    private static let names = ConfigurationKey(
+        "names",
+        required: .list(.text),
+        "The cookies that are shared, and no others."
+    )
+    private static let atRisk = ConfigurationKey(
+        "session_cookies_at_risk",
+        .flag,
+        default: false,
+        "Whether cookies that are not meant to outlive the browser are shared too."
+    )
+    static let keys: [any AnyConfigurationKey] = [group, store, names, atRisk]
+
+    private let group: String
+    private let store: ConfigurationChoice<TokenStoreFactory>
+    private let names: [String]
+    private let sharesSessionCookies: Bool
+
+    init(_ object: ConfigurationObject) throws(ConfigurationError) {
+        group = try object[Self.group]
+        store = try object[Self.store]
+        names = try object[Self.names]
+        sharesSessionCookies = try object[Self.atRisk]
+    }
+
+    func cookies(of realm: ForgeRockRealm, host: HostServices) throws -> SharedCookies {
+        SharedCookies(
+            store: SharedCredentialStore(group: group, store: try store.make(host: host)),
+            origin: try Endpoint(realm.origin),
+            names: names,
+            sharingSessionCookiesAtRisk: sharesSessionCookies
+        )
+    }
+}
+
+/// The keys that name a realm.
+private enum RealmKeys {
+    private static let baseURL = ConfigurationKey(
+        "base_url",
+        required: .issuer,
+        "The server's address with its context: https://id.example.com/am."
+    )
+    private static let path = ConfigurationKey("realm", .text, default: "/", "The realm.")
+
+    static let all: [any AnyConfigurationKey] = [baseURL, path]
+
+    static func realm(_ configuration: ConfigurationObject) throws(ConfigurationError) -> ForgeRockRealm {
+        let url = try configuration[baseURL]
+        let realm = try configuration[path]
+        return try configuration.located(baseURL) { () throws(AuthError) in
+            try ForgeRockRealm(baseURL: url, path: realm)
+        }
     }
 }

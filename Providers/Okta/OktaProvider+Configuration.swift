@@ -2,56 +2,48 @@ public import AuthFlow
 
 extension ProviderFactory {
     /// `okta`: Okta, with native single sign-on.
-    ///
-    /// ## Configuration keys
-    /// - `issuer` (URL, required): The issuer of the org or of a custom authorization server.
-    /// - `audience` (string, optional): The audience of a custom authorization server, for native SSO; `api://default` for the
-    ///   one named `default`.
-    /// - `device_secret_type` (string, optional): The token type of a device secret; default: Okta's.
-    /// - `sign_out` (string, optional): What signing out ends; default: the sign-in of every app.
     public static var okta: ProviderFactory {
-        let keys = [
-            ConfigurationKey(
-                "issuer",
-                .url,
-                required: true,
-                "The issuer of the org or of a custom authorization server."
-            ),
-            ConfigurationKey(
-                "audience",
-                .text,
-                "The audience of a custom authorization server, for native SSO; api://default for the one named default."
-            ),
-            ConfigurationKey(
-                "device_secret_type",
-                .choice([OktaProvider.deviceSecretType, .deviceSecret].map(\.rawValue)),
-                "The token type of a device secret; default: Okta's."
-            ),
-            ConfigurationKey(
-                "sign_out",
-                .choice(OktaProvider.SignOut.allCases.map(\.rawValue)),
-                "What signing out ends; default: the sign-in of every app."
-            ),
-        ]
-        return ProviderFactory("okta", keys: keys) { registration, profile in
+        let issuer = ConfigurationKey(
+            "issuer",
+            required: .issuer,
+            "The issuer of the org, or of a custom authorization server, which native SSO needs."
+        )
+        let audience = ConfigurationKey(
+            "audience",
+            .text,
+            "The audience of the custom authorization server. Default: api://default for the one named default."
+        )
+        let secretType = ConfigurationKey(
+            "device_secret_type",
+            .choice(of: [OktaProvider.deviceSecretType, .deviceSecret]),
+            default: OktaProvider.deviceSecretType,
+            "The token type of a device secret."
+        )
+        let signOut = ConfigurationKey(
+            "sign_out",
+            ConfigurationValue<OktaProvider.SignOut>.choice,
+            default: .allApps,
+            "What signing out ends."
+        )
+        return ProviderFactory("okta", keys: [issuer, audience, secretType, signOut]) { registration, profile in
             // "Configure Native SSO": the exchange names the audience of the authorization server.
-            let path = try profile.endpoint("issuer")?.path ?? ""
+            let path = try Endpoint(profile[issuer]).path
             let isCustom = path.hasPrefix("/oauth2/") && !path.hasSuffix("/oauth2/default")
-            guard !registration.scopes.contains("device_sso") || !isCustom || profile.has("audience") else {
+            let hasAudience = try profile[audience] != nil
+            guard !registration.scopes.contains("device_sso") || !isCustom || hasAudience else {
                 throw profile.error(
                     "native SSO at a custom authorization server needs its \"audience\", as the server's settings name it",
-                    at: "issuer"
+                    at: issuer
                 )
             }
         } make: { profile in
-            let issuer = profile.text("issuer") ?? ""
+            let issuer = try profile[issuer]
             let known = issuer.hasSuffix("/oauth2/default") ? "api://default" : nil
             return OktaProvider(
                 issuer: issuer,
-                audience: profile.text("audience") ?? known,
-                secretType: profile.text("device_secret_type").map(TokenExchange.TokenType.init)
-                    ?? OktaProvider.deviceSecretType,
-                signOut: profile.text("sign_out").flatMap(OktaProvider.SignOut.init) ?? .allApps
+                audience: try profile[audience] ?? known,
+                secretType: try profile[secretType],
+                signOut: try profile[signOut]
             )
         }
     }

@@ -1,33 +1,28 @@
 public import AuthFlow
 
 extension BrowserLauncher {
+    private static let command = ConfigurationKey(
+        "browser",
+        .list(.text),
+        "The program to open and its arguments, such as [\"google-chrome\", \"--profile-directory=Work\"], instead of the system's browser. The address replaces %s, or is added at the end. No shell is involved, and the program gets only the environment variables that a browser needs."
+    )
+    private static let opensBrowser = ConfigurationKey(
+        "open_browser",
+        .flag,
+        default: true,
+        "Whether to open a browser at all; otherwise only the address is shown."
+    )
+
     /// The options of a user agent that opens a browser.
-    ///
-    /// ## Configuration keys
-    /// - `browser` (array of strings, optional): The program to open, with its arguments, instead of the system's browser.
-    /// - `open_browser` (boolean, optional): Whether to open a browser at all; default: true.
-    public static var keys: [ConfigurationKey] {
-        [
-            ConfigurationKey(
-                "browser",
-                .list(.text),
-                "The program to open, with its arguments, instead of the system's browser."
-            ),
-            ConfigurationKey(
-                "open_browser",
-                .flag,
-                "Whether to open a browser at all; otherwise only the address is shown."
-            ),
-        ]
-    }
+    public static let keys: [any AnyConfigurationKey] = [command, opensBrowser]
 
     /// The launcher that these options ask for; nil to leave it to the user.
     public static func configured(
         by options: ConfigurationObject,
         in launchEnvironment: LaunchEnvironment
-    ) -> BrowserLauncher? {
-        guard options.flag("open_browser") != false, launchEnvironment.mayOpenBrowser else { return nil }
-        if let command = options.texts("browser") {
+    ) throws(ConfigurationError) -> BrowserLauncher? {
+        guard try options[opensBrowser], launchEnvironment.mayOpenBrowser else { return nil }
+        if let command = try options[command] {
             return .command(command, environment: launchEnvironment.environment)
         }
         guard case .command = launchEnvironment.browser else { return nil }
@@ -38,9 +33,9 @@ extension BrowserLauncher {
     public static func availability(
         _ options: ConfigurationObject,
         _ launchEnvironment: LaunchEnvironment
-    ) -> UserAgentFactory.Availability {
-        if options.flag("open_browser") == false { return .available(because: "another program opens the address") }
-        if launchEnvironment.mayOpenBrowser, let command = options.texts("browser")?.first {
+    ) throws(ConfigurationError) -> UserAgentFactory.Availability {
+        guard try options[opensBrowser] else { return .available(because: "another program opens the address") }
+        if launchEnvironment.mayOpenBrowser, let command = try options[command]?.first {
             return .available(because: "the profile names the browser \(command)")
         }
         switch launchEnvironment.browser {

@@ -83,10 +83,6 @@ extension UserAgentFactory {
     }
 
     /// `system-browser`: the user's browser, and a private-use scheme that the program has registered with the desktop.
-    ///
-    /// ## Configuration keys
-    /// - `browser` (array of strings, optional): The program to open, with its arguments, instead of the system's browser.
-    /// - `open_browser` (boolean, optional): Whether to open a browser at all; default: true.
     public static var systemBrowser: UserAgentFactory {
         UserAgentFactory("system-browser", keys: BrowserLauncher.keys) { options, context in
             guard let redirectURI = context.redirectURIs.first(where: { !$0.isLoopback }) else {
@@ -104,7 +100,7 @@ extension UserAgentFactory {
             } catch {
                 return .unavailable(reason: "XDG_RUNTIME_DIR is not set")
             }
-            let availability = BrowserLauncher.availability(options, context.launchEnvironment)
+            let availability = try BrowserLauncher.availability(options, context.launchEnvironment)
             // A desktop opens https addresses with a browser, even when an app has claimed them.
             guard redirectURI.kind == .https, case .available = availability else { return availability }
             return context.launchEnvironment.hasTerminal
@@ -112,7 +108,7 @@ extension UserAgentFactory {
                 : .unavailable(reason: "nothing here opens \(redirectURI) with this program")
         } make: { options, context in
             SystemBrowserUserAgent(
-                launcher: .configured(by: options, in: context.launchEnvironment),
+                launcher: try .configured(by: options, in: context.launchEnvironment),
                 handOver: try RedirectHandOver(environment: context.launchEnvironment.environment)
             )
         }

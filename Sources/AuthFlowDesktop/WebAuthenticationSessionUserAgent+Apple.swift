@@ -49,26 +49,22 @@ extension WebAuthenticationSessionUserAgent: UserAgent {
 
 extension UserAgentFactory {
     /// `web-authentication-session`: the system's own sign-in window.
-    ///
-    /// ## Configuration keys
-    /// - `ephemeral` (boolean, optional): Whether the window has its own cookies, which are discarded; default: false.
     /// - Parameter anchor: The window of the app that the sign-in window belongs to.
     public static func webAuthenticationSession(
         anchor: @escaping @MainActor @Sendable () -> ASPresentationAnchor
     ) -> UserAgentFactory {
-        let keys = [
-            ConfigurationKey(
-                "ephemeral",
-                .flag,
-                "Whether the window has its own cookies, which are discarded; default: false."
-            )
-        ]
-        return UserAgentFactory("web-authentication-session", keys: keys) { _, context in
+        let isEphemeral = ConfigurationKey(
+            "ephemeral",
+            .flag,
+            default: false,
+            "Whether the window has its own cookies, which are discarded."
+        )
+        return UserAgentFactory("web-authentication-session", keys: [isEphemeral]) { _, context in
             context.redirectURIs.contains { !$0.isLoopback }
                 ? .available(because: "the system has a sign-in window")
                 : .unavailable(reason: "no redirect URI of the profile has a scheme of its own")
         } make: { options, _ in
-            WebAuthenticationSessionUserAgent(isEphemeral: options.flag("ephemeral") ?? false, anchor: anchor)
+            WebAuthenticationSessionUserAgent(isEphemeral: try options[isEphemeral], anchor: anchor)
         }
     }
 }

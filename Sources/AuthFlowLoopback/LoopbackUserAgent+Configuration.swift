@@ -3,13 +3,9 @@ import AuthFlowDesktop
 
 extension UserAgentFactory {
     /// `loopback`: the user's browser, and a port of this machine for the redirect.
-    ///
-    /// ## Configuration keys
-    /// - `browser` (array of strings, optional): The program to open, with its arguments, instead of the system's browser.
-    /// - `open_browser` (boolean, optional): Whether to open a browser at all; default: true.
     public static var loopback: UserAgentFactory {
         UserAgentFactory("loopback", keys: BrowserLauncher.keys, availability: availability) { options, context in
-            LoopbackUserAgent(launcher: .configured(by: options, in: context.launchEnvironment))
+            LoopbackUserAgent(launcher: try .configured(by: options, in: context.launchEnvironment))
         }
     }
 
@@ -18,10 +14,10 @@ extension UserAgentFactory {
     @Sendable private static func availability(
         _ options: ConfigurationObject,
         _ context: UserAgentContext
-    ) -> Availability {
+    ) throws -> Availability {
         guard context.redirectURIs.contains(where: \.isLoopback) else {
             return .unavailable(reason: "no redirect URI of the profile is an address of this machine")
         }
-        return BrowserLauncher.availability(options, context.launchEnvironment)
+        return try BrowserLauncher.availability(options, context.launchEnvironment)
     }
 }

@@ -78,17 +78,15 @@ struct GlewlwydLoginDriver: LoginDriver {
 extension UserAgentFactory {
     /// `glewlwyd`: the driver above, chosen by configuration as any other user agent.
     static var glewlwyd: UserAgentFactory {
-        let keys = [
-            ConfigurationKey("username", .text, required: true, "The user name."),
-            ConfigurationKey("password", .secret, required: true, "The password, by reference."),
-            ConfigurationKey("origin", .url, required: true, "The origin that both may be sent to."),
-        ]
-        return UserAgentFactory("glewlwyd", keys: keys) { options, _ in
+        let username = ConfigurationKey("username", required: .text, "The user name.")
+        let password = ConfigurationKey("password", required: .secret, "The password, by reference.")
+        let origin = ConfigurationKey("origin", required: .url, "The origin that both may be sent to.")
+        return UserAgentFactory("glewlwyd", keys: [username, password, origin]) { options, _ in
             HeadlessUserAgent(
                 driver: GlewlwydLoginDriver(
-                    username: options.text("username") ?? "",
-                    password: try options.secret("password") ?? Secret(""),
-                    origin: try options.endpoint("origin")?.origin ?? ""
+                    username: try options[username],
+                    password: try options[password],
+                    origin: try options[origin].origin
                 )
             )
         }

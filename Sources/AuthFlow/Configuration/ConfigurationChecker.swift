@@ -13,11 +13,13 @@ struct ConfigurationChecker {
         switch shape {
         case .any:
             break
-        case .text:
+        case .text, .path:
             if json.string?.isEmpty != false { expected("a string that is not empty", json, at: path) }
-        case .url:
-            guard let url = json.string else { return expected("a URL", json, at: path) }
-            do throws(AuthError) { _ = try Endpoint(url) } catch { report(error.message, at: path) }
+        case .formatted(let format, let problem):
+            guard let text = json.string, !text.isEmpty else {
+                return expected(format == "uri" ? "a URL" : "a string that is not empty", json, at: path)
+            }
+            if let problem = problem(text) { report(problem, at: path) }
         case .number(let range):
             guard let number = json.integer, range.contains(Int(number)) else {
                 return expected("a whole number from \(range.lowerBound) to \(range.upperBound)", json, at: path)
@@ -29,17 +31,15 @@ struct ConfigurationChecker {
             if !names.contains(name) { unknown("value", name, among: names, at: path) }
         case .secret:
             checkSecret(json, at: path)
-        case .list(let element):
-            guard let elements = json.array, !elements.isEmpty else {
-                return expected("an array with at least one element", json, at: path)
+        case .list(let element, let canBeEmpty):
+            guard let elements = json.array, canBeEmpty || !elements.isEmpty else {
+                return expected(canBeEmpty ? "an array" : "an array with at least one element", json, at: path)
             }
             for (index, value) in elements.enumerated() { check(value, element, at: path.element(index)) }
-        case .texts:
-            guard let elements = json.array else { return expected("an array of strings", json, at: path) }
-            for (index, value) in elements.enumerated() { check(value, .text, at: path.element(index)) }
-        case .map(let value):
+        case .map(let value, let problem):
             guard let members = json.object else { return expected("an object", json, at: path) }
             for (name, member) in members.sorted(by: { $0.key < $1.key }) {
+                if let problem = problem(name) { report(problem, at: path.member(name)) }
                 check(member, value, at: path.member(name))
             }
         case .object(let keys):
@@ -57,7 +57,7 @@ struct ConfigurationChecker {
         }
     }
 
-    private mutating func checkObject(_ json: JSON, _ keys: [ConfigurationKey], at path: JSONPath) {
+    private mutating func checkObject(_ json: JSON, _ keys: [ConfigurationKeyDeclaration], at path: JSONPath) {
         guard let members = json.object else { return expected("an object", json, at: path) }
         let names = keys.map(\.name)
         for name in members.keys.sorted() where !names.contains(name) {
@@ -67,7 +67,7 @@ struct ConfigurationChecker {
             if let member = members[key.name] {
                 check(member, key.shape, at: path.member(key.name))
             } else if key.isRequired {
-                report("the key \"\(key.name)\" is missing. \(key.summary)", at: path)
+                report(key.missing, at: path)
             }
         }
     }

@@ -102,11 +102,17 @@ public struct ConfigurationFile: Sendable {
     }
 
     /// The keys of the whole file.
-    static func keys(profile: ConfigurationShape) -> [ConfigurationKey] {
-        [
-            ConfigurationKey("$schema", .text, "Where editors find the JSON Schema of this file."),
-            ConfigurationKey("default_profile", .text, "The profile to use when none is named."),
-            ConfigurationKey("profiles", .map(profile), required: true, "The profiles, by name."),
+    static func keys(profile: ConfigurationShape) -> [ConfigurationKeyDeclaration] {
+        let schema = ConfigurationKey("$schema", .text, "Where editors find the JSON Schema of this file.")
+        let defaultProfile = ConfigurationKey(
+            "default_profile",
+            .text,
+            "The profile to use when none is named; not needed when there is only one."
+        )
+        let profiles = ConfigurationShape.map(profile) { _ in nil }
+        return [
+            schema.declaration, defaultProfile.declaration,
+            ConfigurationKeyDeclaration("profiles", profiles, isRequired: true, "The profiles, by name."),
         ]
     }
 }

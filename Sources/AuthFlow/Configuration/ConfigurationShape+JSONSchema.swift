@@ -9,8 +9,8 @@ extension ConfigurationFile {
     ) -> JSON {
         let profiles = providers.map { provider in
             // Each provider's profiles have its own keys: the name of the provider tells which.
-            let keys = Profile.keys(provider: provider, providers: [provider], userAgents: userAgents, stores: stores)
-            return ConfigurationShape.object(keys).jsonSchema
+            let choices = ProfileChoices(providers: [provider], userAgents: userAgents, stores: stores)
+            return ConfigurationShape.object(Profile.declarations(choices, provider: provider)).jsonSchema
         }
         var schema = ConfigurationShape.object(keys(profile: .any)).jsonSchema.object ?? [:]
         schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -29,8 +29,9 @@ extension ConfigurationShape {
     fileprivate var jsonSchema: JSON {
         switch self {
         case .any: [:]
-        case .text: ["type": "string", "minLength": 1]
-        case .url: ["type": "string", "format": "uri"]
+        case .text, .path: ["type": "string", "minLength": 1]
+        case .formatted(let format?, _): ["type": "string", "format": .string(format)]
+        case .formatted(nil, _): ["type": "string", "minLength": 1]
         case .number(let range):
             [
                 "type": "integer", "minimum": .integer(Int64(range.lowerBound)),
@@ -43,9 +44,9 @@ extension ConfigurationShape {
                 "type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
                 "properties": ["env": ["type": "string"], "file": ["type": "string"]],
             ]
-        case .list(let element): ["type": "array", "minItems": 1, "items": element.jsonSchema]
-        case .texts: ["type": "array", "items": ConfigurationShape.text.jsonSchema]
-        case .map(let value): ["type": "object", "additionalProperties": value.jsonSchema]
+        case .list(let element, false): ["type": "array", "minItems": 1, "items": element.jsonSchema]
+        case .list(let element, true): ["type": "array", "items": element.jsonSchema]
+        case .map(let value, _): ["type": "object", "additionalProperties": value.jsonSchema]
         case .object(let keys):
             [
                 "type": "object", "additionalProperties": false,
@@ -55,6 +56,7 @@ extension ConfigurationShape {
                         uniqueKeysWithValues: keys.map { key in
                             var schema = key.shape.jsonSchema.object ?? [:]
                             schema["description"] = .string(key.summary)
+                            schema["default"] = key.defaultValue
                             return (key.name, .object(schema))
                         }
                     )

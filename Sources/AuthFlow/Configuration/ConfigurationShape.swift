@@ -1,14 +1,16 @@
-/// The shape that a value in a configuration file must have.
-///
-/// The shapes are the one source for three things: checking a file (`ConfigurationChecker.swift`), the JSON Schema that
-/// editors use (`ConfigurationShape+JSONSchema.swift`), and the reading of values, which can then no longer fail.
-public indirect enum ConfigurationShape: Sendable {
+import AuthFlowJSON
+
+/// The shape that a value in a configuration file must have, without its Swift type: what a file is checked against, and
+/// what the JSON Schema says.
+indirect enum ConfigurationShape: Sendable {
     /// Any value: it is checked elsewhere.
     case any
     /// A string with at least one character.
     case text
-    /// An absolute URL: `https`, or `http` on this machine.
-    case url
+    /// A string in a format of JSON Schema, which `problem` finds no fault with.
+    case formatted(String?, problem: @Sendable (String) -> String?)
+    /// A path of a file or folder.
+    case path
     /// A whole number within bounds.
     case number(ClosedRange<Int>)
     /// `true` or `false`.
@@ -17,55 +19,27 @@ public indirect enum ConfigurationShape: Sendable {
     case choice([String])
     /// A secret by reference: `{"env": "NAME"}` or `{"file": "path"}`. Never the secret itself.
     case secret
-    /// An array, each element of this shape, with at least one.
-    case list(ConfigurationShape)
-    /// An array of strings, which may be empty.
-    case texts
-    /// An object with any names, each value of this shape.
-    case map(ConfigurationShape)
+    /// An array, each element of this shape.
+    case list(ConfigurationShape, canBeEmpty: Bool)
+    /// An object with any names that `problem` finds no fault with, each value of this shape.
+    case map(ConfigurationShape, problem: @Sendable (String) -> String?)
     /// An object with these keys and no others.
-    case object([ConfigurationKey])
+    case object([ConfigurationKeyDeclaration])
     /// One of several named things: its name, or an object with `name` and the options of that thing.
     case named([ConfigurationVariant])
-    /// Either of two shapes.
+    /// Either of two shapes, of which only the second is an array or an object.
     case either(ConfigurationShape, ConfigurationShape)
 }
 
-/// One key of an object in a configuration file.
-public struct ConfigurationKey: Sendable {
-    /// The key.
-    public let name: String
-    /// The shape that its value must have.
-    public let shape: ConfigurationShape
-    /// Whether it is required.
-    public let isRequired: Bool
-    /// Its purpose, in one sentence.
-    public let summary: String
-
-    /// Creates a key.
-    public init(_ name: String, _ shape: ConfigurationShape, required: Bool = false, _ summary: String) {
-        self.name = name
-        self.shape = shape
-        self.isRequired = required
-        self.summary = summary
-    }
-}
-
 /// One of several named things that a configuration may choose, with its options.
-public struct ConfigurationVariant: Sendable {
+struct ConfigurationVariant: Sendable {
     /// The name to choose it by.
-    public let name: String
+    let name: String
     /// The options it takes.
-    public let keys: [ConfigurationKey]
-
-    /// Creates a variant.
-    public init(_ name: String, keys: [ConfigurationKey]) {
-        self.name = name
-        self.keys = keys
-    }
+    let keys: [ConfigurationKeyDeclaration]
 
     /// The key that chooses it, and its options.
-    var allKeys: [ConfigurationKey] {
-        [ConfigurationKey("name", .choice([name]), required: true, "Chooses \(name).")] + keys
+    var allKeys: [ConfigurationKeyDeclaration] {
+        [ConfigurationKey("name", required: .choice([name]), "Chooses \(name).").declaration] + keys
     }
 }

@@ -3,8 +3,9 @@
 /// ```swift
 /// extension ProviderFactory {
 ///     public static var example: ProviderFactory {
-///         ProviderFactory("example", keys: [ConfigurationKey("tenant", .text, required: true, "The tenant's name.")]) {
-///             ExampleProvider(tenant: $0.text("tenant") ?? "")
+///         let tenant = ConfigurationKey("tenant", required: .text, "The tenant's name.")
+///         return ProviderFactory("example", keys: [tenant]) { profile in
+///             ExampleProvider(tenant: try profile[tenant])
 ///         }
 ///     }
 /// }
@@ -14,7 +15,7 @@ public struct ProviderFactory: Sendable {
     public let name: String
 
     /// The keys it adds to a profile.
-    public let keys: [ConfigurationKey]
+    public let keys: [ConfigurationKeyDeclaration]
 
     /// How a client with a secret authenticates by default.
     public let secretMethod: ClientAuthentication.Method
@@ -38,7 +39,7 @@ public struct ProviderFactory: Sendable {
     ///   - make: Makes the adapter.
     public init(
         _ name: String,
-        keys: [ConfigurationKey],
+        keys: [any AnyConfigurationKey],
         secretMethod: ClientAuthentication.Method = .clientSecretBasic,
         defaultScopes: [String] = ["openid"],
         check: @escaping @Sendable (_ registration: ClientRegistration, _ profile: ConfigurationObject) throws -> Void =
@@ -49,7 +50,7 @@ public struct ProviderFactory: Sendable {
         make: @escaping @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
     ) {
         self.name = name
-        self.keys = keys
+        self.keys = keys.map(\.declaration)
         self.secretMethod = secretMethod
         self.defaultScopes = defaultScopes
         self.check = check
@@ -63,31 +64,19 @@ public struct TokenStoreFactory: Sendable {
     public let name: String
 
     /// The options it takes.
-    public let keys: [ConfigurationKey]
+    public let keys: [ConfigurationKeyDeclaration]
 
     let make: @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
 
     /// Creates a factory.
     public init(
         _ name: String,
-        keys: [ConfigurationKey] = [],
+        keys: [any AnyConfigurationKey] = [],
         make: @escaping @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
     ) {
         self.name = name
-        self.keys = keys
+        self.keys = keys.map(\.declaration)
         self.make = make
-    }
-}
-
-extension ConfigurationObject {
-    /// The token store that a key names.
-    /// - Throws: ``ConfigurationError``, or what making the store throws.
-    public func store(_ key: String, of factories: [TokenStoreFactory], host: HostServices) throws -> any TokenStore {
-        let choice = choices(key).first
-        guard let factory = factories.first(where: { $0.name == choice?.name }), let choice else {
-            throw error("the store is missing", at: key)
-        }
-        return try factory.make(choice.options, host)
     }
 }
 
@@ -96,42 +85,39 @@ extension TokenStoreFactory {
     public static var memory: TokenStoreFactory { TokenStoreFactory("memory") { _, _ in MemoryTokenStore() } }
 
     /// `file`: a file that only its owner can read.
-    ///
-    /// ## Configuration keys
-    /// - `directory` (string, optional): Where the files go; default: the user's data directory.
     public static var file: TokenStoreFactory {
-        TokenStoreFactory("file", keys: [directoryKey]) { options, host in
-            FileTokenStore(directory: directory(options, host), clock: host.clock)
+        TokenStoreFactory("file", keys: [directory]) { options, host in
+            FileTokenStore(directory: try directory(options, host), clock: host.clock)
         }
     }
 
-    /// `encrypted-file`: files that are useless without a key.
-    ///
-    /// ## Configuration keys
-    /// - `directory` (string, optional): Where the files go; default: the user's data directory.
-    /// - `key_file` (string): A file with the key, created when it is missing. Or:
-    /// - `passphrase` (secret): A passphrase. Or:
-    /// - `key_store` (string): `secret-service`, the system's key store. One of the three.
+    /// `encrypted-file`: files that are useless without a key, which `key_file`, `passphrase` or `key_store` says.
     public static var encryptedFile: TokenStoreFactory {
-        let keys = [
-            directoryKey,
-            ConfigurationKey("key_file", .text, "A file with the key; created when it is missing."),
-            ConfigurationKey("passphrase", .secret, "A passphrase that the key is derived from."),
-            ConfigurationKey(
-                "key_store",
-                .choice(PlatformKeyStore.names),
-                "The key store of the system, which keeps the key."
-            ),
-        ]
+        let keyFile = ConfigurationKey(
+            "key_file",
+            .path,
+            "A file with the key; created when it is missing. Keep it on another disk, or it protects nothing."
+        )
+        let passphrase = ConfigurationKey(
+            "passphrase",
+            .secret,
+            "A passphrase that the key is derived from, with scrypt."
+        )
+        let keyStore = ConfigurationKey(
+            "key_store",
+            .choice(PlatformKeyStore.names),
+            "The key store of the system, which keeps the key."
+        )
+        let keys: [any AnyConfigurationKey] = [directory, keyFile, passphrase, keyStore]
         return TokenStoreFactory("encrypted-file", keys: keys) { options, host in
-            let file = FileTokenStore(directory: directory(options, host), clock: host.clock)
-            switch (options.filePath("key_file"), try options.secret("passphrase"), options.text("key_store")) {
+            let file = FileTokenStore(directory: try directory(options, host), clock: host.clock)
+            switch (try options[keyFile], try options[passphrase], try options[keyStore]) {
             case (let path?, nil, nil): return EncryptedTokenStore(file, key: .file(path: path), host: host)
             case (nil, let passphrase?, nil): return EncryptedTokenStore(file, key: .passphrase(passphrase), host: host)
             case (nil, nil, let name?):
                 return EncryptedTokenStore(
                     file,
-                    key: .store(try PlatformKeyStore.store(name, options, host)),
+                    key: .store(try PlatformKeyStore.store(name, host)),
                     host: host
                 )
             default:
@@ -140,16 +126,17 @@ extension TokenStoreFactory {
         }
     }
 
-    private static var directoryKey: ConfigurationKey {
-        ConfigurationKey(
-            "directory",
-            .text,
-            "The directory for the files. Relative to this file; default: the user's data directory."
-        )
-    }
+    private static let directory = ConfigurationKey(
+        "directory",
+        .path,
+        "The directory for the files, one for each client, with mode 0600. Default: the user's data directory."
+    )
 
-    private static func directory(_ options: ConfigurationObject, _ host: HostServices) -> String {
-        options.filePath("directory") ?? FileTokenStore.defaultDirectory(environment: host.environment)
+    private static func directory(
+        _ options: ConfigurationObject,
+        _ host: HostServices
+    ) throws(ConfigurationError) -> String {
+        try options[directory] ?? FileTokenStore.defaultDirectory(environment: host.environment)
     }
 
     /// The stores that need only this package and the system.

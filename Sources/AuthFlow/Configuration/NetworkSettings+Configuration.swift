@@ -1,117 +1,140 @@
 extension NetworkSettings {
     /// The keys of a profile for its network settings.
-    static let keys = [
-        ConfigurationKey(
+    enum Keys {
+        static let proxy = ConfigurationKey(
             "proxy",
-            .either(
-                .text,
-                .object([
-                    ConfigurationKey("url", .text, required: true, "Its address: http://proxy.example.com:3128."),
-                    ConfigurationKey("username", .text, "The user name for it."),
-                    ConfigurationKey("password", .secret, "The password that goes with it, by reference."),
-                ])
+            ConfigurationValue<ProxyChoice>.either(
+                .parsed { text throws(AuthError) in try ProxyChoice(text) },
+                .object([proxyURL, proxyUsername, proxyPassword]) { object throws(ConfigurationError) in
+                    let url = try object[proxyURL]
+                    let username = try object[proxyUsername]
+                    let password = try object[proxyPassword]
+                    return .server(
+                        try object.located(proxyURL) { () throws(AuthError) in
+                            try ProxyServer(url: url, username: username, password: password)
+                        }
+                    )
+                }
             ),
+            default: .environment,
             "The proxy: its address, \"none\", or \"environment\" for what https_proxy and no_proxy say. It is never used for this machine itself. Default: environment."
-        ),
-        ConfigurationKey(
+        )
+        private static let proxyURL = ConfigurationKey(
+            "url",
+            required: .text,
+            "Its address: http://proxy.example.com:3128."
+        )
+        private static let proxyUsername = ConfigurationKey("username", .text, "The user name for it.")
+        private static let proxyPassword = ConfigurationKey(
+            "password",
+            .secret,
+            "The password that goes with it, by reference."
+        )
+
+        static let certificateAuthorities = ConfigurationKey(
             "ca_file",
-            .text,
+            ConfigurationValue<String>.certificateFile,
             "A PEM file with certificates of authorities that are trusted besides the system's, where those are in a folder as on Debian."
-        ),
-        ConfigurationKey(
+        )
+
+        static let clientCertificate = ConfigurationKey(
             "client_certificate",
-            .either(
-                .text,
-                .object([
-                    ConfigurationKey("certificate", .text, required: true, "A PEM file with the certificate."),
-                    ConfigurationKey(
-                        "key",
-                        .text,
-                        required: true,
-                        "A PEM file with its private key, without a passphrase."
-                    ),
-                ])
+            ConfigurationValue<ClientCertificate>.either(
+                ConfigurationValue<String>.certificateFile.map { path throws(AuthError) in
+                    try PEMFile(path).requireUsableKey()
+                    return ClientCertificate(file: path, keyFile: path)
+                },
+                .object([certificate, certificateKey]) { object throws(ConfigurationError) in
+                    ClientCertificate(file: try object[certificate], keyFile: try object[certificateKey])
+                }
             ),
-            "What is shown to servers that ask for a certificate: a PEM file with the certificate and its private key, or a file for each."
-        ),
-        ConfigurationKey(
+            "The certificate that is shown to servers that request one: a PEM file with the certificate and its private key, or a file for each."
+        )
+        private static let certificate = ConfigurationKey(
+            "certificate",
+            required: ConfigurationValue<String>.certificateFile,
+            "A PEM file with the certificate."
+        )
+        private static let certificateKey = ConfigurationKey(
+            "key",
+            required: ConfigurationValue<String>.path.map { path throws(AuthError) in
+                try PEMFile(path).requireUsableKey()
+                return path
+            },
+            "A PEM file with its private key, without a passphrase."
+        )
+
+        static let addresses = ConfigurationKey(
             "resolve",
-            .map(.text),
+            .map(
+                .parsed { address throws(AuthError) in try requireAddress(address) },
+                name: { name throws(AuthError) in try requireHostAndPort(name) }
+            ),
+            default: [:],
             "Addresses of hosts that are not looked up, by host and port: {\"id.example.com:443\": \"127.0.0.1\"}. For tests."
-        ),
-    ]
+        )
+
+        static let declarations =
+            ([proxy, certificateAuthorities, clientCertificate, addresses] as [any AnyConfigurationKey])
+            .map(\.declaration)
+    }
+
+    /// What a profile says about a proxy.
+    enum ProxyChoice: Sendable {
+        case none
+        case environment
+        case server(ProxyServer)
+
+        init(_ text: String) throws(AuthError) {
+            switch text {
+            case "none": self = .none
+            case "environment": self = .environment
+            default: self = .server(try ProxyServer(url: text))
+            }
+        }
+    }
 
     /// Reads the settings of a profile.
     /// - Throws: ``ConfigurationError`` with the place of what is wrong.
-    init(configuration: ConfigurationObject, environment: [String: String]) throws {
+    init(configuration: ConfigurationObject, environment: [String: String]) throws(ConfigurationError) {
         self.init()
-        proxy = try Self.proxy(configuration, environment)
-        certificateAuthorities = try configuration.filePath("ca_file").map { path in
-            try configuration.located("ca_file") { () throws(AuthError) in
-                try PEMFile(path).requireCertificate()
-            }
-            return path
+        switch try configuration[Keys.proxy] {
+        case .none: proxy = .none
+        case .environment: proxy = .environment(environment)
+        case .server(let server): proxy = .server(server)
         }
-        clientCertificate = try Self.clientCertificate(configuration)
-        let resolved = configuration.object("resolve")
-        for pair in configuration.parameters("resolve").pairs {
-            try Self.require(pair, resolved)
-            addresses[pair.name.lowercased()] = pair.value
-        }
+        certificateAuthorities = try configuration[Keys.certificateAuthorities]
+        clientCertificate = try configuration[Keys.clientCertificate]
+        for (name, address) in try configuration[Keys.addresses] { addresses[name.lowercased()] = address }
     }
 
-    private static func proxy(_ configuration: ConfigurationObject, _ environment: [String: String]) throws -> Proxy {
-        switch configuration.text("proxy") {
-        case "none": return .none
-        case "environment": return .environment(environment)
-        case let url?:
-            return .server(try configuration.located("proxy") { () throws(AuthError) in try ProxyServer(url: url) })
-        case nil:
-            guard configuration.has("proxy") else { return .environment(environment) }
-            let object = configuration.object("proxy")
-            let password = try object.secret("password")
-            return .server(
-                try object.located("url") { () throws(AuthError) in
-                    try ProxyServer(
-                        url: object.text("url") ?? "",
-                        username: object.text("username"),
-                        password: password
-                    )
-                }
-            )
-        }
-    }
-
-    private static func clientCertificate(_ configuration: ConfigurationObject) throws -> ClientCertificate? {
-        guard configuration.has("client_certificate") else { return nil }
-        let object = configuration.object("client_certificate")
-        let both = configuration.filePath("client_certificate")
-        guard let certificate = both ?? object.filePath("certificate"), let key = both ?? object.filePath("key") else {
-            return nil
-        }
-        let (place, certificateKey, keyKey) =
-            both == nil ? (object, "certificate", "key") : (configuration, "client_certificate", "client_certificate")
-        try place.located(certificateKey) { () throws(AuthError) in try PEMFile(certificate).requireCertificate() }
-        try place.located(keyKey) { () throws(AuthError) in try PEMFile(key).requireUsableKey() }
-        return ClientCertificate(file: certificate, keyFile: key)
-    }
-
-    private static func require(_ pair: FormParameters.Pair, _ configuration: ConfigurationObject) throws {
-        let name = pair.name.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+    private static func requireHostAndPort(_ text: String) throws(AuthError) {
+        let parts = text.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
         // `*`, `+` and `-` are special to libcurl.
         let allowed = Set("abcdefghijklmnopqrstuvwxyz0123456789.-".utf8)
-        let host = String(name[0])?.lowercased() ?? ""
-        guard name.count == 2, !host.isEmpty, !host.hasPrefix("-"), allowed.isSuperset(of: host.utf8),
-            String(name[1]).flatMap({ UInt16($0) }) ?? 0 > 0
+        let host = String(parts[0])?.lowercased() ?? ""
+        guard parts.count == 2, !host.isEmpty, !host.hasPrefix("-"), allowed.isSuperset(of: host.utf8),
+            String(parts[1]).flatMap({ UInt16($0) }) ?? 0 > 0
         else {
-            throw configuration.error("this is not a host with a port, such as id.example.com:443", at: pair.name)
+            throw AuthError(.invalidConfiguration, "this is not a host with a port, such as id.example.com:443")
         }
-        let bare = pair.value.contains(":") ? "[\(pair.value)]" : pair.value
-        guard NetworkReach.isAddress(bare) else {
-            throw configuration.error(
-                "\"\(DisplayText.sanitized(pair.value, limit: 60))\" is not an IP address",
-                at: pair.name
-            )
+    }
+
+    private static func requireAddress(_ text: String) throws(AuthError) -> String {
+        guard NetworkReach.isAddress(text.contains(":") ? "[\(text)]" : text) else {
+            let shown = DisplayText.sanitized(text, limit: 60)
+            throw AuthError(.invalidConfiguration, "\"\(shown)\" is not an IP address")
+        }
+        return text
+    }
+}
+
+extension ConfigurationValue<String> {
+    /// The path of a PEM file with a certificate.
+    fileprivate static var certificateFile: Self {
+        .path.map { path throws(AuthError) in
+            try PEMFile(path).requireCertificate()
+            return path
         }
     }
 }

@@ -5,6 +5,9 @@ struct UserAgentChoice: Sendable {
     /// The name that stands for all agents that need no options, in the order in which the program lists them.
     static let auto = "auto"
 
+    /// What a profile says: one agent with its options, or nil for all that need none.
+    typealias Choice = ConfigurationChoice<UserAgentFactory?>
+
     /// An agent whose availability is known.
     struct Candidate: Sendable {
         let factory: UserAgentFactory
@@ -18,39 +21,37 @@ struct UserAgentChoice: Sendable {
     /// - Parameters:
     ///   - override: The name of the agent to use; nil for the profile's choice.
     ///   - configuration: The profile.
+    ///   - key: Its key for user agents.
     ///   - factories: The agents that the program lists.
     ///   - context: Where the program runs.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the override cannot be used.
     init(
         of override: String?,
         in configuration: ConfigurationObject,
+        _ key: ConfigurationKey<[Choice]>,
         factories: [UserAgentFactory],
         context: UserAgentContext
     ) throws {
-        var choices = configuration.choices("user_agent")
+        var choices = try configuration[key]
         if let override { choices = [try Self.choice(override, choices, configuration, factories)] }
-        if choices.isEmpty { choices = [(Self.auto, configuration.object("user_agent"))] }
-
-        var pairs: [(UserAgentFactory, ConfigurationObject)] = []
-        for choice in choices {
-            if choice.name == Self.auto {
-                pairs += factories.filter(\.isAutomatic).map { ($0, choice.options) }
-            } else if let factory = factories.first(where: { $0.name == choice.name }) {
-                pairs.append((factory, choice.options))
-            }
+        if choices.isEmpty {
+            choices = [Choice(name: Self.auto, thing: nil, options: ConfigurationObject(empty: configuration))]
+        }
+        let pairs = choices.flatMap { choice in
+            (choice.thing.map { [$0] } ?? factories.filter(\.isAutomatic)).map { ($0, choice.options) }
         }
         self.context = context
-        self.candidates = pairs.map { factory, options in
-            Candidate(factory: factory, options: options, availability: factory.availability(options, context))
+        self.candidates = try pairs.map { factory, options in
+            Candidate(factory: factory, options: options, availability: try factory.availability(options, context))
         }
     }
 
     private static func choice(
         _ name: String,
-        _ choices: [(name: String, options: ConfigurationObject)],
+        _ choices: [Choice],
         _ configuration: ConfigurationObject,
         _ factories: [UserAgentFactory]
-    ) throws -> (name: String, options: ConfigurationObject) {
+    ) throws -> Choice {
         if let configured = choices.first(where: { $0.name == name }) { return configured }
         let names = [auto] + factories.map(\.name)
         guard names.contains(name) else {
@@ -60,13 +61,14 @@ struct UserAgentChoice: Sendable {
                 "The user agent \"\(DisplayText.sanitized(name, limit: 60))\" is not known.\(hint) Known: \(names.joined(separator: ", "))."
             )
         }
-        guard factories.first(where: { $0.name == name })?.isAutomatic != false else {
+        let factory = factories.first { $0.name == name }
+        guard factory?.isAutomatic != false else {
             throw AuthError(
                 .invalidConfiguration,
                 "The user agent \"\(name)\" needs options. Write them into the profile, under \"user_agent\"."
             )
         }
-        return (name, ConfigurationObject(empty: configuration))
+        return Choice(name: name, thing: factory, options: ConfigurationObject(empty: configuration))
     }
 
     /// The agent to use: the first that certainly can work, otherwise the first that may.
@@ -156,13 +158,19 @@ extension Profile {
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
         context: UserAgentContext
     ) throws -> UserAgentExplanation {
-        let (_, configuration) = try checked(
+        let (choices, configuration) = try checked(
             providers: providers,
             userAgents: userAgents,
             stores: stores,
             environment: context.launchEnvironment.environment
         )
-        let choice = try UserAgentChoice(of: nil, in: configuration, factories: userAgents, context: context)
+        let choice = try UserAgentChoice(
+            of: nil,
+            in: configuration,
+            choices.userAgents,
+            factories: userAgents,
+            context: context
+        )
         return UserAgentExplanation(chosen: choice.best?.factory.name, reasons: choice.reasons)
     }
 }

@@ -3,8 +3,9 @@
 /// ```swift
 /// extension UserAgentFactory {
 ///     public static var postcard: UserAgentFactory {
-///         UserAgentFactory("postcard", keys: [ConfigurationKey("country", .text, "Where to.")]) { options, _ in
-///             PostcardUserAgent(country: options.text("country") ?? "IS")
+///         let country = ConfigurationKey("country", .text, default: "IS", "Where to.")
+///         return UserAgentFactory("postcard", keys: [country]) { options, _ in
+///             PostcardUserAgent(country: try options[country])
 ///         }
 ///     }
 /// }
@@ -31,12 +32,12 @@ public struct UserAgentFactory: Sendable {
     public let name: String
 
     /// The options it takes.
-    public let keys: [ConfigurationKey]
+    public let keys: [ConfigurationKeyDeclaration]
 
     /// Whether it needs no options, so that `auto` may choose it.
     var isAutomatic: Bool { !keys.contains(where: \.isRequired) }
 
-    let availability: @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) -> Availability
+    let availability: @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) throws -> Availability
     let make: @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) throws -> any UserAgent
 
     /// Creates a factory.
@@ -47,14 +48,14 @@ public struct UserAgentFactory: Sendable {
     ///   - make: Makes the agent.
     public init(
         _ name: String,
-        keys: [ConfigurationKey] = [],
+        keys: [any AnyConfigurationKey] = [],
         availability:
-            @escaping @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) -> Availability =
+            @escaping @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) throws -> Availability =
             { _, _ in .available() },
         make: @escaping @Sendable (_ options: ConfigurationObject, _ context: UserAgentContext) throws -> any UserAgent
     ) {
         self.name = name
-        self.keys = keys
+        self.keys = keys.map(\.declaration)
         self.availability = availability
         self.make = make
     }

@@ -38,14 +38,14 @@ private struct NoPresenter: DevicePresenter {
 extension ProviderFactory {
     fileprivate static let fake = ProviderFactory(
         "fake",
-        keys: [ConfigurationKey("issuer", .url, required: true, "The issuer.")]
+        keys: [ConfigurationKey("issuer", required: .url, "The issuer.")]
     ) { _ in FakeProvider() }
 }
 
 extension UserAgentFactory {
     fileprivate static let fake = UserAgentFactory(
         "window",
-        keys: [ConfigurationKey("width", .number(1...100), "Its width.")]
+        keys: [ConfigurationKey("width", .number(1...100), default: 80, "Its width.")]
     ) {
         _,
         _ in FakeUserAgent()
@@ -68,7 +68,7 @@ extension UserAgentFactory {
     }
     fileprivate static let needy = UserAgentFactory(
         "needy",
-        keys: [ConfigurationKey("who", .text, required: true, "Who.")]
+        keys: [ConfigurationKey("who", required: .text, "Who.")]
     ) {
         _,
         _ in FakeUserAgent()

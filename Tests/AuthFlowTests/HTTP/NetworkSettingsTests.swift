@@ -105,7 +105,8 @@ import Testing
         try withProfile(members, files: files) { profile, _ in
             #expect(throws: Never.self) { try profile.transport(environment: ["PROXY_PASSWORD": "secret"]) }
             var checker = ConfigurationChecker(source: ConfigurationSource(file: "", directory: "", text: []))
-            checker.check(try JSON(parsing: Array("{\(members)}".utf8)), .object(NetworkSettings.keys), at: JSONPath())
+            let json = try JSON(parsing: Array("{\(members)}".utf8))
+            checker.check(json, .object(NetworkSettings.Keys.declarations), at: JSONPath())
             #expect(checker.issues.isEmpty)
         }
     }

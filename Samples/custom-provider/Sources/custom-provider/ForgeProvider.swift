@@ -39,13 +39,10 @@ extension ForgeProvider: TokenRevoking {
 
 extension ProviderFactory {
     /// `forge`: a forge at a host of your own.
-    ///
-    /// ## Configuration keys
-    /// - `issuer` (URL, required): The address of the forge.
     static var forge: ProviderFactory {
-        let keys = [ConfigurationKey("issuer", .url, required: true, "The address of the forge.")]
-        return ProviderFactory("forge", keys: keys, defaultScopes: ["profile", "offline_access"]) {
-            ForgeProvider(issuer: $0.text("issuer") ?? "")
+        let issuer = ConfigurationKey("issuer", required: .issuer, "The address of the forge.")
+        return ProviderFactory("forge", keys: [issuer], defaultScopes: ["profile", "offline_access"]) {
+            ForgeProvider(issuer: try $0[issuer])
         }
     }
 }

@@ -58,16 +58,13 @@ struct CommandUserAgent: UserAgent {
 
 extension UserAgentFactory {
     /// `command`: another program shows the page.
-    ///
-    /// ## Configuration keys
-    /// - `command` (array of strings, required): The program and its arguments.
     static var command: UserAgentFactory {
-        let keys = [ConfigurationKey("command", .list(.text), required: true, "The program and its arguments.")]
-        return UserAgentFactory("command", keys: keys) { options, context in
+        let command = ConfigurationKey("command", required: .list(.text), "The program and its arguments.")
+        return UserAgentFactory("command", keys: [command]) { options, context in
             context.launchEnvironment.environment["PATH"] == nil
                 ? .unavailable(reason: "PATH is not set") : .available(because: "the profile names a program")
         } make: { options, _ in
-            CommandUserAgent(command: options.texts("command") ?? [])
+            CommandUserAgent(command: try options[command])
         }
     }
 }

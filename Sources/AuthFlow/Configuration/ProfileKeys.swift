@@ -1,0 +1,185 @@
+/// The keys of a profile that do not depend on what the program lists. Adapters read those that are public.
+public enum ProfileKeys {
+    static let clientID = ConfigurationKey(
+        "client_id",
+        required: .text,
+        "The client's identifier, as registered with the provider."
+    )
+    static let clientSecret = ConfigurationKey(
+        "client_secret",
+        .secret,
+        "The client's secret, by reference. Leave it out for a public client: apps and command-line tools cannot keep a secret."
+    )
+    static let clientAuthentication = ConfigurationKey(
+        "client_authentication",
+        .choice(of: [ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost]),
+        "How the client authenticates. Default: none without a secret, otherwise what the provider asks for, mostly client_secret_basic."
+    )
+    /// The sign-in flows, best first.
+    public static let flow = ConfigurationKey(
+        "flow",
+        .oneOrMore(ConfigurationValue<SignInFlow>.choice),
+        default: [.authorizationCode],
+        "The grant: the authorization code grant in a user agent, or the device grant (RFC 8628). Of a list, the first is used that can begin here and that the provider supports; once the user has been shown something, no other is tried."
+    )
+    /// The scopes that are requested; nil for those of the provider's adapter.
+    public static let scopes = ConfigurationKey(
+        "scopes",
+        .list(.text, canBeEmpty: true),
+        "The scopes to request; [] for none. Default: those of the provider's adapter, mostly [\"openid\"]."
+    )
+    static let redirectURI = ConfigurationKey(
+        "redirect_uri",
+        .oneOrMore(.parsed("uri") { text throws(AuthError) in try RedirectURI(text) }),
+        "Where the provider sends the user back to, as registered; of several, the first that the user agent can receive. Default: http://127.0.0.1/callback, on a free port."
+    )
+    static let responseMode = ConfigurationKey(
+        "response_mode",
+        ConfigurationValue<ResponseMode>.choice,
+        default: .query,
+        "How the provider sends the authorization response through the browser."
+    )
+    static let idTokenSigningAlgorithms = ConfigurationKey(
+        "id_token_signing_algorithms",
+        .list(.choice(of: SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric)),
+        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: those that the provider announces and that use a public key; HS256, HS384 and HS512 must be named, and need a client_secret."
+    )
+    static let clockLeeway = ConfigurationKey(
+        "clock_leeway",
+        .seconds(0...300),
+        default: .seconds(60),
+        "How far this machine's clock and the provider's may be apart, in seconds."
+    )
+    static let freshnessMargin = ConfigurationKey(
+        "freshness_margin",
+        .seconds(0...3600),
+        default: AuthClient.Options().freshnessMargin,
+        "How long before its expiry an access token counts as expired, in seconds; never more than a quarter of its lifetime."
+    )
+    static let account = ConfigurationKey(
+        "account",
+        .text,
+        "The subject of the account to use when several are signed in. Default: the one that signed in or was selected last."
+    )
+    static let postLogoutRedirectURI = ConfigurationKey(
+        "post_logout_redirect_uri",
+        .parsed("uri") { text throws(AuthError) in try RedirectURI(text) },
+        "Where the provider sends the user back to after a sign-out, as registered; without it the session at the provider cannot be ended. The return is awaited for 30 seconds at most."
+    )
+    static let sendsClientIDAtSignOut = ConfigurationKey(
+        "client_id_at_sign_out",
+        .flag,
+        default: true,
+        "Whether a sign-out at the provider sends client_id beside the ID Token, which some providers need to accept the post-logout redirect URI."
+    )
+    static let usesDPoP = ConfigurationKey(
+        "dpop",
+        .flag,
+        default: false,
+        "Whether tokens are bound to a key of this client (RFC 9449): a key for each sign-in, kept with its tokens. Tokens that are not bound are then refused."
+    )
+    static let apiOrigins = ConfigurationKey(
+        "api_origins",
+        .list(.url),
+        default: [],
+        "The origins of the APIs that the access token may be sent to."
+    )
+    static let timeout = ConfigurationKey(
+        "timeout",
+        .seconds(5...3600),
+        default: AuthClient.Options().timeout,
+        "How long a sign-in may take, in seconds. With the flow device, until the device code expires."
+    )
+    static let parameters = ConfigurationKey<[ProviderRequest.Purpose: FormParameters]>(
+        "parameters",
+        .object(parametersOfPurposes.map(\.key)) { object throws(ConfigurationError) in
+            var parameters: [ProviderRequest.Purpose: FormParameters] = [:]
+            for (purpose, key) in parametersOfPurposes {
+                for (name, value) in try object[key].sorted(by: { $0.key < $1.key }) {
+                    parameters[purpose, default: [:]].append(name, value)
+                }
+            }
+            return parameters
+        },
+        default: [:],
+        "More parameters for requests, by their purpose, each an object of strings. Parameters that protect the sign-in (state, nonce, redirect_uri and others) cannot be set. max_age and an essential acr in claims are checked in the ID Token."
+    )
+
+    private static let parametersOfPurposes = ProviderRequest.Purpose.configurable.map { purpose in
+        let values = ConfigurationValue<[String: String]>.map(.text) { name throws(AuthError) in
+            guard !ProviderRequest.reservedNames.contains(name) else {
+                throw AuthError(.invalidConfiguration, "this parameter is set by AuthFlow and cannot be given")
+            }
+        }
+        let summary = "More parameters of \(purpose) requests."
+        return (purpose, key: ConfigurationKey(purpose.rawValue, values, default: [:], summary))
+    }
+
+    /// Their declarations, in the order of the manual.
+    static let declarations: [ConfigurationKeyDeclaration] =
+        ([
+            clientID, clientSecret, clientAuthentication, flow, scopes, redirectURI, responseMode,
+            idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
+            sendsClientIDAtSignOut, usesDPoP, apiOrigins, timeout, parameters,
+        ] as [any AnyConfigurationKey]).map(\.declaration)
+}
+
+/// The keys of a profile that depend on what the program lists.
+struct ProfileChoices: Sendable {
+    let provider: ConfigurationKey<ProviderFactory>
+    let userAgents: ConfigurationKey<[ConfigurationChoice<UserAgentFactory?>]>
+    let store: ConfigurationKey<ConfigurationChoice<TokenStoreFactory>?>
+    let shared: ConfigurationKey<Shared?>
+
+    /// What several apps of one vendor share.
+    struct Shared: Sendable {
+        let group: String
+        let store: ConfigurationChoice<TokenStoreFactory>
+    }
+
+    init(providers: [ProviderFactory], userAgents: [UserAgentFactory], stores: [TokenStoreFactory]) {
+        let names = providers.map(\.name)
+        self.provider = ConfigurationKey(
+            "provider",
+            required: ConfigurationValue(.choice(names)) { node throws(ConfigurationError) in
+                try node.required(providers.first { $0.name == node.json.string })
+            },
+            "The provider adapter."
+        )
+        // Every agent that `auto` may choose receives the options of `auto`.
+        let automatic = userAgents.filter(\.isAutomatic).flatMap(\.keys)
+            .reduce(into: [ConfigurationKeyDeclaration]()) { keys, key in
+                if !keys.contains(where: { $0.name == key.name }) { keys.append(key) }
+            }
+        let agents = userAgents.map { (Optional($0), $0.name, $0.keys) }
+        self.userAgents = ConfigurationKey(
+            "user_agent",
+            .oneOrMore(.named([(nil, UserAgentChoice.auto, automatic)] + agents)),
+            default: [],
+            "How the user is shown the provider's page; of a list, the first that can work where the program runs. Default: auto."
+        )
+        self.store = ConfigurationKey(
+            "store",
+            .store(of: stores),
+            "Where the credential is stored. Default: file."
+        )
+        let group = ConfigurationKey("group", required: .text, "The name that all apps of the group give.")
+        let sharedStore = ConfigurationKey(
+            "store",
+            required: .store(of: stores),
+            "Where it is stored: the same for all of them."
+        )
+        self.shared = ConfigurationKey(
+            "shared",
+            .object([group, sharedStore]) { object throws(ConfigurationError) in
+                Shared(group: try object[group], store: try object[sharedStore])
+            },
+            "What several apps of one vendor share, for providers that can sign in to one app with another app's tokens."
+        )
+    }
+
+    /// Their declarations.
+    var declarations: [ConfigurationKeyDeclaration] {
+        [provider.declaration, userAgents.declaration, store.declaration, shared.declaration]
+    }
+}
