@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference
+.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -33,26 +33,35 @@ demo: dependencies ## Build, start the bundled provider, sign in, print the user
 	swift build --product authflow
 	@$$(swift build --product authflow --show-bin-path)/authflow try
 
+# The samples are a package that depends on this one as any other would.
+SAMPLES := --package-path Samples --scratch-path .build-samples
+SAMPLE_PROGRAMS = $$(swift build $(SAMPLES) --show-bin-path)
+
 demo-github: dependencies ## Sign in with the bundled GitHub emulator, in a user agent and on another screen
-	swift build --product github-login
-	@$$(swift build --product github-login --show-bin-path)/github-login --emulator
-	@$$(swift build --product github-login --show-bin-path)/github-login --emulator --device
+	swift build $(SAMPLES) --product github-login
+	@$(SAMPLE_PROGRAMS)/github-login --emulator
+	@$(SAMPLE_PROGRAMS)/github-login --emulator --device
 
 demo-okta: dependencies ## Sign in to two apps with one sign-in, at the bundled Okta emulator, and out of both
 	swift build --product authflow
-	swift build --product okta-native-sso
-	@Samples/okta-native-sso/demo.sh $$(swift build --show-bin-path)
+	swift build $(SAMPLES) --product okta-native-sso
+	@Samples/okta-native-sso/demo.sh $$(swift build --show-bin-path)/authflow $(SAMPLE_PROGRAMS)/okta-native-sso
 
 demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock emulator, and again with a shared cookie
 	swift build --product authflow
-	swift build --product forgerock-login
-	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)
+	swift build $(SAMPLES) --product forgerock-login
+	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)/authflow $(SAMPLE_PROGRAMS)/forgerock-login
+
+samples: dependencies ## Build the samples from outside, and test them against the emulators
+	swift build $(SAMPLES)
+	swift build --build-tests
+	AUTHFLOW_PROGRAMS=$(SAMPLE_PROGRAMS) swift test --disable-xctest --skip-build --filter SampleTests
 
 # Tests of processes and ports run separately, and only a few tests run at a time: on two processors, all at once would
 # make requests time out.
 AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4
 define run_tests
-	$(AT_A_TIME) swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|InteropTests'
+	$(AT_A_TIME) swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|InteropTests|SampleTests'
 	$(AT_A_TIME) swift test --disable-xctest $(1) --skip-build --filter 'CommandTests|LoopbackTests|SecurityTests'
 endef
 
@@ -136,7 +145,6 @@ check-package: deb ## Install the package on a Debian 12 without Swift, sign in 
 
 consumer: dependencies ## Build packages that depend on this one: an app, and a user agent from another package
 	.ci/check-consumer
-	cd Samples/lanes && swift build
 	SCRATCH= Samples/custom-provider/demo.sh
 	swift build --product authflow
 	Samples/custom-user-agent/demo.sh $$(swift build --product authflow --show-bin-path)/authflow

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Two apps of one vendor, each in its own process, against the bundled ForgeRock emulator:
-#   Samples/forgerock-login/demo.sh FOLDER-OF-PROGRAMS
+#   Samples/forgerock-login/demo.sh PATH/TO/authflow PATH/TO/forgerock-login
 # The first prompts at a terminal; the second has no terminal to prompt at.
 set -euo pipefail
-programs=$1
+authflow=$1 sample=$2
 folder=$(mktemp -d)
 touch "$folder/base"
-"$programs/authflow" dev-idp --provider forgerock --cookie-lifetime 3 > "$folder/base" 2> "$folder/provider" &
+"$authflow" dev-idp --provider forgerock --cookie-lifetime 3 > "$folder/base" 2> "$folder/provider" &
 provider=$!
 trap 'kill $provider 2> /dev/null || true; wait $provider 2> /dev/null || true; rm -rf "$folder"' EXIT
 until grep -q http "$folder/base"; do kill -0 $provider && sleep 0.05; done
@@ -30,10 +30,10 @@ JSON
 echo "{\"profiles\": {$(profile mail), $(profile calendar)}}" > "$folder/authflow.json"
 
 # A process without a terminal, where prompts cannot be answered.
-alone() { setsid "$programs/forgerock-login" "$folder/authflow.json" "$1" < /dev/null; }
+alone() { setsid "$sample" "$folder/authflow.json" "$1" < /dev/null; }
 # A process at a terminal, where type.py types a name and a password.
 asked() {
-  "$(dirname "$0")/type.py" 'User Name=alice' 'Password=wonderland' -- "$programs/forgerock-login" "$folder/authflow.json" "$1"
+  "$(dirname "$0")/type.py" 'User Name=alice' 'Password=wonderland' -- "$sample" "$folder/authflow.json" "$1"
 }
 
 asked mail

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Two apps of one vendor, each in its own process, against the bundled Okta emulator:
-#   Samples/okta-native-sso/demo.sh FOLDER-OF-PROGRAMS [--verbose]
+#   Samples/okta-native-sso/demo.sh PATH/TO/authflow PATH/TO/okta-native-sso [--verbose]
 set -euo pipefail
-programs=$1
-shift
+authflow=$1 sample=$2
+shift 2
 folder=$(mktemp -d)
 touch "$folder/issuer"
-"$programs/authflow" dev-idp --provider okta > "$folder/issuer" 2> "$folder/provider" &
+"$authflow" dev-idp --provider okta > "$folder/issuer" 2> "$folder/provider" &
 provider=$!
 trap 'kill $provider 2> /dev/null || true; wait $provider 2> /dev/null || true; rm -rf "$folder"' EXIT
 until grep -q http "$folder/issuer"; do kill -0 $provider && sleep 0.05; done
@@ -29,7 +29,7 @@ configure mail "$origin"
 configure calendar "https://nowhere.example.com"
 
 export DEMO_PASSWORD=wonderland
-app() { "$programs/okta-native-sso" "$1" "$folder/$2.json" "${@:3}"; }
+app() { "$sample" "$1" "$folder/$2.json" "${@:3}"; }
 app login mail "$@"
 app login calendar "$@"
 app logout mail "$@"
