@@ -57,7 +57,7 @@ public struct ProviderRequest: Sendable {
 
     /// The parameters that protect the exchange or identify it (`state`, `nonce`, the code challenge, the redirect URI,
     /// the code, the client's credentials). An adapter can read them; the engine sends these whatever it does.
-    public internal(set) var protectedParameters: FormParameters
+    var protectedParameters: FormParameters
 
     /// The tokens that the request is about, where there are any: those of the user who signs out.
     public internal(set) var tokens: TokenSet?

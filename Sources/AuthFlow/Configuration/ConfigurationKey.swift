@@ -1,4 +1,4 @@
-public import AuthFlowJSON
+import AuthFlowJSON
 
 /// One key of an object in a configuration file.
 ///
@@ -64,13 +64,13 @@ public protocol AnyConfigurationKey: Sendable {
 /// What is declared of a key, besides the Swift type of its value.
 public struct ConfigurationKeyDeclaration: Sendable {
     /// The key.
-    public let name: String
+    let name: String
     /// Its purpose.
-    public let summary: String
+    let summary: String
     /// Whether it must be present.
-    public let isRequired: Bool
+    let isRequired: Bool
     /// The value that stands for its absence, if there is one.
-    public let defaultValue: JSON?
+    let defaultValue: JSON?
 
     let shape: ConfigurationShape
 

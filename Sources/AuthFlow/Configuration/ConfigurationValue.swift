@@ -132,7 +132,9 @@ extension ConfigurationValue where Value: RawRepresentable<String> & CaseIterabl
 
 extension ConfigurationValue {
     /// An array with elements of one kind.
-    /// - Parameter canBeEmpty: Whether it may have no element; default: no.
+    /// - Parameters:
+    ///   - element: The kind of its elements.
+    ///   - canBeEmpty: Whether it may have no element; default: no.
     public static func list<Element>(_ element: ConfigurationValue<Element>, canBeEmpty: Bool = false) -> Self
     where Value == [Element] {
         Self(
@@ -159,7 +161,9 @@ extension ConfigurationValue {
     }
 
     /// An object with names of the user's choice, and values of one kind.
-    /// - Parameter name: Refuses a name by throwing; default: every name is accepted.
+    /// - Parameters:
+    ///   - element: The kind of its values.
+    ///   - name: Refuses a name by throwing; default: every name is accepted.
     public static func map<Element>(
         _ element: ConfigurationValue<Element>,
         name: @escaping @Sendable (String) throws(AuthError) -> Void = { _ throws(AuthError) in }

@@ -15,7 +15,7 @@ public struct ProviderFactory: Sendable {
     public let name: String
 
     /// The keys it adds to a profile.
-    public let keys: [ConfigurationKeyDeclaration]
+    let keys: [ConfigurationKeyDeclaration]
 
     /// How a client with a secret authenticates by default.
     public let secretMethod: ClientAuthentication.Method
@@ -64,7 +64,7 @@ public struct TokenStoreFactory: Sendable {
     public let name: String
 
     /// The options it takes.
-    public let keys: [ConfigurationKeyDeclaration]
+    let keys: [ConfigurationKeyDeclaration]
 
     let make: @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
 

@@ -143,16 +143,16 @@ struct UserAgentChoice: Sendable {
 
 extension Profile {
     /// The user agent of a profile that would be chosen, and why.
-    public struct UserAgentExplanation: Sendable {
+    package struct UserAgentExplanation: Sendable {
         /// Its name; nil when none can work here.
-        public let chosen: String?
+        package let chosen: String?
         /// A line for each agent, including the chosen one: its name, a colon, and the reason.
-        public let reasons: [String]
+        package let reasons: [String]
     }
 
     /// Explains which user agent a client of this profile would use, without making one.
     /// - Throws: ``ConfigurationError``.
-    public func userAgentExplanation(
+    package func userAgentExplanation(
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,

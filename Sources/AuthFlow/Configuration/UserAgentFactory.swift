@@ -32,7 +32,7 @@ public struct UserAgentFactory: Sendable {
     public let name: String
 
     /// The options it takes.
-    public let keys: [ConfigurationKeyDeclaration]
+    let keys: [ConfigurationKeyDeclaration]
 
     /// Whether it needs no options, so that `auto` may choose it.
     var isAutomatic: Bool { !keys.contains(where: \.isRequired) }

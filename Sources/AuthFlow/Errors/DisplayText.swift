@@ -14,7 +14,7 @@ public enum DisplayText {
 
     /// Whether a character is not shown itself but changes how others are: it controls a terminal, changes the writing
     /// direction, or has no agreed appearance.
-    public static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
+    package static func isInvisible(_ scalar: Unicode.Scalar) -> Bool {
         switch scalar.properties.generalCategory {
         case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: true
         default: false

@@ -87,7 +87,7 @@ public struct Endpoint: Sendable, Hashable {
     }
 
     /// The target in the request line: path and query.
-    public var requestTarget: String { (path.isEmpty ? "/" : path) + (query.map { "?\($0)" } ?? "") }
+    var requestTarget: String { (path.isEmpty ? "/" : path) + (query.map { "?\($0)" } ?? "") }
 
     /// The value of the `Host` field.
     public var authority: String { host + (port.map { ":\($0)" } ?? "") }

@@ -37,7 +37,7 @@ public struct FormParameters: Sendable, Hashable {
     public func values(for name: String) -> [String] { pairs.filter { $0.name == name }.map(\.value) }
 
     /// The first name that stands more than once, if there is one. It takes one pass, however many parameters there are.
-    public var repeatedName: String? {
+    package var repeatedName: String? {
         var seen: Set<String> = []
         return pairs.first { !seen.insert($0.name).inserted }?.name
     }

@@ -1,9 +1,9 @@
 /// The one place that decides which parts of a URL may be shown.
-public enum Redaction {
+package enum Redaction {
     /// The URL with the values of its query and fragment, and any user name, replaced.
     ///
     /// Names of parameters stay: they say what happened. All values go: a list of dangerous names is never complete.
-    public static func url(_ url: some StringProtocol) -> String {
+    package static func url(_ url: some StringProtocol) -> String {
         // By code points: to Swift's characters an equals sign with a combining mark behind it is no equals sign.
         let url = String(url).unicodeScalars[...]
         let beforeFragment = url.prefix { $0 != "#" }

@@ -12,10 +12,10 @@ import Foundation
 /// The tokens stand in the file as they are: a process that reads the disk as this user, or a backup of it, has them.
 ///
 /// A lease is a kernel lock on a file beside the credential, which ends with the process. A holder that is paused does not
-/// renew it, and loses it after ``leaseDuration``: the next one replaces the lock file, and the old holder writes no more.
+/// renew it, and loses it after 30 seconds: the next one replaces the lock file, and the old holder writes no more.
 public struct FileTokenStore: TokenStore {
     /// How long a lease lasts that its holder does not renew.
-    public static let leaseDuration = Duration.seconds(30)
+    static let leaseDuration = Duration.seconds(30)
 
     /// The largest file that is written or read, in bytes: a document of accounts, also when it is encrypted.
     private static let maximumSize = 2 * StoredAccounts.maximumSize

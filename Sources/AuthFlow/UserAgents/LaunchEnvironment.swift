@@ -79,7 +79,7 @@ public struct LaunchEnvironment: Sendable {
 
     /// Whether this is a terminal of Visual Studio Code that belongs to a remote window: it opens addresses where the
     /// user is, and forwards ports of this machine to there.
-    public var isRemoteEditor: Bool { has("VSCODE_IPC_HOOK_CLI") || has("CODESPACES") }
+    package var isRemoteEditor: Bool { has("VSCODE_IPC_HOOK_CLI") || has("CODESPACES") }
 
     /// How a browser can be opened here.
     public enum Browser: Sendable, Hashable {
@@ -144,7 +144,7 @@ public struct LaunchEnvironment: Sendable {
 
     /// The command that lets the browser of the user's own machine reach a port of this one; nil when none is needed.
     /// - Parameter port: The port of this machine.
-    public func forwardingCommand(port: Int) -> String? {
+    package func forwardingCommand(port: Int) -> String? {
         guard isRemoteShell, !isRemoteEditor else { return nil }
         // SSH_CONNECTION: client address, client port, server address, server port.
         let connection = (environment["SSH_CONNECTION"] ?? "").split(separator: " ")
