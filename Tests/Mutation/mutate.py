@@ -49,6 +49,7 @@ EQUIVALENT = {
     ("HTTP/Endpoint", "!parameters.pairs.isEmpty"): "spares a question mark",
     ("UserAgents/UserAgent", "let states = FormURLEncoding.decode(parameters)"): NEXT,
     ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted says nothing",
+    ("AuthorizationServer/AuthorizationServer+Verification", "moved != place"): "the same keys would be read once more",
     ("JOSE/JWTClaims", 'let named = json["iss"]?.string'): NEXT,
     ("JOSE/JWTClaims", 'let subject = json["sub"]?.string'): NEXT,
     ("JOSE/JWTClaims", 'let audience = json["aud"]?.string'): NEXT,
