@@ -44,8 +44,8 @@ public struct SchemeHandler: Sendable {
 
     /// The name of the entry that the desktop opens the scheme with, by `xdg-mime`; nil when there is none.
     public var handler: String? {
-        let answer = try? run("xdg-mime", ["query", "default", mimeType])
-        return answer.flatMap { $0.isEmpty ? nil : $0 }
+        let response = try? run("xdg-mime", ["query", "default", mimeType])
+        return response.flatMap { $0.isEmpty ? nil : $0 }
     }
 
     /// The program that the entry starts; nil when there is no entry.

@@ -40,11 +40,11 @@ struct HTMLForm: Sendable {
     }
 
     /// The parameters that are submitted when fields are filled in and a button is pressed.
-    func parameters(filling answers: [String: String] = [:], pressing button: Field?) -> FormParameters {
+    func parameters(filling values: [String: String] = [:], pressing button: Field?) -> FormParameters {
         var parameters = FormParameters()
         for field in fields where !field.name.isEmpty {
-            if let answer = answers[field.name], field.type != "hidden" {
-                parameters.append(field.name, answer)
+            if let value = values[field.name], field.type != "hidden" {
+                parameters.append(field.name, value)
             } else if field.isSent {
                 parameters.append(field.name, field.value)
             }

@@ -5,14 +5,14 @@ public import AuthFlow
 /// Forms are submitted only from pages of the given origins, and only to one of those origins. A sign-out types
 /// nothing.
 public struct HTMLFormDriver: Sendable {
-    /// What to answer when the provider asks for consent.
+    /// The decision when the provider asks for consent.
     public enum Consent: String, Sendable, CaseIterable {
         /// Allow what is requested.
         case allow
         /// Deny it.
         case deny
 
-        /// The words on a button that gives this answer.
+        /// The words on a button that makes this decision.
         fileprivate var words: [String] {
             switch self {
             case .allow: ["allow", "accept", "approve", "agree", "authorize", "grant", "yes", "continue", "confirm"]
@@ -31,7 +31,7 @@ public struct HTMLFormDriver: Sendable {
     ///   - username: The user name.
     ///   - password: The password.
     ///   - origins: The only origins where both may be typed, such as `https://id.example.com`.
-    ///   - consent: What to answer when the provider asks for consent.
+    ///   - consent: The decision when the provider asks for consent.
     public init(username: String, password: Secret, origins: [Endpoint], consent: Consent = .allow) {
         self.username = username
         self.password = password
@@ -67,9 +67,9 @@ extension HTMLFormDriver: LoginDriver {
             guard !page.hasTypedCredentials else {
                 throw AuthError(.accessDenied, "\(page.endpoint.origin) did not accept the user name and password.")
             }
-            var answers: [String: String] = [passwordField.name: password.exposed]
-            if let field = form.userNameField { answers[field.name] = username }
-            return try submit(form, on: page, answers, pressing: form.buttons.first, typesCredentials: true)
+            var values: [String: String] = [passwordField.name: password.exposed]
+            if let field = form.userNameField { values[field.name] = username }
+            return try submit(form, on: page, values, pressing: form.buttons.first, typesCredentials: true)
         }
         if let field = form.userNameField {
             // This page asks for the user name, and the next one for the password.
@@ -90,7 +90,7 @@ extension HTMLFormDriver: LoginDriver {
     private func submit(
         _ form: HTMLForm,
         on page: HeadlessPage,
-        _ answers: [String: String] = [:],
+        _ values: [String: String] = [:],
         pressing button: HTMLForm.Field?,
         typesCredentials: Bool = false
     ) throws -> HeadlessNavigation {
@@ -101,7 +101,7 @@ extension HTMLFormDriver: LoginDriver {
                 "The form at \(page.endpoint.origin) would be submitted to \(target.origin), and \(origin) is not listed in \"origins\". Nothing was typed or sent."
             )
         }
-        let parameters = form.parameters(filling: answers, pressing: button)
+        let parameters = form.parameters(filling: values, pressing: button)
         if form.method == "post" { return .post(parameters, to: target, typesCredentials: typesCredentials) }
         guard !typesCredentials else {
             // A password in a URL ends up in histories and logs.

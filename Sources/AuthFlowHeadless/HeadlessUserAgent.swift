@@ -54,10 +54,10 @@ extension HeadlessUserAgent: UserAgent {
                 var navigation = HeadlessNavigation.visit(start)
                 for _ in 0..<Self.maximumPages {
                     switch try await browser.go(navigation, until: redirectURI) {
-                    case .redirect(let answer):
+                    case .redirect(let response):
                         // A sign-out applies to every app of the group.
                         await share(options.purpose == .signOut ? [] : await browser.cookies, options.reporter)
-                        return answer
+                        return response
                     case .page(let page):
                         if options.purpose == .signOut {
                             // Some servers send an empty response when they have ended the session. This visit
@@ -72,9 +72,9 @@ extension HeadlessUserAgent: UserAgent {
                             continue
                         }
                         if options.responseMode == .formPost,
-                            let answer = try await Self.answer(on: page, to: redirectURI)
+                            let response = try await Self.respond(on: page, to: redirectURI)
                         {
-                            return answer
+                            return response
                         }
                         navigation = try await driver.next(after: page, in: browser)
                     }
@@ -111,7 +111,7 @@ extension HeadlessUserAgent: UserAgent {
 
     /// The authorization response on a page that would post it to the redirect URI (OAuth 2.0 Form Post Response Mode
     /// section 2), as the query of that URI.
-    private static func answer(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
+    private static func respond(on page: HeadlessPage, to redirectURI: String) async throws -> String? {
         guard page.response.mediaType == "text/html" else { return nil }
         let forms = try await HTMLPage.read(page).forms
         guard let form = forms.first(where: { $0.action == redirectURI && $0.method == "post" }) else { return nil }

@@ -107,10 +107,10 @@ final class CallbackInbox: Sendable {
                 message: "A sign-in is waiting at another address."
             ).response
         }
-        let answer: Substring
+        let response: Substring
         switch (request.method, responseMode) {
         case (.get, .query):
-            answer = target.dropFirst(requestPath.count + 1)
+            response = target.dropFirst(requestPath.count + 1)
         case (.get, .fragment):
             // A browser does not send the fragment; the script of this page does.
             return FragmentPage.response
@@ -120,12 +120,12 @@ final class CallbackInbox: Sendable {
                 .lowercased()
             guard mediaType == "application/x-www-form-urlencoded", let text = String(validating: body, as: UTF8.self)
             else { return notLikeThis }
-            answer = Substring(text)
+            response = Substring(text)
         default:
             return notLikeThis
         }
         // A page of any site can send the user here. A request without the state is refused, also during a sign-out.
-        guard RedirectOptions.carries(expectedState, answer) else {
+        guard RedirectOptions.carries(expectedState, response) else {
             return ResultPage(
                 status: .badRequest,
                 title: purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
@@ -140,7 +140,7 @@ final class CallbackInbox: Sendable {
         }
         // A second tab, or a reload: its response is ignored, and it shows the same page.
         if isFirst {
-            callbackContinuation.yield("\(redirectURI)\(responseMode == .fragment ? "#" : "?")\(answer)")
+            callbackContinuation.yield("\(redirectURI)\(responseMode == .fragment ? "#" : "?")\(response)")
             callbackContinuation.finish()
         }
         return await resultPage().response

@@ -30,12 +30,12 @@ enum FragmentPage {
         <title>One moment</title>
         <noscript>This sign-in needs JavaScript for its last step. Switch it on and sign in again.</noscript>
         <script nonce="\(nonce)">
-        const answer = new URLSearchParams(location.hash.slice(1));
+        const response = new URLSearchParams(location.hash.slice(1));
         history.replaceState(null, "", location.pathname);
         const form = document.createElement("form");
         form.method = "post";
         const fields = document.createDocumentFragment();
-        for (const [name, value] of answer) {
+        for (const [name, value] of response) {
           const field = document.createElement("input");
           field.type = "hidden";
           field.name = name;

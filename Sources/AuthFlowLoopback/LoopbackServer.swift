@@ -94,7 +94,7 @@ private final class Connections: Sendable {
         /// Those whose request has not arrived yet, oldest first.
         var waiting: [(number: UInt64, socket: Socket, since: ContinuousClock.Instant)] = []
         var count: UInt64 = 0
-        var answering = 0
+        var responding = 0
         var isIdle: [AsyncStream<Void>.Continuation] = []
     }
 
@@ -114,7 +114,7 @@ private final class Connections: Sendable {
                 do {
                     while let pause = makeRoom() { try await Task.sleep(for: pause) }
                     let socket = try await listener.accept()
-                    group.addTask { await self.answer(socket) }
+                    group.addTask { await self.respond(socket) }
                 } catch SocketError.failed(_, let number, _) where number == ECONNABORTED || number == EINTR {
                     continue
                 } catch SocketError.failed {
@@ -128,7 +128,7 @@ private final class Connections: Sendable {
         }
     }
 
-    private func answer(_ socket: AsyncSocket) async {
+    private func respond(_ socket: AsyncSocket) async {
         let number = begin(socket.socket)
         let response: TransportResponse
         do {
@@ -192,7 +192,7 @@ private final class Connections: Sendable {
     private func beginAnswer(_ number: UInt64) {
         state.withLock { state in
             state.waiting.removeAll { $0.number == number }
-            state.answering += 1
+            state.responding += 1
         }
     }
 
@@ -206,8 +206,8 @@ private final class Connections: Sendable {
 
     private func endAnswer() {
         state.withLock { state in
-            state.answering -= 1
-            if state.answering == 0 {
+            state.responding -= 1
+            if state.responding == 0 {
                 for waiter in state.isIdle { waiter.finish() }
                 state.isIdle = []
             }
@@ -218,7 +218,7 @@ private final class Connections: Sendable {
     func waitUntilIdle() async {
         let (changes, change) = AsyncStream<Void>.makeStream()
         state.withLock { state in
-            if state.answering == 0 { change.finish() } else { state.isIdle.append(change) }
+            if state.responding == 0 { change.finish() } else { state.isIdle.append(change) }
         }
         for await _ in changes {}
     }

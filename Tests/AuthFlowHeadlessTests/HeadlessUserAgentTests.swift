@@ -13,7 +13,7 @@ import Testing
         path: String = "/start",
         origins: [String] = ["https://id.example.com"],
         consent: HTMLFormDriver.Consent = .allow,
-        _ answer: @escaping @Sendable (HTTPRequest, String) -> TransportResponse
+        _ respond: @escaping @Sendable (HTTPRequest, String) -> TransportResponse
     ) async throws -> String {
         let agent = HeadlessUserAgent(
             driver: HTMLFormDriver(
@@ -23,7 +23,7 @@ import Testing
                 consent: consent
             ),
             transport: InProcessTransport(origin: origin) { request, body in
-                answer(request, String(decoding: body, as: UTF8.self))
+                respond(request, String(decoding: body, as: UTF8.self))
             }
         )
         let options = RedirectOptions(
@@ -49,7 +49,7 @@ import Testing
     private static let signInForm = "<form method=post action=/login><input name=u><input type=password name=p></form>"
 
     @Test func signsInAndStopsAtTheRedirectURI() async throws {
-        let answer = try await visit { request, body in
+        let response = try await visit { request, body in
             switch (request.method, request.path) {
             case (.get, "/start"): Self.redirect("/form")
             case (.get, "/form"): Self.html(Self.signInForm)
@@ -58,7 +58,7 @@ import Testing
             default: Self.html("?", status: .notFound)
             }
         }
-        #expect(answer == "com.example.app:/callback?code=1")
+        #expect(response == "com.example.app:/callback?code=1")
     }
 
     @Test func typesNoPasswordAtOriginsThatAreNotListed() async throws {
@@ -135,14 +135,14 @@ import Testing
 
     @Test(arguments: [(HTMLFormDriver.Consent.allow, "d=yes"), (.deny, "d=no")])
     func allowsOrDeniesConsentAsConfigured(_ consent: HTMLFormDriver.Consent, _ expected: String) async throws {
-        let answer = try await visit(consent: consent) { request, body in
+        let response = try await visit(consent: consent) { request, body in
             request.method == .post
                 ? Self.redirect("com.example.app:/callback?\(body)")
                 : Self.html(
                     "<form method=post><button name=d value=no>Cancel</button><button name=d value=yes>Allow</button></form>"
                 )
         }
-        #expect(answer == "com.example.app:/callback?\(expected)")
+        #expect(response == "com.example.app:/callback?\(expected)")
     }
 
     @Test func reportsTheFailedPageWithoutItsQuery() async throws {

@@ -21,9 +21,9 @@ import Testing
             clock: ContinuousClock()
         )
         let knocked = Mutex<Result<Void, any Error>?>(nil)
-        let answer = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
+        let response = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
             let port = try #require(try Endpoint(session.redirectURI).port)
-            async let answer = session.visit("https://id.example.com/authorize")
+            async let response = session.visit("https://id.example.com/authorize")
             do {
                 try await knock(port)
                 knocked.withLock { $0 = .success(()) }
@@ -33,10 +33,10 @@ import Testing
             let call = "GET /callback?code=true&state=the-right-state HTTP/1.1\r\nHost: 127.0.0.1:\(port)\r\n\r\n"
             // Its page is sent once the outcome of the sign-in is known, which is after this.
             Task { _ = try await Self.send(call, port) }
-            return try await answer
+            return try await response
         }
         try knocked.withLock { $0 }?.get()
-        #expect(answer.hasSuffix("/callback?code=true&state=the-right-state"))
+        #expect(response.hasSuffix("/callback?code=true&state=the-right-state"))
     }
 
     /// Sends one request and returns the response.
@@ -240,9 +240,9 @@ import Testing
             \(body)
             """
         }
-        let answer = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
+        let response = try await LoopbackUserAgent(launcher: nil).withRedirectSession(options) { session in
             let port = try #require(try Endpoint(session.redirectURI).port)
-            async let answer = session.visit("https://id.example.com/authorize")
+            async let response = session.visit("https://id.example.com/authorize")
             // A content type that a page may post across sites without a preflight, and that no provider uses.
             let plain = post("code=evil&state=the-right-state", port, type: "text/plain")
             let refused = try await Self.send(plain, port)
@@ -254,9 +254,9 @@ import Testing
             // RFC 9110 section 8.3.1: case and parameters make no difference.
             let type = "Application/X-WWW-Form-Urlencoded ; charset=utf-8"
             Task { _ = try await Self.send(post("code=true&state=the-right-state", port, type: type), port) }
-            return try await answer
+            return try await response
         }
-        #expect(answer.contains("code=true"))
+        #expect(response.contains("code=true"))
     }
 
     @Test func survivesHugeHeaders() async throws {

@@ -61,12 +61,12 @@ import Testing
             let path = (try? Endpoint(redirectURI))?.path ?? ""
             page.yield(try? await self.getRaw(redirectURI, path: "\(path)?code=1&state=the-right-state"))
         }
-        let answer = try await agent.withRedirectSession(try options(redirectURI)) { session in
-            let answer = try await session.visit("https://id.example.com/?\(session.redirectURI)")
-            #expect(answer == "\(session.redirectURI)?code=1&state=the-right-state")
-            return answer
+        let response = try await agent.withRedirectSession(try options(redirectURI)) { session in
+            let response = try await session.visit("https://id.example.com/?\(session.redirectURI)")
+            #expect(response == "\(session.redirectURI)?code=1&state=the-right-state")
+            return response
         }
-        #expect(answer.contains("code=1"))
+        #expect(response.contains("code=1"))
         for await response in pages {
             let response = try #require(response)
             #expect(response.hasPrefix("HTTP/1.1 200"))
@@ -84,25 +84,25 @@ import Testing
             let host = redirectURI.split(separator: "/")[1]
             _ = try? await self.getRaw(other, path: "/callback?code=6&state=the-right-state", host: String(host))
         }
-        let answer = try await agent.withRedirectSession(try options("http://localhost/callback")) {
+        let response = try await agent.withRedirectSession(try options("http://localhost/callback")) {
             try await $0.visit("https://id.example.com/?\($0.redirectURI)")
         }
-        #expect(answer.contains("code=6"))
+        #expect(response.contains("code=6"))
     }
 
     @Test(arguments: [
         "/x/../callback?code=1&state=the-right-state", "/%63allback?code=1&state=the-right-state",
         "http://127.0.0.1/callback?code=1&state=the-right-state", "/callback#?code=1&state=the-right-state", "*", "",
     ]) func acceptsNoOtherSpellingOfTheRedirectPath(_ path: String) async throws {
-        let (responses, response) = AsyncStream<String>.makeStream()
+        let (responses, received) = AsyncStream<String>.makeStream()
         let agent = agent { redirectURI in
-            response.yield((try? await self.getRaw(redirectURI, path: path)) ?? "")
+            received.yield((try? await self.getRaw(redirectURI, path: path)) ?? "")
             _ = try? await self.get("\(redirectURI)?code=good&state=the-right-state")
         }
-        let answer = try await agent.withRedirectSession(try options()) {
+        let response = try await agent.withRedirectSession(try options()) {
             try await $0.visit("https://id.example.com/?\($0.redirectURI)")
         }
-        #expect(answer.contains("code=good"))
+        #expect(response.contains("code=good"))
         for await response in responses {
             #expect(!response.hasPrefix("HTTP/1.1 200"))
             break
@@ -133,10 +133,10 @@ import Testing
             result.yield(statuses)
             _ = try? await self.get("\(redirectURI)?code=good&state=the-right-state")
         }
-        let answer = try await agent.withRedirectSession(try options()) {
+        let response = try await agent.withRedirectSession(try options()) {
             try await $0.visit("https://id.example.com/?\($0.redirectURI)")
         }
-        #expect(answer.contains("code=good"))
+        #expect(response.contains("code=good"))
         for await statuses in results {
             #expect(statuses == [404, 404, 400, 400, 400, 400, 400, 404, 404, 405, 405, 405, 503, 400])
             break
@@ -162,16 +162,16 @@ import Testing
     }
 
     @Test func acceptsNoSignOutRedirectWithoutItsState() async throws {
-        let (responses, response) = AsyncStream<[String]>.makeStream()
+        let (responses, received) = AsyncStream<[String]>.makeStream()
         let agent = agent { redirectURI in
             let path = (try? Endpoint(redirectURI))?.path ?? ""
             var pages: [String] = []
             for query in ["", "?state=wrong", "?post_logout=1", "?state=the-right-state&state=the-right-state"] {
                 pages.append((try? await self.getRaw(redirectURI, path: path + query)) ?? "")
             }
-            response.yield(pages)
+            received.yield(pages)
             pages.append((try? await self.getRaw(redirectURI, path: "\(path)?state=the-right-state")) ?? "")
-            response.yield([pages.last ?? ""])
+            received.yield([pages.last ?? ""])
         }
         let options = RedirectOptions(
             purpose: .signOut,
@@ -180,10 +180,10 @@ import Testing
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )
-        let answer = try await agent.withRedirectSession(options) {
+        let response = try await agent.withRedirectSession(options) {
             try await $0.visit("https://id.example.com/logout?\($0.redirectURI)")
         }
-        #expect(answer.hasSuffix("/callback?state=the-right-state"))
+        #expect(response.hasSuffix("/callback?state=the-right-state"))
         var pages = responses.makeAsyncIterator()
         for page in await pages.next() ?? [] {
             #expect(page.hasPrefix("HTTP/1.1 400"))

@@ -91,7 +91,7 @@ import Testing
                 head: HTTPResponse(status: .badRequest, headerFields: fields),
                 body: Array(#"{"error":"use_dpop_nonce"}"#.utf8)
             )
-            transport.answer(refusal)
+            transport.respond(refusal)
             let client = try scene.client(registration: Self.settings(), transport: transport)
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(error?.providerError?.error == "use_dpop_nonce")
@@ -122,7 +122,7 @@ import Testing
     func doesNotRetryWithAnInvalidNonce(_ nonce: String?) async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let transport = FlakyTransport(scene.transport)
-            transport.answer(refusal(nonce))
+            transport.respond(refusal(nonce))
             let client = try scene.client(registration: Self.settings(), transport: transport)
             await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(transport.calls == 1)
@@ -132,7 +132,7 @@ import Testing
     @Test func doesNotRetryWithTheSameNonce() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let transport = FlakyTransport(scene.transport)
-            transport.answer(refusal("same"))
+            transport.respond(refusal("same"))
             let client = try scene.client(registration: Self.settings(), transport: transport)
             await #expect(throws: AuthError.self) { try await client.signIn() }
             #expect(transport.calls == 2)

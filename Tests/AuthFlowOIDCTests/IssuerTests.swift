@@ -31,13 +31,13 @@ import Testing
             EmulatorScene(try OIDCEmulator(issuer: "https://evil.example.com"))
         )
         let wanted = try await honest.client().beginSignIn()
-        let answer = try await honest.visit(wanted.url)
+        let response = try await honest.visit(wanted.url)
         let client = try evil.client()
         let other = try await client.beginSignIn()
         func state(_ pending: AuthorizationRequest) throws -> String {
             try #require(FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"])
         }
-        let mixed = answer.replacing(try state(wanted), with: try state(other))
+        let mixed = response.replacing(try state(wanted), with: try state(other))
         let error = await #expect(throws: AuthError.self) { try await client.finishSignIn(other, with: mixed) }
         #expect(error?.code == .issuerMismatch)
         #expect(!evil.emulator.requests.contains("POST /token"))

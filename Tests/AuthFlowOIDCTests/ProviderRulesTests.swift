@@ -49,7 +49,7 @@ import Testing
         let scene = try scene()
         scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
         let asked = Mutex(0)
-        let transport = Answering(base: scene.transport) { call in
+        let transport = ScriptedResponses(base: scene.transport) { call in
             guard call.url == "https://id.example.com/.well-known/oauth-authorization-server" else { return nil }
             asked.withLock { $0 += 1 }
             return .json(["issuer": "https://id.example.com", "revocation_endpoint": "https://id.example.com/revoke"])
@@ -70,7 +70,7 @@ import Testing
     @Test func refusesAnRFC8414DocumentOfAnotherIssuer() async throws {
         let scene = try scene()
         scene.emulator.fault = .metadata(.member("revocation_endpoint", nil))
-        let transport = Answering(base: scene.transport) { call in
+        let transport = ScriptedResponses(base: scene.transport) { call in
             call.url.hasSuffix("/.well-known/oauth-authorization-server")
                 ? .json([
                     "issuer": "https://other.example.com", "revocation_endpoint": "https://other.example.com/revoke",
@@ -289,12 +289,12 @@ import Testing
 }
 
 /// A transport that responds to some requests itself.
-private struct Answering: HTTPTransport {
+private struct ScriptedResponses: HTTPTransport {
     let base: any HTTPTransport
-    let answer: @Sendable (TransportRequest) -> TransportResponse?
+    let respond: @Sendable (TransportRequest) -> TransportResponse?
 
     func send(_ call: TransportRequest) async throws -> TransportResponse {
-        if let response = answer(call) { return response }
+        if let response = respond(call) { return response }
         return try await base.send(call)
     }
 }

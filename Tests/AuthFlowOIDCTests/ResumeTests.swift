@@ -44,11 +44,11 @@ import Testing
             let signIn = try await signIn(SystemBrowserUserAgent(launcher: nil), at: scene, responseMode: mode) {
                 url,
                 client in
-                let answer = try await scene.visit(url, responseMode: mode)
+                let response = try await scene.visit(url, responseMode: mode)
                 #expect(!client.resume(with: "com.example.authflow:/callback?code=x&state=wrong"))
                 #expect(!client.resume(with: "com.example.authflow:/other"))
-                #expect(client.resume(with: answer))
-                #expect(!client.resume(with: answer))
+                #expect(client.resume(with: response))
+                #expect(!client.resume(with: response))
             }
             #expect(signIn.credential.identity?.displayName == "Alice Example")
         }
@@ -59,8 +59,8 @@ import Testing
             let signIn = try await signIn(PasteUserAgent(), at: scene, redirectURI: "http://127.0.0.1/callback") {
                 url,
                 client in
-                let answer = try await scene.visit(url)
-                #expect(client.resume(with: answer))
+                let response = try await scene.visit(url)
+                #expect(client.resume(with: response))
             }
             #expect(signIn.credential.identity?.displayName == "Alice Example")
         }
@@ -70,9 +70,9 @@ import Testing
         try await EmulatorScene.with(.inProcess) { scene in
             let error = await #expect(throws: AuthError.self) {
                 try await signIn(PasteUserAgent(), at: scene) { url, client in
-                    let answer = try await scene.visit(url)
+                    let response = try await scene.visit(url)
                     let issuer = FormURLEncoding.encodeQuery(["iss": "https://evil.example"])
-                    let parameters = answer.split(separator: "&").filter { !$0.hasPrefix("iss=") }
+                    let parameters = response.split(separator: "&").filter { !$0.hasPrefix("iss=") }
                     #expect(client.resume(with: parameters.joined(separator: "&") + "&" + issuer))
                 }
             }
@@ -88,8 +88,8 @@ import Testing
                 ] {
                     #expect(!client.resume(with: junk))
                 }
-                let answer = try await scene.visit(url)
-                #expect(client.resume(with: answer))
+                let response = try await scene.visit(url)
+                #expect(client.resume(with: response))
             }
             #expect(signIn.storageError == nil)
         }

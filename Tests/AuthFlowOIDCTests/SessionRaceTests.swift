@@ -228,7 +228,7 @@ final class SlowRefreshes: HTTPTransport {
         let first = try client(store: store)
         let credential = try await first.signIn().credential
         time.advance(3600)
-        transport.answer(TransportResponse(head: HTTPResponse(status: .badRequest)))
+        transport.respond(TransportResponse(head: HTTPResponse(status: .badRequest)))
         let once = await #expect(throws: AuthError.self) { try await first.freshTokens() }
         #expect(once?.code == .invalidResponse)
         // Another process continues the count.
@@ -237,7 +237,7 @@ final class SlowRefreshes: HTTPTransport {
         #expect(twice?.message.contains("Sign in again") == true)
         // The session is not known to be over: the provider may have had a temporary fault.
         #expect(try await first.credential()?.tokens == credential.tokens)
-        transport.answer(nil)
+        transport.respond(nil)
         #expect(try await client(store: store).freshTokens() != credential.tokens)
     }
 
@@ -247,7 +247,7 @@ final class SlowRefreshes: HTTPTransport {
         let store = MemoryTokenStore()
         _ = try await client(store: store).signIn()
         time.advance(3600)
-        transport.answer(
+        transport.respond(
             TransportResponse(head: HTTPResponse(status: .unauthorized), body: Array(#"{"error": "\#(error)"}"#.utf8))
         )
         for _ in 0..<3 {

@@ -95,14 +95,16 @@ import Testing
         try await EmulatorScene.with(.inProcess) { scene in
             let client = try scene.client()
             let pending = try await client.beginSignIn()
-            let answer = try await scene.visit(pending.url)
+            let response = try await scene.visit(pending.url)
             await #expect(throws: AuthError.self) {
                 try await client.finishSignIn(pending, with: "\(pending.redirectURI)?state=x&code=1")
             }
-            let signIn = try await client.finishSignIn(pending, with: answer)
+            let signIn = try await client.finishSignIn(pending, with: response)
             #expect(signIn.credential.identity?.subject == "248289761001")
             #expect(signIn.authorizationParameters["iss"] == scene.emulator.issuer)
-            let replay = await #expect(throws: AuthError.self) { try await client.finishSignIn(pending, with: answer) }
+            let replay = await #expect(throws: AuthError.self) {
+                try await client.finishSignIn(pending, with: response)
+            }
             #expect(replay?.code == .invalidCallback)
             #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
             #expect(!"\(pending)".contains("state=z"))
@@ -215,9 +217,9 @@ import Testing
         }
     }
 
-    private func deliver(_ answer: String, _ mode: ResponseMode) async throws {
+    private func deliver(_ response: String, _ mode: ResponseMode) async throws {
         let transport = SystemTransport()
-        let parts = answer.split(maxSplits: 1) { $0 == "?" || $0 == "#" }
+        let parts = response.split(maxSplits: 1) { $0 == "?" || $0 == "#" }
         let address = try Endpoint(String(parts[0]))
         let form = TransportRequest(
             .post,
@@ -229,13 +231,13 @@ import Testing
         case .query:
             // A response in another mode than the requested one is refused.
             #expect(try await transport.send(form).status == 405)
-            _ = try await transport.send(TransportRequest(.get, Endpoint(answer)))
+            _ = try await transport.send(TransportRequest(.get, Endpoint(response)))
         case .fragment:
             let page = try await transport.send(TransportRequest(.get, address))
             #expect(String(decoding: page.body, as: UTF8.self).contains("location.hash"))
             _ = try await transport.send(form)
         case .formPost:
-            #expect(try await transport.send(TransportRequest(.get, Endpoint(answer))).status == 405)
+            #expect(try await transport.send(TransportRequest(.get, Endpoint(response))).status == 405)
             _ = try await transport.send(form)
         }
     }

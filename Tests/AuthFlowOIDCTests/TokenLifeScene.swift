@@ -26,7 +26,7 @@ final class FlakyTransport: HTTPTransport {
 
     var calls: Int { state.withLock { $0.calls } }
     func takeDown(_ isDown: Bool = true) { state.withLock { $0.isDown = isDown } }
-    func answer(_ response: TransportResponse?) { state.withLock { $0.response = response } }
+    func respond(_ response: TransportResponse?) { state.withLock { $0.response = response } }
 
     func send(_ call: TransportRequest) async throws -> TransportResponse {
         let (response, isDown) = state.withLock { state in

@@ -228,12 +228,12 @@ import Testing
         life.time.advance(3600)
         var response = TransportResponse(head: HTTPResponse(status: .tooManyRequests))
         response.head.headerFields[HTTPField.Name("retry-after") ?? .retryAfter] = wait
-        life.transport.answer(response)
+        life.transport.respond(response)
         let calls = life.transport.calls
         let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(error?.code == .temporarilyUnavailable)
         #expect(error?.retryAfter == .seconds(120))
-        life.transport.answer(nil)
+        life.transport.respond(nil)
         life.time.advance(119)
         let later = await #expect(throws: AuthError.self) { try await client.freshTokens() }
         #expect(later?.code == .temporarilyUnavailable)
@@ -247,7 +247,7 @@ import Testing
         let client = try life.client()
         let first = try await client.signIn().credential
         life.time.advance(3600)
-        life.transport.answer(
+        life.transport.respond(
             TransportResponse(
                 head: HTTPResponse(status: .unauthorized),
                 body: Array(#"{"error":"invalid_client"}"#.utf8)

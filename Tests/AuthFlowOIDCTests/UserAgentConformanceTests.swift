@@ -13,8 +13,8 @@ import Testing
         _ redirectURI: String
     ) async throws {
         let agent = LoopbackUserAgent(launcher: nil)
-        try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI(redirectURI)) { answer in
-            _ = try await SystemTransport().send(TransportRequest(.get, Endpoint(answer)))
+        try await UserAgentConformance(agent: agent, redirectURI: try RedirectURI(redirectURI)) { response in
+            _ = try await SystemTransport().send(TransportRequest(.get, Endpoint(response)))
         }.run()
     }
 
@@ -24,8 +24,8 @@ import Testing
         let handOver = RedirectHandOver(directory: folder)
         let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
         try await UserAgentConformance(agent: agent, redirectURI: RedirectURI("com.example.app:/callback")) {
-            answer in
-            let outcome = try handOver.deliver(answer)
+            response in
+            let outcome = try handOver.deliver(response)
             #expect(outcome == .taken)
         }.run()
     }
@@ -33,8 +33,8 @@ import Testing
     @Test func headlessUserAgentConforms() async throws {
         let provider = InProcessTransport(origin: "https://id.example.com") { request, _ in
             let query = FormURLEncoding.decode((request.path ?? "").drop { $0 != "?" }.dropFirst())
-            let answer = FormURLEncoding.encodeQuery(["code": "conformance", "state": query?["state"] ?? ""])
-            let location = "\(query?["redirect_uri"] ?? "")?\(answer)"
+            let response = FormURLEncoding.encodeQuery(["code": "conformance", "state": query?["state"] ?? ""])
+            let location = "\(query?["redirect_uri"] ?? "")?\(response)"
             return TransportResponse(head: HTTPResponse(status: .found, headerFields: [.location: location]))
         }
         let driver = HTMLFormDriver(username: "alice", password: Secret("wonderland"), origins: [])

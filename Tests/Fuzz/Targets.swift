@@ -193,10 +193,10 @@ extension Target {
             provider.say(mutator.mutate(good), at: "/token")
             let pending = try await client.beginSignIn()
             let state = FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
-            let answer =
+            let response =
                 "\(pending.redirectURI)?code=c&state=\(state)&iss=\(FormURLEncoding.encode(PuppetProvider.issuer))"
             do {
-                _ = try await client.finishSignIn(pending, with: answer)
+                _ = try await client.finishSignIn(pending, with: response)
                 throw Finding(description: "a forged ID Token signed a user in")
             } catch is AuthError {}
         }

@@ -8,12 +8,12 @@ import Synchronization
 /// A server whose responses come from a function, and which records its requests.
 final class Witness: ProviderEmulator {
     let origin: String
-    private let answer: @Sendable (HTTPRequest, [UInt8]) async -> TransportResponse
+    private let respond: @Sendable (HTTPRequest, [UInt8]) async -> TransportResponse
     private let received = Mutex<[(line: String, text: String)]>([])
 
-    init(_ origin: String, _ answer: @escaping @Sendable (HTTPRequest, [UInt8]) async -> TransportResponse) {
+    init(_ origin: String, _ respond: @escaping @Sendable (HTTPRequest, [UInt8]) async -> TransportResponse) {
         self.origin = origin
-        self.answer = answer
+        self.respond = respond
     }
 
     var origins: [String] { [origin] }
@@ -34,7 +34,7 @@ final class Witness: ProviderEmulator {
                 )
             )
         }
-        return await answer(request, body)
+        return await respond(request, body)
     }
 }
 

@@ -46,17 +46,17 @@ import Testing
             var body: String { String(decoding: call.body, as: UTF8.self) }
         }
 
-        private let answer: @Sendable (_ line: String) -> TransportResponse
+        private let respond: @Sendable (_ line: String) -> TransportResponse
         private let calls = Mutex<[Seen]>([])
 
-        init(_ answer: @escaping @Sendable (_ line: String) -> TransportResponse) { self.answer = answer }
+        init(_ respond: @escaping @Sendable (_ line: String) -> TransportResponse) { self.respond = respond }
 
         var seen: [Seen] { calls.withLock { $0 } }
 
         func send(_ call: TransportRequest) async throws -> TransportResponse {
             let line = "\(call.head.method) \(call.url)"
             calls.withLock { $0.append(Seen(line: line, call: call)) }
-            return answer(line)
+            return respond(line)
         }
     }
 
@@ -239,8 +239,8 @@ import Testing
                 )
                 : .redirect("com.example.app:/callback?state=the-state")
         }
-        let answer = try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
-        #expect(answer == "com.example.app:/callback?state=the-state")
+        let response = try await visit("https://id.example.com/logout", purpose: .signOut, in: network)
+        #expect(response == "com.example.app:/callback?state=the-state")
         #expect(network.seen.last?.body == "csrf=c&yes=1")
     }
 
@@ -258,8 +258,8 @@ import Testing
     @Test(arguments: [TransportResponse(head: HTTPResponse(status: .noContent)), .text("{}")])
     func anEmptySuccessResponseEndsASignOut(_ response: TransportResponse) async throws {
         let network = Network { _ in response }
-        let answer = try await visit("https://id.example.com/logout?id_token_hint=x", purpose: .signOut, in: network)
-        #expect(answer == "com.example.app:/callback?state=the-state")
+        let response = try await visit("https://id.example.com/logout?id_token_hint=x", purpose: .signOut, in: network)
+        #expect(response == "com.example.app:/callback?state=the-state")
     }
 
     // MARK: What is shown

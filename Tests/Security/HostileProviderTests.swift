@@ -12,12 +12,12 @@ import Testing
 @Suite struct HostileProviderTests {
     private static let environment = ["PASSWORD": "wonderland"]
 
-    private typealias Answer = @Sendable (_ path: String, _ body: String) async -> TransportResponse?
+    private typealias Responder = @Sendable (_ path: String, _ body: String) async -> TransportResponse?
 
     /// An emulator of which some responses are replaced.
     private func withProvider(
         _ changes: [String: String?] = [:],
-        answering answer: @escaping Answer = { _, _ in nil },
+        responding respond: @escaping Responder = { _, _ in nil },
         _ body: @Sendable (_ emulator: OIDCEmulator, _ witness: Witness, _ path: String) async throws -> Void
     ) async throws {
         let made = Mutex<OIDCEmulator?>(nil)
@@ -26,7 +26,7 @@ import Testing
             made.withLock { $0 = emulator }
             return Witness(issuer) { request, body in
                 let path = String((request.path ?? "").prefix { $0 != "?" })
-                if let response = await answer(path, String(decoding: body, as: UTF8.self)) { return response }
+                if let response = await respond(path, String(decoding: body, as: UTF8.self)) { return response }
                 return await emulator.handle(request, body: body)
             }
         } _: { witness in

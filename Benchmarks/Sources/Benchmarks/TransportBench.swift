@@ -56,7 +56,7 @@ enum TransportBench {
         let call = try TransportRequest(.get, Endpoint("http://127.0.0.1:\(server.port)/"))
         let before = Process.threads - server.connections
         let most = Peak()
-        let answered = try await withThrowingTaskGroup(of: Int.self) { group in
+        let received = try await withThrowingTaskGroup(of: Int.self) { group in
             for _ in 0..<1000 {
                 group.addTask {
                     let status = try await CurlTransport().send(call).status
@@ -68,9 +68,9 @@ enum TransportBench {
         }
         let threads = most.value - before
         print(
-            "\n1,000 requests at once to a server that takes 50 ms: \(answered) responses, \(server.connections) connections (bound 64), \(threads) threads more (bound 8)"
+            "\n1,000 requests at once to a server that takes 50 ms: \(received) responses, \(server.connections) connections (bound 64), \(threads) threads more (bound 8)"
         )
-        if answered != 1000 || server.connections > 64 || threads > 8 { isWithinBounds = false }
+        if received != 1000 || server.connections > 64 || threads > 8 { isWithinBounds = false }
     }
 
     private static func cancelled(_ isWithinBounds: inout Bool) async throws {

@@ -47,7 +47,7 @@ public struct AuthorizationResponse: Sendable {
         guard use(pending.state) else {
             throw AuthError(
                 .invalidCallback,
-                "This sign-in has been answered already; the same authorization response came again."
+                "This sign-in already has its authorization response; the same one came again."
             )
         }
 
@@ -93,7 +93,7 @@ public struct AuthorizationResponse: Sendable {
         self.parameters = parameters
         self.passed = [
             ("redirect URI", "RFC 9700 section 4.1.3"), ("no parameter twice", "RFC 6749 section 3.1"),
-            ("state", "RFC 6749 section 10.12"), ("answered once", "RFC 9700 section 4.2.4"),
+            ("state", "RFC 6749 section 10.12"), ("finished once", "RFC 9700 section 4.2.4"),
             (issuer == nil ? "iss not announced" : "iss", "RFC 9207 section 2.4"),
         ]
     }

@@ -93,7 +93,7 @@ public struct DynamicRegistration: Sendable {
             TransportRequest(.post, endpoint, headerFields: fields, body: try request.json.serialized())
         )
         try response.requireAvailable(from: endpoint.host, now: server.host.now())
-        // RFC 7591 section 3.2.1: "201 Created"; several providers answer 200. Section 3.2.2 has errors come with 400; what a
+        // RFC 7591 section 3.2.1: "201 Created"; several providers respond with 200. Section 3.2.2 has errors come with 400; what a
         // provider's own validation says comes in many forms.
         guard response.status == 201 || response.status == 200 else {
             throw AuthError(

@@ -26,7 +26,7 @@ extension OAuthClient {
         guard response.status == 200, json["active"]?.bool != nil else {
             throw AuthError(
                 .providerRejected,
-                "\(endpoint.host) did not answer the question about the token (status \(response.status)).",
+                "\(endpoint.host) did not say whether the token is active (status \(response.status)).",
                 providerError: response.http.providerError,
                 status: response.status
             )

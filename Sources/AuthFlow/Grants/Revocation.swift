@@ -86,7 +86,7 @@ extension OAuthClient {
         request.protectedParameters["token_type_hint"] = token.typeHint
         let response = try await sendFormRequest(request)
         // RFC 7009 section 2.2: "The authorization server responds with HTTP status code 200 if the token has been revoked
-        // successfully or if the client submitted an invalid token"; the body says nothing. Some answer 204.
+        // successfully or if the client submitted an invalid token"; the body says nothing. Some respond with 204.
         guard (200..<300).contains(response.status) else {
             let error = (try? adapter.responseParameters(response)).flatMap {
                 ProviderError($0, status: response.status)

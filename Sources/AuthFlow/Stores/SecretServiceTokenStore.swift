@@ -34,7 +34,7 @@ extension SecretServiceTokenStore: TokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: RecordKey) async throws -> [UInt8]? {
         let attributes = Self.attributes(of: key)
-        guard let text = try await answer({ try $0.lookup(attributes, $1) }) else { return nil }
+        guard let text = try await response({ try $0.lookup(attributes, $1) }) else { return nil }
         guard let bytes = Base64URL.decode(text) else {
             throw AuthError(.storageFailed, "The keyring's entry for this credential was not written by AuthFlow.")
         }
@@ -46,9 +46,9 @@ extension SecretServiceTokenStore: TokenStore {
         let attributes = Self.attributes(of: lease.key)
         let label = "AuthFlow: \(DisplayText.sanitized(lease.key.name, limit: 60))"
         try await locks.withHeldLock(of: lease) {
-            guard let bytes else { return try await answer { try $0.clear(attributes, $1) } }
+            guard let bytes else { return try await response { try $0.clear(attributes, $1) } }
             let text = Base64URL.encode(bytes)
-            try await answer { try $0.store(text, label: label, attributes, $1) }
+            try await response { try $0.store(text, label: label, attributes, $1) }
         }
     }
 
@@ -67,7 +67,7 @@ extension SecretServiceTokenStore: TokenStore {
 
     /// Calls the service on its own thread: libsecret blocks for as long as the service takes. After a cancellation or
     /// timeout the caller does not wait for the thread: the call is cancelled, and any late result is discarded.
-    private func answer<Value: Sendable>(
+    private func response<Value: Sendable>(
         _ question: @escaping @Sendable (Libsecret, Libsecret.Cancellation) throws -> Value
     ) async throws -> Value {
         let library = try Libsecret.shared.get()

@@ -37,8 +37,8 @@ final class WaitingVisits: Sendable {
                 return nil
             }
             defer { group.cancelAll() }
-            while let answer = try await group.next() {
-                if let answer { return answer }
+            while let response = try await group.next() {
+                if let response { return response }
             }
             throw CancellationError()
         }

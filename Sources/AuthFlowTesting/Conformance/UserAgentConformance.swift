@@ -16,7 +16,7 @@ public struct UserAgentConformance: Sendable {
 
     private let agent: any UserAgent
     private let redirectURI: RedirectURI
-    private let deliver: @Sendable (_ answer: String) async throws -> Void
+    private let deliver: @Sendable (_ response: String) async throws -> Void
 
     /// Creates a suite.
     /// - Parameters:
@@ -28,7 +28,7 @@ public struct UserAgentConformance: Sendable {
     public init(
         agent: any UserAgent,
         redirectURI: RedirectURI,
-        deliver: @escaping @Sendable (_ answer: String) async throws -> Void
+        deliver: @escaping @Sendable (_ response: String) async throws -> Void
     ) {
         self.agent = agent
         self.redirectURI = redirectURI
@@ -62,7 +62,7 @@ public struct UserAgentConformance: Sendable {
     private func bringsTheAnswer() async throws {
         // A new state each time, as in production.
         let state = Base64URL.encode(HostServices.systemRandomBytes(16))
-        let (answer, expected) = try await agent.withRedirectSession(options(state)) { session in
+        let (response, expected) = try await agent.withRedirectSession(options(state)) { session in
             try ConformanceFailure.require(
                 isSame(session.redirectURI),
                 "The redirect URI that is sent is the configured one, except for a free port."
@@ -71,16 +71,16 @@ public struct UserAgentConformance: Sendable {
             let expected = "\(session.redirectURI)\(separator)code=conformance&state=\(state)"
             let visit = Task { [url = url(session, state)] in try await session.visit(url) }
             let delivery = Task { try await deliver(expected) }
-            let answer = try await withTaskCancellationHandler {
+            let response = try await withTaskCancellationHandler {
                 try await visit.value
             } onCancel: {
                 visit.cancel()
             }
             // The browser gets its last page when the sign-in has ended, which is after this.
             _ = delivery
-            return (answer, expected)
+            return (response, expected)
         }
-        try ConformanceFailure.require(answer == expected, "The authorization response is returned unchanged.")
+        try ConformanceFailure.require(response == expected, "The authorization response is returned unchanged.")
     }
 
     private func isSame(_ uri: String) -> Bool {

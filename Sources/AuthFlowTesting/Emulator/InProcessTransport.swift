@@ -23,7 +23,7 @@ public struct InProcessTransport: HTTPTransport {
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try Task.checkCancellation()
         guard let handler = handlers[try Endpoint(call.url).origin] else {
-            throw AuthError(.networkFailed, "Nothing answers at \(call.head.authority ?? "").")
+            throw AuthError(.networkFailed, "Nothing listens at \(call.head.authority ?? "").")
         }
         let response = try await handler(call.head, call.body)
         guard response.body.count <= call.maximumResponseSize else {

@@ -21,23 +21,23 @@ extension OIDCEmulator {
         }
         let authorization = Authorization(parameters: query, client: client, redirectURI: redirectURI)
         if let repeated = query.repeatedName {
-            return answer(authorization, ["error": "invalid_request", "error_description": "\(repeated) is repeated"])
+            return respond(authorization, ["error": "invalid_request", "error_description": "\(repeated) is repeated"])
         }
         guard query["response_type"] == "code" else {
-            return answer(authorization, ["error": "unsupported_response_type"])
+            return respond(authorization, ["error": "unsupported_response_type"])
         }
         guard query["code_challenge_method"] == "S256", query["code_challenge"]?.utf8.count == 43 else {
-            return answer(
+            return respond(
                 authorization,
                 ["error": "invalid_request", "error_description": "PKCE with S256 is required"]
             )
         }
         guard (query["state"] ?? "").utf8.count >= 16 else {
-            return answer(authorization, ["error": "invalid_request", "error_description": "state is too short"])
+            return respond(authorization, ["error": "invalid_request", "error_description": "state is too short"])
         }
         if state.withLock({ $0.fault?.keySet.rotation == .atAuthorization }) { try? rotateKeys() }
         guard Self.responseMode(of: authorization) != nil else {
-            return answer(authorization, ["error": "invalid_request", "error_description": "unknown response_mode"])
+            return respond(authorization, ["error": "invalid_request", "error_description": "unknown response_mode"])
         }
         let id = Self.randomID()
         var session = request.sessionCookie.flatMap { session in state.withLock { $0.sessions[session] } }
@@ -45,7 +45,7 @@ extension OIDCEmulator {
             // OIDC Core section 3.1.2.1: with max_age=0 every user has to sign in again.
             if now().timeIntervalSince(began) >= maximum { session = nil }
         }
-        if query["prompt"] == "none", session == nil { return answer(authorization, ["error": "login_required"]) }
+        if query["prompt"] == "none", session == nil { return respond(authorization, ["error": "login_required"]) }
         var pending = authorization
         pending.session = query["prompt"] == "login" ? nil : session
         state.withLock { [pending] in $0.pending[id] = pending }
@@ -93,7 +93,7 @@ extension OIDCEmulator {
                 state.withLock { $0.deviceCodes.decide(deviceCode, .denied) }
                 return .page("Denied", "<p>The program that showed you the code is told.</p>")
             }
-            return answer(
+            return respond(
                 authorization,
                 ["error": "access_denied", "error_description": "The user did not allow it"]
             )
@@ -103,7 +103,7 @@ extension OIDCEmulator {
             state.withLock { $0.deviceCodes.decide(deviceCode, .approved(grant)) }
             return .page("Signed in", "<p>You can go back to the program that showed you the code.</p>")
         }
-        return answer(
+        return respond(
             authorization,
             ["code": newCode(for: Grant(authorization: authorization, session: session))]
         )
@@ -124,19 +124,19 @@ extension OIDCEmulator {
         let authorization = Authorization(parameters: query, client: client, redirectURI: query["redirect_uri"] ?? "")
         var grant = Grant(authorization: authorization, session: Session(userIndex: userIndex, began: began))
         grant.acr = acr
-        return answer(authorization, ["code": newCode(for: grant)])
+        return respond(authorization, ["code": newCode(for: grant)])
     }
 
     /// Sends an authorization response with an error, for an emulator that wraps this one.
     func refusedCode(_ query: FormParameters, _ client: Client, _ error: String) -> TransportResponse {
-        answer(
+        respond(
             Authorization(parameters: query, client: client, redirectURI: query["redirect_uri"] ?? ""),
             ["error": error]
         )
     }
 
     /// Sends an authorization response (RFC 6749 section 4.1.2, RFC 9207).
-    private func answer(_ authorization: Authorization, _ parameters: FormParameters) -> TransportResponse {
+    private func respond(_ authorization: Authorization, _ parameters: FormParameters) -> TransportResponse {
         var parameters = parameters
         if let state = authorization.parameters["state"] { parameters.append("state", state) }
         parameters.append("iss", issuer)

@@ -20,7 +20,7 @@ extension GitHubEmulator {
         let redirectURI = query["redirect_uri"] ?? app.callback
         guard app.accepts(redirectURI) else {
             // GitHub sends this to the registered callback URL.
-            return answer(
+            return respond(
                 request,
                 [
                     "error": "redirect_uri_mismatch",
@@ -86,7 +86,7 @@ extension GitHubEmulator {
             return .page(isAllowed ? "Congratulations, you're all set!" : "Denied", "<p>Your device is told.</p>")
         }
         guard isAllowed else {
-            return answer(
+            return respond(
                 request,
                 ["error": "access_denied", "error_description": "The user has denied your application access."]
             )
@@ -94,10 +94,10 @@ extension GitHubEmulator {
         let code = OIDCEmulator.randomID()
         // "a temporary code ... The code will expire after 10 minutes."
         state.withLock { $0.codes[code] = Code(request: request, token: token, expiresAt: now() + 600) }
-        return answer(request, ["code": code, "browser_session_id": "1"])
+        return respond(request, ["code": code, "browser_session_id": "1"])
     }
 
-    private func answer(_ request: Request, _ parameters: FormParameters, at address: String? = nil)
+    private func respond(_ request: Request, _ parameters: FormParameters, at address: String? = nil)
         -> TransportResponse
     {
         var parameters = parameters

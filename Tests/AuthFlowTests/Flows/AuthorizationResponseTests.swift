@@ -66,9 +66,9 @@ import Testing
 
     @Test(arguments: [
         "?state=z634l182&code=1", "?x=1#state=z634l182&code=1", "/x#state=z634l182&code=1", "#state=x&code=1", "#", "",
-    ]) func refusesResponsesOutsideTheFragmentInFragmentMode(_ answer: String) {
+    ]) func refusesResponsesOutsideTheFragmentInFragmentMode(_ response: String) {
         let error = #expect(throws: AuthError.self) {
-            try check("http://127.0.0.1:8400/callback\(answer)", to: pending(mode: .fragment))
+            try check("http://127.0.0.1:8400/callback\(response)", to: pending(mode: .fragment))
         }
         #expect(error?.code == .invalidCallback)
     }

@@ -81,9 +81,9 @@ import Testing
             let agent = SystemBrowserUserAgent(launcher: nil, handOver: handOver)
             let outcomes = Mutex<[RedirectHandOver.Outcome]>([])
             let names = Mutex<[String]>([])
-            let answer = try await agent.withRedirectSession(try options()) { session in
+            let response = try await agent.withRedirectSession(try options()) { session in
                 #expect(session.redirectURI == Self.redirectURI)
-                async let answer = session.visit("https://id.example.com/authorize")
+                async let response = session.visit("https://id.example.com/authorize")
                 let files = try FileManager.default.contentsOfDirectory(atPath: folder)
                 names.withLock { $0 = files }
                 let mode = try FileManager.default.attributesOfItem(atPath: "\(folder)/\(files[0])")[.posixPermissions]
@@ -97,14 +97,14 @@ import Testing
                     let outcome = try await Self.inBackground { try handOver.deliver(url) }
                     outcomes.withLock { $0.append(outcome) }
                 }
-                return try await answer
+                return try await response
             }
-            #expect(answer == "com.example.app:/callback?code=1&state=the-right-state")
+            #expect(response == "com.example.app:/callback?code=1&state=the-right-state")
             #expect(outcomes.withLock { $0 } == [.nobody, .nobody, .refused, .taken])
             // The name reveals nothing of the state, and is gone afterwards.
             #expect(names.withLock { $0 }.allSatisfy { $0.count == 37 && !$0.contains("the-right") })
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder).isEmpty)
-            #expect(try handOver.deliver(answer) == .nobody)
+            #expect(try handOver.deliver(response) == .nobody)
         }
     }
 

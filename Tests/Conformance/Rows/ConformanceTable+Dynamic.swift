@@ -59,7 +59,7 @@ extension ConformanceTable {
             demand: "Refuse an issuer that is not https.",
             check: .trial { _ in
                 let finder = WebFinger(
-                    transport: answering(["rel": .string(relation), "href": "http://id.example.com"])
+                    transport: transport(linking: ["rel": .string(relation), "href": "http://id.example.com"])
                 )
                 do {
                     _ = try await finder.issuer(of: "alice@id.example.com")
@@ -75,7 +75,7 @@ extension ConformanceTable {
             demand: "Ignore unknown members.",
             check: .trial { _ in
                 let finder = WebFinger(
-                    transport: answering([
+                    transport: transport(linking: [
                         "rel": .string(relation), "href": "https://op.example.com", "unknown": ["x": 1],
                     ])
                 )
@@ -89,7 +89,7 @@ extension ConformanceTable {
     private static let relation = "http://openid.net/specs/connect/1.0/issuer"
     private static let signedUserInfo = OIDCEmulator.Client(id: "signed-userinfo", userInfoSigningAlgorithm: .rs256)
 
-    private static func answering(_ link: JSON) -> InProcessTransport {
+    private static func transport(linking link: JSON) -> InProcessTransport {
         InProcessTransport(origin: "https://id.example.com") { _, _ in
             TransportResponse(
                 head: HTTPResponse(status: .ok),

@@ -16,12 +16,12 @@ struct CommandUserAgent: UserAgent {
         return try await body(
             RedirectSession(redirectURI: redirectURI) { url in
                 options.reporter.report(.userAgentVisit, details: ["agent": "command", "program": command.first ?? ""])
-                let answer = try await run(url)
+                let response = try await run(url)
                 // The engine checks the authorization response; an agent only returns it.
-                guard options.accepts(answer, at: redirectURI) else {
+                guard options.accepts(response, at: redirectURI) else {
                     throw AuthError(.userAgentFailed, "The program did not return the authorization response.")
                 }
-                return answer
+                return response
             }
         )
     }
@@ -37,7 +37,7 @@ struct CommandUserAgent: UserAgent {
         try input.fileHandleForWriting.write(contentsOf: Data("\(url)\n".utf8))
         try input.fileHandleForWriting.close()
         // A response that arrives another way, or Ctrl-C, cancels this task, which ends the program.
-        let answer = await withTaskCancellationHandler {
+        let response = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 Thread.detachNewThread {
                     let bytes = try? output.fileHandleForReading.readToEnd()
@@ -52,7 +52,7 @@ struct CommandUserAgent: UserAgent {
         guard process.terminationStatus == 0 else {
             throw AuthError(.userAgentFailed, "\(command[0]) ended with status \(process.terminationStatus).")
         }
-        return answer.trimmingCharacters(in: .whitespacesAndNewlines)
+        return response.trimmingCharacters(in: .whitespacesAndNewlines)
     }
 }
 
