@@ -42,6 +42,27 @@ import Testing
 
     private static func provider() -> Bent { Bent(base: OIDCProvider(issuer: "https://id.example.com")) }
 
+    /// RFC 6749 section 3.1: "Request and response parameters MUST NOT be included more than once."
+    @Test(arguments: [("scope", false), ("login_hint", false), ("resource", true), ("audience", true)])
+    func aParameterStandsTwiceOnlyWhereThatIsAllowed(_ name: String, _ isAllowed: Bool) async throws {
+        let scene = try scene()
+        var provider = Self.provider()
+        provider.preparing = { request in
+            request.parameters[name] = "https://a.example.com"
+            request.parameters.append(name, "https://b.example.com")
+        }
+        let client = try scene.client(registration: EmulatorScene.registration(), adapter: provider).client
+        do {
+            let request = try await client.authorizationRequest()
+            #expect(isAllowed)
+            let query = request.url.split(separator: "?").last ?? ""
+            #expect(query.split(separator: "&").filter { $0.hasPrefix("\(name)=") }.count == 2)
+        } catch let error as AuthError {
+            #expect(!isAllowed)
+            #expect(error.code == .invalidConfiguration && error.message.contains("\"\(name)\""))
+        }
+    }
+
     @Test func anAdapterThatAddsOpenIDGetsANonceAndAnIDToken() async throws {
         let scene = try scene()
         var settings = try EmulatorScene.registration()
