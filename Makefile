@@ -85,13 +85,8 @@ interop: test-dependencies ## Sign in at Glewlwyd, and with a real Chromium; kee
 	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh hanging swift test --skip-build --disable-xctest --filter KeyringTests
 
-docs: dependencies ## Build the manual as static pages, in .build-docs; warnings are errors
-	swift package dump-symbol-graph --minimum-access-level public --skip-synthesized-members >/dev/null
-	mkdir -p .build-docs/symbols
-	cp $$(swift build --show-bin-path)/../symbolgraph/AuthFlow.symbols.json .build-docs/symbols/
-	docc convert Sources/AuthFlow/AuthFlow.docc --fallback-display-name AuthFlow --fallback-bundle-identifier org.authflow \
-	  --additional-symbol-graph-dir .build-docs/symbols --output-dir .build-docs/AuthFlow --warnings-as-errors \
-	  --transform-for-static-hosting
+docs: dependencies ## Build the manual of every library as static pages, in .build-docs/AuthFlow; warnings are errors
+	.ci/build-docs .build-docs
 
 reference: dependencies ## Write the JSON Schema and the tables of docs/configuration.md from the declared keys
 	swift build --product authflow

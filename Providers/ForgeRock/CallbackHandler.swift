@@ -12,7 +12,7 @@ public protocol CallbackHandler: Sendable {
 
     /// Answers a question.
     /// - Returns: Whether it was a question for this handler.
-    /// - Throws: ``AuthFlow/AuthError`` to end the sign-in.
+    /// - Throws: ``/AuthFlow/AuthError`` to end the sign-in.
     func answer(_ callback: inout TreeCallback, in step: TreeStep) async throws -> Bool
 }
 

@@ -15,7 +15,7 @@ public struct ForgeRockRealm: Sendable, Hashable {
     /// - Parameters:
     ///   - baseURL: The server's address with its context path, such as `https://id.example.com/am`.
     ///   - path: The realm, such as `/` or `/alpha/sales`.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration`.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
     public init(baseURL: String, path: String = "/") throws(AuthError) {
         let base = try Endpoint(baseURL, name: "base_url")
         let names = path.split(separator: "/").map(String.init)

@@ -18,7 +18,7 @@ public struct PageQuestions: Sendable {
 
     /// Answers a message.
     /// - Returns: The message with its answers, as JSON.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` when it is not such a message, or what the handlers throw.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_reply` when it is not such a message, or what the handlers throw.
     public func answer(_ message: String) async throws -> String {
         guard message.utf8.count <= Self.maximumSize, let json = try? JSON(parsing: Array(message.utf8)),
             var step = TreeStep(json)

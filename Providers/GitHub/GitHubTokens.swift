@@ -16,15 +16,15 @@ extension GitHubProvider: TokenRevoking {
 extension GitHubProvider {
     /// Asks whether a token is valid, and what for.
     /// - Returns: GitHub's description of the token, with its `scopes` and its `user`; nil when it is not valid.
-    /// - Throws: ``AuthFlow/AuthError`` with `unsupported` for a client without a secret.
+    /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret.
     public func checkToken(_ tokens: TokenSet, in context: ProviderContext) async throws -> JSON? {
         let response = try await ask(.post, "token", about: tokens, expecting: [200, 404], in: context)
         return response.status == 404 ? nil : try response.json(from: host.apiURL)
     }
 
     /// Exchanges a token for a new one; the old one stops working at once. Call it from
-    /// ``AuthFlow/AuthClient/replaceTokens(_:)``, which stores the result.
-    /// - Throws: ``AuthFlow/AuthError`` with `unsupported` for a client without a secret, `provider_rejected` when the token is
+    /// ``/AuthFlow/AuthClient/replaceTokens(_:)``, which stores the result.
+    /// - Throws: ``/AuthFlow/AuthError`` with `unsupported` for a client without a secret, `provider_rejected` when the token is
     ///   not valid.
     public func resetToken(_ tokens: TokenSet, in context: ProviderContext) async throws -> TokenSet {
         let response = try await ask(.patch, "token", about: tokens, expecting: [200], in: context)

@@ -27,7 +27,7 @@ public struct BrowserLauncher: Sendable {
     ///   - url: The address.
     ///   - onFailure: Called when the program that was started turns out to have failed, if that can be known.
     /// - Returns: The name of the program that was started.
-    /// - Throws: ``AuthError`` with `user_agent_failed` when the address is not a web address, or no browser can be started.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when the address is not a web address, or no browser can be started.
     public func open(_ url: String, onFailure: @escaping FailureHandler = { _ in }) throws -> String {
         // A launcher hands other schemes to whatever program claims them.
         guard url.hasPrefix("https://") || url.hasPrefix("http://") else {
@@ -49,7 +49,7 @@ public struct BrowserLauncher: Sendable {
         }
     }
 
-    /// A launcher for the browser of a launch environment: ``LaunchEnvironment/browser-swift.property``.
+    /// A launcher for the browser of a launch environment: ``/AuthFlow/LaunchEnvironment/browser-swift.property``.
     public static func system(_ launchEnvironment: LaunchEnvironment = .current()) -> BrowserLauncher {
         BrowserLauncher(opener: { url, onFailure in
             switch launchEnvironment.browser {

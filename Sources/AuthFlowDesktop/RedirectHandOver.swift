@@ -32,7 +32,7 @@ public struct RedirectHandOver: Sendable {
     }
 
     /// Creates a hand-over in the user's runtime folder: `$XDG_RUNTIME_DIR/authflow`.
-    /// - Throws: ``AuthError`` with `user_agent_failed` when there is none.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is none.
     public init(environment: [String: String] = ProcessInfo.processInfo.environment) throws(AuthError) {
         let given = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil }
         let usual = "/run/user/\(geteuid())"
@@ -56,7 +56,7 @@ public struct RedirectHandOver: Sendable {
     }
 
     /// Hands a redirect to the process that waits for it.
-    /// - Throws: ``AuthError`` when the folder cannot be trusted.
+    /// - Throws: ``/AuthFlow/AuthError`` when the folder cannot be trusted.
     public func deliver(_ url: String) throws(AuthError) -> Outcome {
         guard FileManager.default.fileExists(atPath: directory) else { return .nobody }
         try PrivateFile.createDirectory(directory)
@@ -75,7 +75,7 @@ public struct RedirectHandOver: Sendable {
     ///   - state: The state of the visit.
     ///   - isAnswer: Whether a redirect is the expected one.
     ///   - body: Receives the expected redirects, at most one.
-    /// - Throws: ``AuthError`` with `user_agent_failed` when no redirect could be handed over; what `body` throws.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when no redirect could be handed over; what `body` throws.
     func listen<Return: Sendable>(
         for state: Secret,
         isAnswer: @escaping @Sendable (_ url: String) -> Bool,

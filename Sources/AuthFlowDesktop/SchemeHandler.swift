@@ -59,7 +59,7 @@ public struct SchemeHandler: Sendable {
     /// - Parameters:
     ///   - program: Its path. It is started as `PROGRAM handle-redirect URL`, without a shell.
     ///   - replacing: Whether to take the scheme over from another program that has registered it.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or the scheme
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or the scheme
     ///   is another program's; `user_agent_failed` when the desktop did not accept it.
     public func install(program: String, replacing: Bool = false) throws {
         // RFC 8252 section 7.1; and no character to which a key file or a launcher gives a meaning.
@@ -120,7 +120,7 @@ public struct SchemeHandler: Sendable {
 
     /// Removes the registration.
     /// - Returns: Whether there was one.
-    /// - Throws: ``AuthError`` when it cannot be removed.
+    /// - Throws: ``/AuthFlow/AuthError`` when it cannot be removed.
     public func remove() throws -> Bool {
         let existed = hasEntry
         try PrivateFile(entryPath).remove()

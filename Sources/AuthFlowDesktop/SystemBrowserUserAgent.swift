@@ -3,7 +3,7 @@ public import AuthFlow
 /// Opens the user's browser and gets the redirect through a private-use scheme or a claimed https address (RFC 8252
 /// sections 7.1 and 7.2): the system opens it with the app, or with another process, which hands it over.
 ///
-/// An app calls ``AuthClient/resume(with:)`` with the URL that it was opened with. A command-line tool is not opened with
+/// An app calls ``/AuthFlow/AuthClient/resume(with:)-(String)`` with the URL that it was opened with. A command-line tool is not opened with
 /// URLs; there the system starts `authflow handle-redirect`, and a ``RedirectHandOver`` brings it here.
 public struct SystemBrowserUserAgent: Sendable {
     private let launcher: BrowserLauncher?
@@ -70,7 +70,7 @@ extension SystemBrowserUserAgent: UserAgent {
 }
 
 extension UserAgentFactory {
-    /// `system-browser`, for an app that the system opens with the redirect and that calls ``AuthClient/resume(with:)``.
+    /// `system-browser`, for an app that the system opens with the redirect and that calls ``/AuthFlow/AuthClient/resume(with:)-(String)``.
     /// - Parameter launcher: Opens the browser.
     public static func systemBrowser(opening launcher: BrowserLauncher) -> UserAgentFactory {
         UserAgentFactory("system-browser") { _, context in

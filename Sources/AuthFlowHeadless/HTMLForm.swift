@@ -54,7 +54,7 @@ struct HTMLForm: Sendable {
     }
 
     /// Where the form is submitted to.
-    /// - Throws: ``AuthFlow/AuthError`` when that is not an acceptable address.
+    /// - Throws: ``/AuthFlow/AuthError`` when that is not an acceptable address.
     func target(on page: HeadlessPage, pressing button: Field? = nil) throws -> Endpoint {
         let action = button?.action ?? action
         let address = try HeadlessBrowser.resolve(action.isEmpty ? page.endpoint.url : action, against: page.endpoint)
@@ -62,7 +62,7 @@ struct HTMLForm: Sendable {
     }
 
     /// The one button with one of the words in its label, or else in its value, or else in its name.
-    /// - Throws: ``AuthFlow/AuthError`` when another button has one too, or submits the same data.
+    /// - Throws: ``/AuthFlow/AuthError`` when another button has one too, or submits the same data.
     func button(saying words: [String], on page: HeadlessPage) throws -> Field? {
         for text in [\Field.label, \Field.value, \Field.name] {
             let candidates = buttons.filter { button in

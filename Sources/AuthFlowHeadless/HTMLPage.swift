@@ -16,7 +16,7 @@ struct HTMLPage: Sendable {
     private static let maximumText = 300
 
     /// Reads a page on its own thread, so that a deadline holds whatever the page contains.
-    /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when it exceeds ``HTMLBounds``; `CancellationError`.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when it exceeds ``HTMLBounds``; `CancellationError`.
     static func read(_ page: HeadlessPage) async throws -> HTMLPage {
         let bytes = page.response.body
         guard HTMLBounds.allow(bytes) else {
@@ -32,7 +32,7 @@ struct HTMLPage: Sendable {
     }
 
     /// Reads a page. Anything can be read; what is not HTML has no forms.
-    /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when libxml2 is not installed.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when libxml2 is not installed.
     init(_ bytes: [UInt8]) throws(AuthError) {
         guard authflow_markup_open() else {
             throw AuthError(

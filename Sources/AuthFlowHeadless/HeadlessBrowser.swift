@@ -39,7 +39,7 @@ public actor HeadlessBrowser {
     }
 
     /// Sends one request with the matching cookies, and stores those of the response. Follows no redirect.
-    /// - Throws: What ``AuthFlow/HTTPTransport/send(_:)`` throws.
+    /// - Throws: What ``/AuthFlow/HTTPTransport/send(_:)`` throws.
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try await send(call, RequestContext(initiator: page, isPlainVisit: false))
     }

@@ -12,7 +12,7 @@ public protocol LoginDriver: Sendable {
     ///   - page: The current page.
     ///   - browser: Sends further requests with the same cookies, for providers that sign in through an API.
     /// - Returns: Where to go next.
-    /// - Throws: ``AuthFlow/AuthError`` when the visit cannot continue.
+    /// - Throws: ``/AuthFlow/AuthError`` when the visit cannot continue.
     func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation
 
     /// Called before a sign-out visits the end session endpoint, for providers that also have another kind of session.
@@ -26,7 +26,7 @@ public protocol LoginDriver: Sendable {
     ///   - origin: The origin of the end session endpoint.
     ///   - browser: Sends further requests with the same cookies, for providers that sign out through an API.
     /// - Returns: Where to go next.
-    /// - Throws: ``AuthFlow/AuthError`` when the visit cannot continue.
+    /// - Throws: ``/AuthFlow/AuthError`` when the visit cannot continue.
     func confirmSignOut(
         on page: HeadlessPage,
         at origin: String,

@@ -52,7 +52,7 @@ public struct SharedCookies: Sendable {
     }
 
     /// Deletes the cookies, for every app of the group.
-    /// - Throws: ``AuthFlow/AuthError`` with `storage_failed`.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func remove() async throws {
         try await store.change(for: origin.origin) { _ in nil }
     }

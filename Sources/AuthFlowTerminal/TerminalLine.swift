@@ -24,7 +24,7 @@ struct TerminalLine {
     ///   - waitsInBackground: Whether to wait until the program is in the foreground. One that reads in the background is
     ///     stopped by the system.
     ///   - isCancelled: Whether to stop; checked regularly.
-    /// - Throws: `CancellationError`; ``AuthFlow/AuthError`` with `user_agent_failed` when the terminal is closed or the line is too
+    /// - Throws: `CancellationError`; ``/AuthFlow/AuthError`` with `user_agent_failed` when the terminal is closed or the line is too
     ///   long.
     func read(waitsInBackground: Bool = false, isCancelled: () -> Bool) throws -> String {
         var line: [UInt8] = []

@@ -22,7 +22,7 @@ public enum TerminalPrompt {
     ///   - question: The question. Control characters are removed.
     ///   - isSecret: Whether the input is hidden.
     /// - Returns: The line.
-    /// - Throws: ``AuthFlow/AuthError`` with `user_agent_failed` when there is no terminal, or it was closed.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is no terminal, or it was closed.
     public static func ask(_ question: String, isSecret: Bool) async throws -> String {
         let isCancelled = Mutex(false)
         return try await withTaskCancellationHandler {

@@ -21,7 +21,7 @@ import Glibc
 /// let signIn = try await redirects.accepting(for: client) { try await client.signIn() }
 /// ```
 ///
-/// What is pasted goes to ``AuthFlow/AuthClient/resume(with:)``, and is checked like any redirect.
+/// What is pasted goes to ``/AuthFlow/AuthClient/resume(with:)-(String)``, and is checked like any redirect.
 public final class TerminalRedirects: Sendable {
     /// A message for the user.
     public enum Notice: Sendable, Hashable {

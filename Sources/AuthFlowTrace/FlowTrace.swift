@@ -17,7 +17,7 @@ import Foundation
 /// ```
 ///
 /// Nothing secret is recorded: of parameters, only the names, and the values of the few that are never secret
-/// (``AuthFlow/RedactedMessage``).
+/// (``/AuthFlow/RedactedMessage``).
 public final class FlowTrace: Sendable {
     /// A party to a login.
     public enum Party: Int, Sendable, CaseIterable {

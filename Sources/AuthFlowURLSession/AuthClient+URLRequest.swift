@@ -11,11 +11,11 @@ extension AuthClient {
     /// Adds a fresh access token to a request, for programs that send with `URLSession`: `Authorization`, and a proof when the
     /// tokens are bound to a key (DPoP, RFC 9449).
     ///
-    /// A response with status 401 may mean that the token was revoked: call ``AuthFlow/AuthClient/refresh()`` and this method
-    /// again. ``AuthFlow/AuthClient/send(_:)`` does that by itself. `URLSession` follows redirects; refuse them in its delegate,
+    /// A response with status 401 may mean that the token was revoked: call ``/AuthFlow/AuthClient/refresh()`` and this method
+    /// again. ``/AuthFlow/AuthClient/send(_:)`` does that by itself. `URLSession` follows redirects; refuse them in its delegate,
     /// or the token goes along.
-    /// - Parameter request: The request, to an origin of ``AuthFlow/AuthClient/Options/apiOrigins``.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when the token may not go there; what `freshTokens` throws.
+    /// - Parameter request: The request, to an origin of ``/AuthFlow/AuthClient/Options/apiOrigins``.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the token may not go there; what `freshTokens` throws.
     public func authorize(_ request: inout URLRequest) async throws {
         let fields = try await authorizationFields(
             method: HTTPRequest.Method(rawValue: request.httpMethod ?? "GET") ?? .get,

@@ -2,7 +2,7 @@ public import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
-/// Checks what every ``AuthFlow/ProviderAdapter`` must do: sign in against an emulator of its provider with a strict
+/// Checks what every ``/AuthFlow/ProviderAdapter`` must do: sign in against an emulator of its provider with a strict
 /// client, and leave the protections of the flow in place. Run it from a test of your own.
 public struct ProviderConformance: Sendable {
     private let client: AuthClient

@@ -1,6 +1,6 @@
 public import AuthFlow
 
-/// Checks what every ``AuthFlow/UserAgent`` must do. Run it from a test of your own:
+/// Checks what every ``/AuthFlow/UserAgent`` must do. Run it from a test of your own:
 ///
 /// ```swift
 /// @Test func conforms() async throws {

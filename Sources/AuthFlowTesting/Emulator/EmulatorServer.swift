@@ -9,7 +9,7 @@ public enum EmulatorServer {
     ///   - port: The port; nil for any free one.
     ///   - makeEmulator: Makes the emulator, given its origin.
     ///   - body: The work to do while the server runs.
-    /// - Throws: ``AuthFlow/AuthError`` with `port_busy` when the port is taken; what the closures throw.
+    /// - Throws: ``/AuthFlow/AuthError`` with `port_busy` when the port is taken; what the closures throw.
     public static func run<Emulator: ProviderEmulator, Return: Sendable>(
         port: Int? = nil,
         _ makeEmulator: (_ origin: String) throws -> Emulator,

@@ -57,7 +57,7 @@ extension OIDCEmulator {
     ///   - url: The URL of the request.
     ///   - username: The name of one of the emulator's users.
     /// - Returns: The redirect with the authorization response.
-    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when there is no such client or user.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when there is no such client or user.
     public func redirect(for url: String, as username: String) throws -> String {
         let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
         guard let client = clients.first(where: { $0.id == query["client_id"] }),

@@ -48,6 +48,7 @@ public struct EmulatorScene: Sendable {
     ///   - setting: Where the provider is.
     ///   - clients: Its clients; default: the demonstration client.
     ///   - now: Its clock; default: the system's.
+    ///   - body: Uses the scene while the provider runs.
     public static func with<Return: Sendable>(
         _ setting: Setting,
         clients: [OIDCEmulator.Client] = [.demo],
