@@ -120,11 +120,16 @@ struct DoctorCommand: AsyncParsableCommand {
         if metadata.codeChallengeMethods?.contains("S256") == false {
             findings.bad("PKCE", "the provider does not support S256")
         }
-        if metadata.requiresPushedRequests {
+        if metadata.requiresPushedRequests, settings.pushedRequests == .never {
             findings.bad(
                 "PAR",
-                "the provider accepts only pushed authorization requests (RFC 9126), which are not supported"
+                "the provider accepts only pushed authorization requests (RFC 9126), and \"par\" is \"never\""
             )
+        }
+        if metadata.requiresPushedRequests || settings.pushedRequests == .always,
+            metadata.pushedAuthorizationRequestEndpoint == nil
+        {
+            findings.bad("PAR", "the provider has no endpoint for pushed authorization requests (RFC 9126)")
         }
         let method = settings.authentication.method.rawValue
         if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {

@@ -36,12 +36,12 @@ import Testing
 
     // MARK: Metadata
 
-    @Test func sendsNoAuthorizationRequestToAProviderThatRequiresPAR() async throws {
+    @Test func sendsNoAuthorizationRequestToAProviderThatRequiresPARAndHasNoEndpointForIt() async throws {
         let scene = try scene()
         scene.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
         let error = await #expect(throws: AuthError.self) { try await scene.client().signIn() }
         #expect(error?.code == .unsupported)
-        #expect(error?.message.contains("RFC 9126") == true)
+        #expect(error?.message.contains("pushed authorization requests") == true)
         #expect(!scene.emulator.requests.contains { $0.contains("/authorize") })
     }
 

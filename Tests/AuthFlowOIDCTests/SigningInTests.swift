@@ -227,7 +227,7 @@ import Testing
             headerFields: [.contentType: "application/x-www-form-urlencoded"],
             body: Array(parts[1].utf8)
         )
-        switch mode {
+        switch mode.delivery {
         case .query:
             // A response in another mode than the requested one is refused.
             #expect(try await transport.send(form).status == 405)
@@ -236,7 +236,7 @@ import Testing
             let page = try await transport.send(TransportRequest(.get, address))
             #expect(String(decoding: page.body, as: UTF8.self).contains("location.hash"))
             _ = try await transport.send(form)
-        case .formPost:
+        default:
             #expect(try await transport.send(TransportRequest(.get, Endpoint(response))).status == 405)
             _ = try await transport.send(form)
         }

@@ -122,13 +122,13 @@ import Testing
         }
     }
 
-    @Test func aProviderThatRequiresPARIsUnsupportedAtOnce() async throws {
+    @Test func aProviderThatRequiresPARAndHasNoEndpointIsUnsupportedAtOnce() async throws {
         let bend = MetadataFault.members { $0["require_pushed_authorization_requests"] = true }
         try await withProvider { emulator, witness, path in
             emulator.fault = .metadata(bend)
             let login = try await run("login", "--config", path)
             #expect(login.status == 1)
-            #expect(login.talk.contains("RFC 9126"), "\(login.talk)")
+            #expect(login.talk.contains("pushed authorization requests"), "\(login.talk)")
             #expect(!witness.requests.contains { $0.contains("/authorize") })
             let doctor = try await run("doctor", "--config", path)
             #expect(doctor.status == 1)

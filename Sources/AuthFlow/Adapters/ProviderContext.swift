@@ -21,7 +21,7 @@ public struct ProviderContext: Sendable {
     public var sharedCredentials: SharedCredentialStore? { client.sharedCredentials }
 
     /// The provider's metadata.
-    public func metadata() async throws -> ProviderMetadata { try await client.server.metadata() }
+    public func metadata() async throws -> ProviderMetadata { try await client.metadata() }
 
     /// Sends a request, bounded in time and size, following no redirect.
     /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `invalid_reply` for a redirect.

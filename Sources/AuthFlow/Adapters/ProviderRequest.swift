@@ -31,6 +31,10 @@ public struct ProviderRequest: Sendable {
         public static let deviceToken = Self(rawValue: "device_token")
         /// The exchange of a token for others (RFC 8693).
         public static let tokenExchange = Self(rawValue: "token_exchange")
+        /// An authorization request that is pushed to the server (RFC 9126 section 2.1).
+        public static let pushedAuthorization = Self(rawValue: "pushed_authorization")
+        /// The request for a token of the client's own (RFC 6749 section 4.4).
+        public static let clientCredentials = Self(rawValue: "client_credentials")
         /// The sign-out at the provider, sent through the user agent (OIDC RP-Initiated Logout).
         public static let endSession = Self(rawValue: "end_session")
 
@@ -40,6 +44,7 @@ public struct ProviderRequest: Sendable {
         /// Those that a configuration may give more parameters.
         static let configurable: [Purpose] = [
             .authorization, .token, .refresh, .deviceAuthorization, .deviceToken, .tokenExchange, .endSession,
+            .clientCredentials,
         ]
     }
 

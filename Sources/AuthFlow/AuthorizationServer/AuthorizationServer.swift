@@ -103,7 +103,8 @@ public final class AuthorizationServer: Sendable {
 
     /// The time by the server's clock. `Date` has whole seconds, so a small difference says nothing.
     var time: Date {
-        guard let offset = clockOffset, abs(offset) >= 5 else { return host.now() }
+        // A day or more is a fault of the server's.
+        guard let offset = clockOffset, 5...86_400 ~= abs(offset) else { return host.now() }
         return host.now() - offset
     }
 }

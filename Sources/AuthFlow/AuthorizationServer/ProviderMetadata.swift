@@ -34,6 +34,9 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// `registration_endpoint` (RFC 7591).
     public var registrationEndpoint: Endpoint?
 
+    /// `pushed_authorization_request_endpoint` (RFC 9126).
+    public var pushedAuthorizationRequestEndpoint: Endpoint?
+
     /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then name its issuer.
     public var namesIssuerInResponses: Bool
 
@@ -114,6 +117,11 @@ public struct ProviderMetadata: Sendable, Hashable {
         self.introspectionEndpoint = try Self.endpoint("introspection_endpoint", in: json, of: home)
         self.deviceAuthorizationEndpoint = try Self.endpoint("device_authorization_endpoint", in: json, of: home)
         self.registrationEndpoint = try Self.endpoint("registration_endpoint", in: json, of: home)
+        self.pushedAuthorizationRequestEndpoint = try Self.endpoint(
+            "pushed_authorization_request_endpoint",
+            in: json,
+            of: home
+        )
         self.namesIssuerInResponses = try Self.flag("authorization_response_iss_parameter_supported", in: json)
         self.codeChallengeMethods = try Self.strings("code_challenge_methods_supported", in: json)
         self.tokenEndpointAuthMethods = try Self.strings("token_endpoint_auth_methods_supported", in: json)
@@ -184,7 +192,30 @@ extension ProviderMetadata {
         ("introspection_endpoint", \.introspectionEndpoint),
         ("device_authorization_endpoint", \.deviceAuthorizationEndpoint),
         ("registration_endpoint", \.registrationEndpoint),
+        ("pushed_authorization_request_endpoint", \.pushedAuthorizationRequestEndpoint),
     ]
+
+    /// The same metadata with the endpoints for clients that show a certificate, where there are such.
+    /// RFC 8705 section 5: "an OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
+    /// mtls_endpoint_aliases metadata" in place of the usual one.
+    /// - Throws: ``AuthError`` with `discovery_failed` when one is not safe.
+    func withCertificateEndpoints() throws(AuthError) -> ProviderMetadata {
+        guard let aliases = json["mtls_endpoint_aliases"], aliases.object != nil else { return self }
+        let home = try? Endpoint(issuer, name: "issuer")
+        var metadata = self
+        metadata.tokenEndpoint = try Self.endpoint("token_endpoint", in: aliases, of: home) ?? tokenEndpoint
+        metadata.revocationEndpoint =
+            try Self.endpoint("revocation_endpoint", in: aliases, of: home) ?? revocationEndpoint
+        metadata.introspectionEndpoint =
+            try Self.endpoint("introspection_endpoint", in: aliases, of: home) ?? introspectionEndpoint
+        metadata.userInfoEndpoint = try Self.endpoint("userinfo_endpoint", in: aliases, of: home) ?? userInfoEndpoint
+        metadata.deviceAuthorizationEndpoint =
+            try Self.endpoint("device_authorization_endpoint", in: aliases, of: home) ?? deviceAuthorizationEndpoint
+        metadata.pushedAuthorizationRequestEndpoint =
+            try Self.endpoint("pushed_authorization_request_endpoint", in: aliases, of: home)
+            ?? pushedAuthorizationRequestEndpoint
+        return metadata
+    }
 
     /// Replaces endpoints by those that are given by hand.
     /// - Parameter other: Its endpoints replace these, where it has them.
@@ -198,5 +229,7 @@ extension ProviderMetadata {
         introspectionEndpoint = other.introspectionEndpoint ?? introspectionEndpoint
         deviceAuthorizationEndpoint = other.deviceAuthorizationEndpoint ?? deviceAuthorizationEndpoint
         registrationEndpoint = other.registrationEndpoint ?? registrationEndpoint
+        pushedAuthorizationRequestEndpoint =
+            other.pushedAuthorizationRequestEndpoint ?? pushedAuthorizationRequestEndpoint
     }
 }

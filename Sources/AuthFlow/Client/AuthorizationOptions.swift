@@ -39,6 +39,8 @@ public struct AuthorizationOptions: Sendable {
     public var claims: JSON?
     /// `resource` (RFC 8707); default: the resources of the registration.
     public var resources: [String]?
+    /// `authorization_details` (RFC 9396); default: those of the registration.
+    public var authorizationDetails: JSON?
     /// The redirect URI, one of the registration's; default: the first that is whole.
     public var redirectURI: RedirectURI?
     /// More parameters. They replace those of the registration with the same name. Default: none.

@@ -75,16 +75,9 @@ extension OAuthClient {
         redirectURI: String,
         state: String
     ) async throws -> AuthorizationRequest {
-        let metadata = try await server.metadata()
+        let metadata = try await metadata()
         let endpoint = try metadata.required(\.authorizationEndpoint, "authorization endpoint")
         _ = try metadata.required(\.tokenEndpoint, "token endpoint")
-        // RFC 9126 section 5: the provider "accepts authorization request data only via PAR". It would show an empty page.
-        guard !metadata.requiresPushedRequests else {
-            throw AuthError(
-                .unsupported,
-                "The provider \(metadata.issuer) takes pushed authorization requests only (RFC 9126), which AuthFlow does not send yet."
-            )
-        }
         // A provider that knows PKCE, but only its method "plain", would leave the code unprotected.
         if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
             throw AuthError(
@@ -114,6 +107,10 @@ extension OAuthClient {
             request.parameters.append("resource", resource)
         }
         try options.apply(to: &request)
+        if let details = options.authorizationDetails ?? registration.authorizationDetails {
+            try AuthorizationDetails.check(details, at: metadata)
+            request.parameters[AuthorizationDetails.name] = try AuthorizationDetails.text(details)
+        }
         // OAuth 2.0 Multiple Response Type Encoding Practices section 2.1: query is the default for a code.
         if registration.responseMode != .query {
             request.protectedParameters["response_mode"] = registration.responseMode.rawValue
@@ -129,7 +126,7 @@ extension OAuthClient {
         request.protectedParameters["nonce"] = nonce
         let parameters = try request.allParameters()
         return AuthorizationRequest(
-            url: endpoint.url(adding: parameters),
+            url: try await authorizationURL(parameters, at: endpoint, metadata, key: dpopKey),
             redirectURI: redirectURI,
             issuer: metadata.issuer,
             expiresAt: host.wholeSecond + options.lifetime.seconds,

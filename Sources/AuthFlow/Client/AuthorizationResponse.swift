@@ -24,8 +24,16 @@ public struct AuthorizationResponse: Sendable {
         metadata: ProviderMetadata,
         use: (Secret) -> Bool
     ) throws(AuthError) {
-        let parameters = try Self.parameters(of: callback, to: pending)
+        try self.init(try Self.parameters(of: callback, to: pending), to: pending, metadata: metadata, use: use)
+    }
 
+    /// Checks the parameters of a redirect, which are those of a signed response where one was agreed on.
+    init(
+        _ parameters: FormParameters,
+        to pending: AuthorizationRequest,
+        metadata: ProviderMetadata,
+        use: (Secret) -> Bool
+    ) throws(AuthError) {
         // RFC 6749 section 3.1: "Request and response parameters MUST NOT be included more than once."
         if let repeated = parameters.repeatedName {
             throw AuthError(
@@ -98,13 +106,15 @@ public struct AuthorizationResponse: Sendable {
         ]
     }
 
-    private static func parameters(of callback: String, to pending: AuthorizationRequest) throws(AuthError)
+    static func parameters(of callback: String, to pending: AuthorizationRequest) throws(AuthError)
         -> FormParameters
     {
-        guard let encoded = RedirectOptions.response(in: callback, at: pending.redirectURI, pending.responseMode) else {
+        guard
+            let encoded = RedirectOptions.response(in: callback, at: pending.redirectURI, pending.responseMode.delivery)
+        else {
             throw elsewhere(callback, pending.redirectURI)
         }
-        let isFragment = pending.responseMode == .fragment
+        let isFragment = pending.responseMode.delivery == .fragment
         let query = isFragment ? encoded : encoded.prefix { $0 != "#" }
         guard encoded.dropFirst(query.count + 1).isEmpty else {
             throw AuthError(

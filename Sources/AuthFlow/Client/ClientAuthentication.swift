@@ -1,13 +1,13 @@
 import HTTPTypes
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
-/// How a client authenticates at the token endpoint (RFC 6749 section 2.3, OIDC Core section 9).
-public struct ClientAuthentication: Sendable, Hashable {
+/// How a client authenticates at the token endpoint and its neighbours (RFC 6749 section 2.3, OIDC Core section 9, RFC 8705).
+public struct ClientAuthentication: Sendable {
     /// The registered name of a method, as an open set.
     public struct Method: RawRepresentable, Sendable, Hashable {
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -21,6 +21,56 @@ public struct ClientAuthentication: Sendable, Hashable {
         public static let clientSecretBasic = Self(rawValue: "client_secret_basic")
         /// The secret in the request body.
         public static let clientSecretPost = Self(rawValue: "client_secret_post")
+        /// A JWT signed with the secret.
+        public static let clientSecretJWT = Self(rawValue: "client_secret_jwt")
+        /// A JWT signed with a private key.
+        public static let privateKeyJWT = Self(rawValue: "private_key_jwt")
+        /// A certificate of an authority that the server trusts, shown in the TLS handshake (RFC 8705 section 2.1).
+        public static let tlsClientAuth = Self(rawValue: "tls_client_auth")
+        /// A certificate that was registered itself (RFC 8705 section 2.2).
+        public static let selfSignedTLSClientAuth = Self(rawValue: "self_signed_tls_client_auth")
+    }
+
+    /// Who an assertion is made for, which servers read differently.
+    public enum Audience: String, Sendable, Hashable, CaseIterable {
+        /// The issuer, as FAPI 2.0 section 5.3.3.1 demands.
+        case issuer
+        /// The address of the token endpoint, as OIDC Core section 9 suggests, whichever endpoint is called.
+        case tokenEndpoint = "token_endpoint"
+        /// The address of the endpoint that is called.
+        case endpoint
+    }
+
+    /// A request that is to be authenticated.
+    public struct Request: Sendable {
+        /// `client_id`.
+        public let clientID: String
+        /// The issuer.
+        public let issuer: String
+        /// The token endpoint, where there is one.
+        public let tokenEndpoint: Endpoint?
+        /// The endpoint that is called.
+        public let endpoint: Endpoint
+        /// The time, by the server's clock where that is known.
+        public let time: Date
+        /// A random identifier of this request.
+        public let identifier: String
+        /// `token_endpoint_auth_signing_alg_values_supported`; nil when the server announces nothing.
+        public let announcedAlgorithms: [String]?
+    }
+
+    /// What proves the client in one request. The engine adds `client_id` where the proof does not name the client.
+    public struct Proof: Sendable {
+        /// Parameters of the form.
+        public var parameters: FormParameters = [:]
+        /// The value of the `Authorization` field; nil for none.
+        public var authorization: Secret?
+
+        /// Creates a proof.
+        public init(parameters: FormParameters = [:], authorization: Secret? = nil) {
+            self.parameters = parameters
+            self.authorization = authorization
+        }
     }
 
     /// The method.
@@ -29,36 +79,154 @@ public struct ClientAuthentication: Sendable, Hashable {
     /// The client's secret, for the methods that use one.
     let secret: Secret?
 
+    /// The algorithm that the secret signs assertions with.
+    private var secretAlgorithm: SignatureAlgorithm?
+
+    /// The algorithm that assertions are registered with, when one was named, and who they are made for.
+    private(set) var keyAlgorithm: SignatureAlgorithm?
+    private(set) var audience: Audience?
+
+    private let prove: @Sendable (Request) async throws -> Proof
+
+    init(_ method: Method, secret: Secret? = nil, _ prove: @escaping @Sendable (Request) async throws -> Proof) {
+        self.method = method
+        self.secret = secret
+        self.prove = prove
+    }
+
+    /// A method that is not built in.
+    /// - Parameters:
+    ///   - method: Its name.
+    ///   - prove: Makes the proof. It is called for every attempt at a request, so that nothing is used twice.
+    public static func custom(
+        _ method: Method,
+        _ prove: @escaping @Sendable (Request) async throws -> Proof
+    ) -> ClientAuthentication {
+        ClientAuthentication(method, prove)
+    }
+
     /// No proof: a public client, which sends its `client_id` alone. Right for everything that runs on a user's device
     /// (RFC 8252 section 8.5: a secret that is shipped to many users is none).
-    public static let none = ClientAuthentication(method: .none, secret: nil)
+    public static let none = ClientAuthentication(.none) { ["client_id": $0.clientID] }
 
     /// The secret in an HTTP Basic header.
     public static func clientSecretBasic(_ secret: Secret) -> ClientAuthentication {
-        ClientAuthentication(method: .clientSecretBasic, secret: secret)
+        ClientAuthentication(.clientSecretBasic, secret: secret) { request in
+            // RFC 6749 section 2.3.1: both are "encoded using the application/x-www-form-urlencoded encoding algorithm"
+            // first. Skipping that works until one of them holds a colon, a percent sign or a plus. A space is sent as %20, which
+            // also those understand who undo percent-encoding alone.
+            let pair = [request.clientID, secret.exposed]
+                .map { FormURLEncoding.encode($0).replacing("+", with: "%20") }.joined(separator: ":")
+            return Proof(authorization: Secret("Basic \(Data(pair.utf8).base64EncodedString())"))
+        }
     }
 
     /// The secret in the request body, for providers that do not read the header.
     public static func clientSecretPost(_ secret: Secret) -> ClientAuthentication {
-        ClientAuthentication(method: .clientSecretPost, secret: secret)
-    }
-
-    /// Adds the proof to a request. RFC 6749 section 2.3: "The client MUST NOT use more than one authentication method
-    /// in each request."
-    func authenticate(_ request: inout ProviderRequest, clientID: String) {
-        switch (method, secret) {
-        case (.clientSecretBasic, let secret?):
-            // RFC 6749 section 2.3.1: both are "encoded using the application/x-www-form-urlencoded encoding algorithm"
-            // first. Skipping that works until one of them holds a colon, a percent sign or a plus. A space is sent as %20, which
-            // also those understand who undo percent-encoding alone.
-            let pair = [clientID, secret.exposed]
-                .map { FormURLEncoding.encode($0).replacing("+", with: "%20") }.joined(separator: ":")
-            request.headerFields[.authorization] = "Basic \(Data(pair.utf8).base64EncodedString())"
-        case (.clientSecretPost, let secret?):
-            request.protectedParameters["client_id"] = clientID
-            request.protectedParameters["client_secret"] = secret.exposed
-        default:
-            request.protectedParameters["client_id"] = clientID
+        ClientAuthentication(.clientSecretPost, secret: secret) { request in
+            ["client_id": request.clientID, "client_secret": secret.exposed]
         }
     }
+
+    /// A JWT signed with the secret.
+    /// - Parameters:
+    ///   - secret: The secret. It must be as long as the hash (RFC 7518 section 3.2): 32 bytes for HS256.
+    ///   - algorithm: The algorithm that is registered; default: HS256.
+    ///   - audience: Who it is made for; default: the issuer.
+    public static func clientSecretJWT(
+        _ secret: Secret,
+        algorithm: SignatureAlgorithm = .hs256,
+        audience: Audience = .issuer
+    ) -> ClientAuthentication {
+        let assertion = ClientAssertion(signer: .secret(secret), algorithm: algorithm, audience: audience)
+        var authentication = ClientAuthentication(.clientSecretJWT, secret: secret) { request in
+            try await assertion.parameters(for: request)
+        }
+        authentication.secretAlgorithm = algorithm
+        authentication.audience = audience
+        return authentication
+    }
+
+    /// A JWT signed with a private key, whose public key is registered.
+    /// - Parameters:
+    ///   - key: The key.
+    ///   - algorithm: The algorithm that is registered; default: the best of the key's that the server announces.
+    ///   - audience: Who it is made for; default: the issuer.
+    public static func privateKeyJWT(
+        _ key: SigningKeySource,
+        algorithm: SignatureAlgorithm? = nil,
+        audience: Audience = .issuer
+    ) -> ClientAuthentication {
+        let assertion = ClientAssertion(signer: .key(key), algorithm: algorithm, audience: audience)
+        var authentication = ClientAuthentication(.privateKeyJWT) { request in
+            try await assertion.parameters(for: request)
+        }
+        (authentication.keyAlgorithm, authentication.audience) = (algorithm, audience)
+        return authentication
+    }
+
+    /// A certificate of an authority that the server trusts. The transport shows it: ``NetworkSettings/clientCertificate``.
+    public static let tlsClientAuth = ClientAuthentication(.tlsClientAuth) { ["client_id": $0.clientID] }
+
+    /// A certificate that was registered itself. The transport shows it: ``NetworkSettings/clientCertificate``.
+    public static let selfSignedTLSClientAuth = ClientAuthentication(.selfSignedTLSClientAuth) {
+        ["client_id": $0.clientID]
+    }
+
+    /// Checks what can be known before the first request.
+    func check() throws(AuthError) {
+        guard let algorithm = secretAlgorithm, let secret else { return }
+        guard let definition = algorithm.definition, definition.scheme == .hmac else {
+            throw AuthError(
+                .invalidConfiguration,
+                "client_secret_jwt signs with HS256, HS384 or HS512, not with \(DisplayText.sanitized(algorithm.rawValue, limit: 20))."
+            )
+        }
+        // RFC 7518 section 3.2: "A key of the same size as the hash output ... or larger MUST be used".
+        guard secret.exposed.utf8.count >= definition.hash.byteCount else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(algorithm.rawValue) needs a client secret of at least \(definition.hash.byteCount) bytes (RFC 7518 section 3.2)."
+            )
+        }
+    }
+
+    /// Whether the transport shows a certificate, so that RFC 8705 section 5 applies.
+    var usesCertificate: Bool { method == .tlsClientAuth || method == .selfSignedTLSClientAuth }
+
+    /// Whether what is sent depends on the clock.
+    var isTimed: Bool { method == .privateKeyJWT || method == .clientSecretJWT }
+
+    /// Adds a proof to one attempt at a request. RFC 6749 section 2.3: "The client MUST NOT use more than one authentication
+    /// method in each request."
+    func authenticate(_ request: inout ProviderRequest, as description: Request) async throws {
+        let proof = try await prove(description)
+        for pair in proof.parameters.pairs { request.protectedParameters[pair.name] = pair.value }
+        if let authorization = proof.authorization {
+            request.headerFields[.authorization] = authorization.exposed
+        } else if proof.parameters["client_id"] == nil {
+            request.protectedParameters["client_id"] = description.clientID
+        }
+    }
+}
+
+extension ClientAuthentication.Proof: ExpressibleByDictionaryLiteral {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public init(dictionaryLiteral elements: (String, String)...) {
+        for (name, value) in elements { parameters.append(name, value) }
+    }
+}
+
+extension ClientAuthentication: CustomStringConvertible, CustomReflectable {
+    /// The method.
+    public var description: String { method.rawValue }
+    /// A mirror without children.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension ClientAuthentication.Proof: CustomStringConvertible, CustomReflectable {
+    /// The names of its parameters: their values prove the client.
+    public var description: String { parameters.names.joined(separator: " ") }
+    /// A mirror without children.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

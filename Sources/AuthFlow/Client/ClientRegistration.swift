@@ -1,3 +1,5 @@
+public import AuthFlowJSON
+
 /// The registration of this client with an authorization server: its identifier, how it authenticates, and what it asks for by default.
 ///
 /// ```swift
@@ -15,6 +17,8 @@
     /// Creates a registration from values.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe.
     public init(_ values: Values) throws(AuthError) {
+        var values = values
+        try values.applyProfile()
         try values.check()
         self.values = values
     }
@@ -87,6 +91,18 @@
         /// are not bound are then refused.
         public var usesDPoP = false
 
+        /// When authorization requests are pushed to the server (RFC 9126); default: when it requires or offers that.
+        public var pushedRequests = PushedRequests.automatic
+
+        /// The key that signs authorization requests (RFC 9101); default, nil: they are not signed.
+        public var requestObjectKey: SigningKeySource?
+
+        /// `authorization_details` (RFC 9396): a JSON array of what is asked for; default: none.
+        public var authorizationDetails: JSON?
+
+        /// The profile that the client keeps to as a whole; default: none.
+        public var securityProfile: SecurityProfile?
+
         /// Creates values with the defaults for everything but the client's identifier.
         public init(clientID: String) { self.clientID = clientID }
     }
@@ -120,6 +136,8 @@ extension ClientRegistration.Values {
             try ProviderRequest.requireFree(parameters, of: purpose)
         }
         try Self.check(idTokenSigningAlgorithms, authentication)
+        try authentication.check()
+        if let authorizationDetails { try AuthorizationDetails.check(authorizationDetails) }
     }
 
     /// RFC 6749 section 3.3: scope-token = 1*( %x21 / %x23-5B / %x5D-7E )

@@ -40,7 +40,16 @@ public struct OAuthClient: Sendable {
 
     /// The server's metadata.
     /// - Throws: ``AuthError``.
-    public func metadata() async throws -> ProviderMetadata { try await server.metadata() }
+    public func metadata() async throws -> ProviderMetadata { try ownEndpoints(try await server.metadata()) }
+
+    /// The server's metadata, supplemented when it lacks an endpoint.
+    func metadata(with endpoint: EndpointPath) async throws -> ProviderMetadata {
+        try ownEndpoints(try await server.metadata(with: endpoint))
+    }
+
+    private func ownEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
+        registration.authentication.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
+    }
 
     /// Whether it will be known who signs in. Plain OAuth 2.0, without the scope `openid`, has no ID Token to say so.
     public var identifiesUsers: Bool {

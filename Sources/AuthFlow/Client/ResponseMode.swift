@@ -6,4 +6,29 @@ public enum ResponseMode: String, Sendable, Hashable, CaseIterable {
     case fragment
     /// In a form that the browser posts to the redirect URI (OAuth 2.0 Form Post Response Mode).
     case formPost = "form_post"
+    /// As a signed JWT, in the query for a code (JARM section 2.3.4).
+    case jwt
+    /// As a signed JWT in the query (JARM section 2.3.1).
+    case queryJWT = "query.jwt"
+    /// As a signed JWT in the fragment (JARM section 2.3.2).
+    case fragmentJWT = "fragment.jwt"
+    /// As a signed JWT in a form (JARM section 2.3.3).
+    case formPostJWT = "form_post.jwt"
+
+    /// Whether the response is a signed JWT (JARM).
+    public var isSigned: Bool {
+        switch self {
+        case .query, .fragment, .formPost: false
+        case .jwt, .queryJWT, .fragmentJWT, .formPostJWT: true
+        }
+    }
+
+    /// How it travels: what a user agent has to receive.
+    public var delivery: ResponseMode {
+        switch self {
+        case .query, .jwt, .queryJWT: .query
+        case .fragment, .fragmentJWT: .fragment
+        case .formPost, .formPostJWT: .formPost
+        }
+    }
 }

@@ -43,25 +43,63 @@ extension OAuthClient {
     ) async throws -> ProviderResponse {
         var request = request
         request.headerFields[.accept] = "application/json"
-        registration.authentication.authenticate(&request, clientID: registration.clientID)
         try await adapter.prepare(&request, in: providerContext)
         let scopes = request.scopes ?? scopes
-        // The adapter may read the client authentication, and not change it.
-        registration.authentication.authenticate(&request, clientID: registration.clientID)
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"
-        let body = FormURLEncoding.encodeForm(try request.allParameters())
-        let post = TransportRequest(
-            .post,
-            request.endpoint,
-            headerFields: request.headerFields,
-            body: Array(body.utf8)
-        )
-        let response = try await send(post, provenBy: key)
-        _ = server.learnClock(from: response)
+        let (response, offset) = try await sendAuthenticated(request, key)
+        var last = response
+        // The proofs of a clock that is wrong are refused. What the server's says is known now: one more try, and no third.
+        if (registration.authentication.isTimed || key != nil), refusesClock(response), server.clockOffset != offset,
+            abs((server.clockOffset ?? 0) - (offset ?? 0)) >= 5
+        {
+            last = try await sendAuthenticated(request, key).response
+        }
         // There is no such endpoint any more: the metadata may be out of date.
-        if [404, 405, 410].contains(response.status), response.providerError == nil { server.doubtMetadata() }
-        try response.requireAvailable(from: request.endpoint.host, now: host.now())
-        return ProviderResponse(purpose: request.purpose, endpoint: request.endpoint, http: response, scopes: scopes)
+        if [404, 405, 410].contains(last.status), last.providerError == nil { server.doubtMetadata() }
+        try last.requireAvailable(from: request.endpoint.host, now: host.now())
+        return ProviderResponse(purpose: request.purpose, endpoint: request.endpoint, http: last, scopes: scopes)
+    }
+
+    /// Sends a request with the client authentication, made for each try anew.
+    /// - Returns: The response, and how far this machine's clock was known to be ahead when it was sent.
+    private func sendAuthenticated(
+        _ request: ProviderRequest,
+        _ key: DPoPKey?
+    ) async throws -> (response: TransportResponse, offset: TimeInterval?) {
+        let metadata = try await metadata()
+        let offset = server.clockOffset
+        let response = try await send(provenBy: key) {
+            var attempt = request
+            // After the adapter: it may read what is sent, and not choose how the client authenticates.
+            try await registration.authentication.authenticate(
+                &attempt,
+                as: ClientAuthentication.Request(
+                    clientID: registration.clientID,
+                    issuer: metadata.issuer,
+                    tokenEndpoint: metadata.tokenEndpoint,
+                    endpoint: request.endpoint,
+                    time: server.time,
+                    identifier: host.randomToken(),
+                    announcedAlgorithms: metadata.json["token_endpoint_auth_signing_alg_values_supported"]?.strings
+                )
+            )
+            return TransportRequest(
+                .post,
+                attempt.endpoint,
+                headerFields: attempt.headerFields,
+                body: Array(FormURLEncoding.encodeForm(try attempt.allParameters()).utf8)
+            )
+        }
+        _ = server.learnClock(from: response)
+        return (response, offset)
+    }
+
+    /// Whether a response says that a proof with a time in it was not accepted.
+    private func refusesClock(_ response: TransportResponse) -> Bool {
+        guard response.status == 400 || response.status == 401, let name = response.providerError?.error else {
+            return false
+        }
+        return ["invalid_client", "invalid_dpop_proof", "invalid_request_object"].contains(name)
     }
 
     /// Parses the response of a token endpoint.

@@ -19,6 +19,19 @@ extension ClientRegistration {
         values.postLogoutRedirectURI = try configuration[keys.postLogoutRedirectURI]
         values.sendsClientIDAtSignOut = try configuration[keys.sendsClientIDAtSignOut]
         values.usesDPoP = try configuration[keys.usesDPoP]
+        values.resources = try configuration[keys.resources]
+        values.authorizationDetails = try configuration[keys.authorizationDetails]
+        values.pushedRequests = try configuration[keys.pushedRequests]
+        values.securityProfile = try configuration[keys.securityProfile]
+        let key = try configuration[keys.clientKey]
+        // A key file that cannot be used is a fault of the configuration, and said before the first request.
+        try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key?.source.key() }
+        if try configuration[keys.signsRequests] || values.securityProfile == .fapi2MessageSigning {
+            guard let key else {
+                throw configuration.error("signed requests need a \"client_key\"", at: keys.signsRequests)
+            }
+            values.requestObjectKey = key.source
+        }
         self = try configuration.located(keys.scopes) { [values] () throws(AuthError) in
             try ClientRegistration(values)
         }
@@ -29,16 +42,34 @@ extension ClientRegistration {
 extension ClientAuthentication {
     fileprivate init(configuration: ConfigurationObject, provider: ProviderFactory) throws(ConfigurationError) {
         let key = ProfileKeys.clientAuthentication
-        switch (try configuration[key], try configuration[ProfileKeys.clientSecret]) {
-        case (Method.none, _?):
-            throw configuration.error("\"none\" sends no secret, but there is a \"client_secret\"", at: key)
-        case (nil, nil), (Method.none, nil): self = .none
-        case (let method, let secret?):
-            self =
-                (method ?? provider.secretMethod) == .clientSecretPost
-                ? .clientSecretPost(secret) : .clientSecretBasic(secret)
-        case (let method?, nil):
-            throw configuration.error("\"\(method.rawValue)\" needs a \"client_secret\"", at: key)
+        let secret = try configuration[ProfileKeys.clientSecret]
+        let clientKey = try configuration[ProfileKeys.clientKey]
+        let audience = try configuration[ProfileKeys.assertionAudience]
+        let method = try configuration[key]
+        let usual: Method = clientKey != nil ? .privateKeyJWT : secret != nil ? provider.secretMethod : .none
+        func needed<Value>(_ value: Value?, _ name: String, _ method: Method) throws(ConfigurationError) -> Value {
+            guard let value else { throw configuration.error("\"\(method.rawValue)\" needs a \"\(name)\"", at: key) }
+            return value
+        }
+        switch method ?? usual {
+        case .none:
+            guard secret == nil else {
+                throw configuration.error("\"none\" sends no secret, but there is a \"client_secret\"", at: key)
+            }
+            self = .none
+        case .clientSecretPost: self = .clientSecretPost(try needed(secret, "client_secret", .clientSecretPost))
+        case .clientSecretJWT:
+            let algorithm = try configuration[ProfileKeys.assertionAlgorithm]
+            let secret = try needed(secret, "client_secret", .clientSecretJWT)
+            self = .clientSecretJWT(secret, algorithm: algorithm, audience: audience)
+        case .privateKeyJWT:
+            let clientKey = try needed(clientKey, "client_key", .privateKeyJWT)
+            self = .privateKeyJWT(clientKey.source, algorithm: clientKey.algorithm, audience: audience)
+        case .tlsClientAuth, .selfSignedTLSClientAuth:
+            let method = method ?? usual
+            _ = try needed(try configuration[NetworkSettings.Keys.clientCertificate], "client_certificate", method)
+            self = method == .tlsClientAuth ? .tlsClientAuth : .selfSignedTLSClientAuth
+        default: self = .clientSecretBasic(try needed(secret, "client_secret", .clientSecretBasic))
         }
     }
 }

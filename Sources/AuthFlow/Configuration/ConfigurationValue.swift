@@ -1,4 +1,4 @@
-import AuthFlowJSON
+public import AuthFlowJSON
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -83,6 +83,16 @@ extension ConfigurationValue<String> {
     /// configuration file, or begin with `~/`.
     public static var path: Self {
         Self(.path) { node throws(ConfigurationError) in node.absolute(try node.required(node.json.string)) }
+    }
+}
+
+extension ConfigurationValue<JSON> {
+    /// Any JSON that `check` accepts, when it is read.
+    static func json(_ check: @escaping @Sendable (JSON) throws(AuthError) -> Void) -> Self {
+        Self(.any) { node throws(ConfigurationError) in
+            try node.located { () throws(AuthError) in try check(node.json) }
+            return node.json
+        }
     }
 }
 

@@ -1,3 +1,5 @@
+import AuthFlowJSON
+
 /// The keys of a profile that do not depend on what the program lists. Adapters read those that are public.
 public enum ProfileKeys {
     static let clientID = ConfigurationKey(
@@ -12,15 +14,68 @@ public enum ProfileKeys {
     )
     static let clientAuthentication = ConfigurationKey(
         "client_authentication",
-        .choice(of: [ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost]),
-        "How the client authenticates. Default: none without a secret, otherwise what the provider asks for, mostly client_secret_basic."
+        .choice(of: [
+            ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost, .clientSecretJWT, .privateKeyJWT,
+            .tlsClientAuth, .selfSignedTLSClientAuth,
+        ]),
+        "How the client authenticates. private_key_jwt needs client_key, and the TLS methods client_certificate. Default: private_key_jwt with a client_key, none without a secret, otherwise what the provider asks for, mostly client_secret_basic."
+    )
+    static let clientKey = ConfigurationKey(
+        "client_key",
+        ConfigurationValue<ClientKey>.either(
+            ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },
+            .object([ClientKey.file, ClientKey.keyID, ClientKey.algorithm]) { object throws(ConfigurationError) in
+                try ClientKey(object)
+            }
+        ),
+        "The private key that client assertions and request objects are signed with: a PEM, JWK or JWK set file that others cannot read. It is read again when it was replaced."
+    )
+    static let assertionAudience = ConfigurationKey(
+        "client_assertion_audience",
+        ConfigurationValue<ClientAuthentication.Audience>.choice,
+        default: .issuer,
+        "Who client assertions are made for: the issuer (FAPI 2.0), the token endpoint, or the endpoint that is called. Servers differ."
+    )
+    static let assertionAlgorithm = ConfigurationKey(
+        "client_assertion_algorithm",
+        .choice(of: SignatureAlgorithm.symmetric),
+        default: .hs256,
+        "The algorithm of client_secret_jwt."
+    )
+    static let pushedRequests = ConfigurationKey(
+        "par",
+        ConfigurationValue<PushedRequests>.choice,
+        default: .automatic,
+        "Whether authorization requests are pushed to the provider (RFC 9126): auto when it requires or offers that."
+    )
+    static let signsRequests = ConfigurationKey(
+        "signed_requests",
+        .flag,
+        default: false,
+        "Whether authorization requests are signed with client_key (RFC 9101)."
+    )
+    static let authorizationDetails = ConfigurationKey(
+        "authorization_details",
+        ConfigurationValue<JSON>.json { json throws(AuthError) in try AuthorizationDetails.check(json) },
+        "What is asked for beside scopes (RFC 9396): an array of objects, each with a type."
+    )
+    static let securityProfile = ConfigurationKey(
+        "security_profile",
+        ConfigurationValue<SecurityProfile>.choice,
+        "The profile that the client keeps to as a whole; settings that break it are refused."
+    )
+    static let resources = ConfigurationKey(
+        "resources",
+        .list(.issuer),
+        default: [],
+        "The addresses of the services that access tokens are for (RFC 8707)."
     )
     /// The sign-in flows, best first.
     public static let flow = ConfigurationKey(
         "flow",
         .oneOrMore(ConfigurationValue<SignInFlow>.choice),
         default: [.authorizationCode],
-        "The grant: the authorization code grant in a user agent, or the device grant (RFC 8628). Of a list, the first is used that can begin here and that the provider supports; once the user has been shown something, no other is tried."
+        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or client_credentials, without a user (RFC 6749 section 4.4). Of a list, the first is used that can begin here and that the provider supports; once the user has been shown something, no other is tried."
     )
     /// The scopes that are requested; nil for those of the provider's adapter.
     public static let scopes = ConfigurationKey(
@@ -118,7 +173,9 @@ public enum ProfileKeys {
     /// Their declarations, in the order of the manual.
     static let declarations: [ConfigurationKeyDeclaration] =
         ([
-            clientID, clientSecret, clientAuthentication, flow, scopes, redirectURI, responseMode,
+            clientID, clientSecret, clientAuthentication, clientKey, assertionAudience, assertionAlgorithm, flow,
+            scopes,
+            resources, authorizationDetails, redirectURI, responseMode, pushedRequests, signsRequests, securityProfile,
             idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
             sendsClientIDAtSignOut, usesDPoP, apiOrigins, timeout, parameters,
         ] as [any AnyConfigurationKey]).map(\.declaration)
@@ -181,5 +238,33 @@ struct ProfileChoices: Sendable {
     /// Their declarations.
     var declarations: [ConfigurationKeyDeclaration] {
         [provider.declaration, userAgents.declaration, store.declaration, shared.declaration]
+    }
+}
+
+/// The file of a client's key.
+struct ClientKey: Sendable {
+    fileprivate static let file = ConfigurationKey("file", required: .path, "The file.")
+    fileprivate static let keyID = ConfigurationKey(
+        "kid",
+        .text,
+        "The kid that the key is registered by; in a set, the key to use. Default: that of the JWK, else its thumbprint."
+    )
+    fileprivate static let algorithm = ConfigurationKey(
+        "algorithm",
+        .choice(of: SignatureAlgorithm.asymmetric),
+        "The algorithm that assertions are registered with. Default: the best of the key's that the provider announces."
+    )
+
+    let source: SigningKeySource
+    let algorithm: SignatureAlgorithm?
+
+    fileprivate init(path: String) {
+        self.source = .file(path: path)
+        self.algorithm = nil
+    }
+
+    fileprivate init(_ object: ConfigurationObject) throws(ConfigurationError) {
+        self.source = .file(path: try object[Self.file], keyID: try object[Self.keyID])
+        self.algorithm = try object[Self.algorithm]
     }
 }

@@ -106,6 +106,7 @@ struct UserAgentChoice: Sendable {
                     continue
                 }
                 result.methods.append(.device(devicePresenter))
+            case .clientCredentials: result.methods.append(.clientCredentials)
             case .authorizationCode:
                 guard let best else {
                     result.passedOver.append((flow, noUserAgent))

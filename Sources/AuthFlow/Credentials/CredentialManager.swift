@@ -20,6 +20,7 @@ public final class CredentialManager: Sendable {
     private let store: any TokenStore
     private let freshnessMargin: Duration
     private let cacheLimit: Int
+    private let renewal: Renewal?
     private let observer: @Sendable (FlowEvent) -> Void
     private let cache = Mutex(Cache())
 
@@ -29,24 +30,31 @@ public final class CredentialManager: Sendable {
         var earlier: [CredentialKey: ManagedCredential] = [:]
     }
 
+    /// Obtains a credential without a user and without a refresh token.
+    public typealias Renewal = @Sendable (OAuthClient) async throws -> Credential
+
     /// Creates a manager.
     /// - Parameters:
     ///   - client: The client that the credentials belong to.
     ///   - store: Keeps the credentials.
     ///   - freshnessMargin: How long before its expiry an access token counts as expired; default: one minute.
     ///   - cacheLimit: The most credentials kept in memory, besides those in use; default: 20,000.
+    ///   - renewal: Obtains a credential where there is none, or where it has expired and has no refresh token: for grants
+    ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. Default: none.
     ///   - observer: Receives every event, in order. It must not block.
     public init(
         client: OAuthClient,
         store: any TokenStore,
         freshnessMargin: Duration = .seconds(60),
         cacheLimit: Int = 20_000,
+        renewal: Renewal? = nil,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) {
         self.client = client
         self.store = store
         self.freshnessMargin = max(freshnessMargin, .zero)
         self.cacheLimit = max(cacheLimit, 2)
+        self.renewal = renewal
         self.observer = observer
     }
 
@@ -188,6 +196,7 @@ public final class CredentialManager: Sendable {
             label: label,
             freshnessMargin: freshnessMargin,
             unfinished: unfinished,
+            renewal: renewal,
             reporter: { [host = client.host, observer] in FlowReporter(host: host, observer: observer) }
         )
     }

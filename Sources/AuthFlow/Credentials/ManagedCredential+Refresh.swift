@@ -14,9 +14,35 @@ extension ManagedCredential {
     ) async throws -> Credential {
         guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
         var accounts = try await latestAccounts(lease)
+        if let renewal, accounts.entry(account)?.credential == nil {
+            return try await renew(nil, renewal, in: &accounts, lease, epoch)
+        }
         let credential = try signedIn(in: accounts, account)
         if isFresh(credential, margin), credential.tokens.accessToken != rejected { return adopt(credential, epoch) }
         return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
+    }
+
+    /// Obtains a credential without a user, in the place of one that has expired.
+    private func renew(
+        _ old: Credential?,
+        _ renewal: CredentialManager.Renewal,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async throws -> Credential {
+        // Without a user there is one account.
+        let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
+        if let wait = state.withLock({ $0.backoffs[account] })?.error(at: client.host.now()) { throw wait }
+        do {
+            let credential = try await reporter().step(.clientCredentials) { try await renewal(client) }
+            state.withLock { $0.backoffs[account] = nil }
+            await save(credential, in: &accounts, lease, epoch)
+            publish(.refreshed, of: credential.account)
+            return adopt(credential, epoch)
+        } catch let error as AuthError {
+            backOff(error, account)
+            throw error
+        }
     }
 
     private func refresh(
@@ -32,6 +58,13 @@ extension ManagedCredential {
                 !(error is CancellationError)
             else { throw error }
             return credential
+        }
+        if let renewal, credential.tokens.refreshToken == nil {
+            do {
+                return try await renew(credential, renewal, in: &accounts, lease, epoch)
+            } catch {
+                return try fallback(error, credential)
+            }
         }
         guard credential.tokens.refreshToken != nil else {
             let error = AuthError(

@@ -26,6 +26,8 @@ final class ManagedCredential: Sendable {
     /// The name to show for it; nil for none, because identifiers of sessions are secret.
     let label: String?
     let unfinished: UnfinishedWork
+    /// Obtains a credential without a user; nil where one has to sign in.
+    let renewal: CredentialManager.Renewal?
     let reporter: @Sendable () -> FlowReporter
     let state = Mutex(State())
     private let freshnessMargin: Duration
@@ -100,6 +102,7 @@ final class ManagedCredential: Sendable {
         label: String?,
         freshnessMargin: Duration,
         unfinished: UnfinishedWork,
+        renewal: CredentialManager.Renewal?,
         reporter: @escaping @Sendable () -> FlowReporter
     ) {
         self.client = client
@@ -109,6 +112,7 @@ final class ManagedCredential: Sendable {
         self.label = label
         self.freshnessMargin = freshnessMargin
         self.unfinished = unfinished
+        self.renewal = renewal
         self.reporter = reporter
     }
 
@@ -290,7 +294,8 @@ final class ManagedCredential: Sendable {
     func presentState(in accounts: StoredAccounts) -> CredentialState {
         switch accounts.entry(account) {
         case .signedIn(let credential)?:
-            let isOver = credential.isExpired(at: client.host.now()) && credential.tokens.refreshToken == nil
+            let isLast = credential.tokens.refreshToken == nil && renewal == nil
+            let isOver = isLast && credential.isExpired(at: client.host.now())
             return isOver ? .expired : .signedIn(credential.identity)
         case .ended(let session)?: return .ended(session)
         case nil: return .signedOut

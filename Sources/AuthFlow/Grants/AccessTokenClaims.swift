@@ -12,7 +12,7 @@ extension OAuthClient {
         guard let jws = try? JWS(tokens.accessToken) else {
             throw AuthError(.unsupported, "The access token is no signed JWT, so it does not say who the user is.")
         }
-        let metadata = try await server.metadata()
+        let metadata = try await metadata()
         var claims = JWTClaims(jws, now: host.now(), leeway: registration.clockLeeway.seconds, refusal: refused)
         claims.clockOffset = server.clockOffset
         claims.specification = "RFC 9068 section 2.2"

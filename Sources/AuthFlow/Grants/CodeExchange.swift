@@ -19,9 +19,9 @@ extension OAuthClient {
         for request: AuthorizationRequest,
         reporter: FlowReporter
     ) async throws -> (credential: Credential, response: AuthorizationResponse) {
-        let metadata = try await server.metadata()
+        let metadata = try await metadata()
         let response = try await reporter.step(.authorizationResponse) {
-            try checkAuthorizationResponse(callback, for: request, metadata, reporter)
+            try await checkAuthorizationResponse(callback, for: request, metadata, reporter)
         }
         let tokens = try await reporter.step(.codeExchange) {
             try await sendCodeExchange(response.code, for: request, metadata)
@@ -46,7 +46,7 @@ extension OAuthClient {
         for request: AuthorizationRequest,
         _ metadata: ProviderMetadata,
         _ reporter: FlowReporter
-    ) throws -> AuthorizationResponse {
+    ) async throws -> AuthorizationResponse {
         // RFC 9700 section 4.4.2: a response is processed only for the server and the client that the request was made for.
         guard request.issuer.isIdentical(to: server.issuer), request.clientID.isIdentical(to: registration.clientID)
         else {
@@ -58,7 +58,23 @@ extension OAuthClient {
         guard host.now() < request.expiresAt else {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
         }
-        let response = try AuthorizationResponse(callback, to: request, metadata: metadata, use: server.usedStates.use)
+        var parameters = try AuthorizationResponse.parameters(of: callback, to: request)
+        if request.responseMode.isSigned {
+            parameters = try await SignedAuthorizationResponse(
+                parameters,
+                to: request,
+                client: self,
+                metadata: metadata
+            )
+            .parameters
+            reporter.passed(.authorizationResponse, "signature of the response", "JARM section 2.4")
+        }
+        let response = try AuthorizationResponse(
+            parameters,
+            to: request,
+            metadata: metadata,
+            use: server.usedStates.use
+        )
         reporter.report(
             .authorizationResponse,
             details: ["parameters": response.parameters.names.joined(separator: " ")]

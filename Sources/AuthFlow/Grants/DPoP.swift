@@ -25,20 +25,21 @@ extension OAuthClient {
     ///
     /// A server that wants a nonce gets one more try with the nonce it names, and no third (RFC 9449 sections 8 and 9).
     /// - Parameters:
-    ///   - request: The request.
     ///   - key: The key that the tokens are bound to; nil for none.
     ///   - accessToken: The token that is sent along; nil at a token endpoint.
+    ///   - request: Makes the request, for each try anew: a client assertion is used once.
     func send(
-        _ request: TransportRequest,
         provenBy key: DPoPKey?,
-        accessToken: Secret? = nil
+        accessToken: Secret? = nil,
+        _ request: () async throws -> TransportRequest
     ) async throws -> TransportResponse {
-        guard let key else { return try await server.send(request) }
-        let endpoint = try Endpoint(request.url)
+        guard let key else { return try await server.send(try await request()) }
         func attempt(_ nonce: String?) async throws -> (response: TransportResponse, nonce: String?) {
-            var proven = request
+            var proven = try await request()
+            let endpoint = try Endpoint(proven.url)
+            let nonce = nonce ?? server.dpopNonces.nonce(for: endpoint.origin)
             proven.head.headerFields[.dpop] = try key.proof(
-                method: request.head.method.rawValue,
+                method: proven.head.method.rawValue,
                 endpoint: endpoint,
                 nonce: nonce,
                 accessToken: accessToken,
@@ -46,11 +47,11 @@ extension OAuthClient {
                 host: host
             )
             let response = try await server.send(proven)
-            return (response, server.dpopNonces.learn(from: response, origin: endpoint.origin))
+            let learnt = server.dpopNonces.learn(from: response, origin: endpoint.origin)
+            return (response, learnt == nonce ? nil : learnt)
         }
-        let used = server.dpopNonces.nonce(for: endpoint.origin)
-        let first = try await attempt(used)
-        guard first.response.wantsDPoPNonce, let nonce = first.nonce, nonce != used else { return first.response }
+        let first = try await attempt(nil)
+        guard first.response.wantsDPoPNonce, let nonce = first.nonce else { return first.response }
         return try await attempt(nonce).response
     }
 
@@ -60,7 +61,7 @@ extension OAuthClient {
         // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
         let scheme = tokens.dpopKey == nil ? "Bearer" : "DPoP"
         request.head.headerFields[.authorization] = "\(scheme) \(tokens.accessToken.exposed)"
-        return try await send(request, provenBy: tokens.dpopKey, accessToken: tokens.accessToken)
+        return try await send(provenBy: tokens.dpopKey, accessToken: tokens.accessToken) { [request] in request }
     }
 
     /// The header fields that authorize one request with an access token.

@@ -82,7 +82,7 @@ extension OAuthClient {
     /// - Parameter scopes: Default: the scopes of the registration.
     /// - Throws: ``AuthError`` with `unsupported` when the provider has no such grant, or not for this client.
     public func deviceAuthorization(scopes: [String]? = nil) async throws -> DeviceAuthorization {
-        let metadata = try await server.metadata(with: \.deviceAuthorizationEndpoint)
+        let metadata = try await metadata(with: \.deviceAuthorizationEndpoint)
         let scopes = scopes ?? registration.scopes
         var request = ProviderRequest(
             purpose: .deviceAuthorization,

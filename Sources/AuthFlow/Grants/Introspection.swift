@@ -13,7 +13,7 @@ extension OAuthClient {
     ///   respond to this client.
     public func introspect(_ token: Secret, typeHint: String? = "access_token") async throws -> JSON {
         let path: EndpointPath = \.introspectionEndpoint
-        let endpoint = try (try await server.metadata(with: path)).required(path, "introspection endpoint")
+        let endpoint = try (try await metadata(with: path)).required(path, "introspection endpoint")
         var request = ProviderRequest(
             purpose: .introspection,
             endpoint: endpoint,

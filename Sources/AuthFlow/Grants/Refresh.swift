@@ -46,8 +46,8 @@ extension OAuthClient {
         of credential: Credential,
         with path: EndpointPath? = nil
     ) async throws -> ProviderMetadata {
-        var metadata = try await server.metadata()
-        if let path { metadata = try await server.metadata(with: path) }
+        var metadata = try await metadata()
+        if let path { metadata = try await self.metadata(with: path) }
         let obstacle =
             credential.binding.map { $0.obstacle(to: ProviderBinding(metadata)) }
             ?? "it is not known which endpoints the credential belongs to"

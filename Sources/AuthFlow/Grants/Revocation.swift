@@ -44,7 +44,7 @@ extension OAuthClient {
     ///   have been tried all the same.
     public func revoke(_ tokens: [RevocableToken]) async throws {
         guard !tokens.isEmpty else { return }
-        let endpoint = try (try await server.metadata(with: \ProviderMetadata.revocationEndpoint))
+        let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))
             .required(\.revocationEndpoint, "revocation endpoint")
         var failure: (any Error)?
         for token in tokens {

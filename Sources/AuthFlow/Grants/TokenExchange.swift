@@ -60,7 +60,7 @@ extension OAuthClient {
     /// - Returns: The new tokens. An ID Token among them has passed every check.
     /// - Throws: ``AuthError`` with `provider_rejected` when the provider does not allow it.
     public func tokenExchange(_ exchange: TokenExchange) async throws -> TokenSet {
-        let metadata = try await server.metadata()
+        let metadata = try await metadata()
         let response = try await sendTokenExchange(exchange, metadata)
         // RFC 8693 section 2.2.1: N_A when "the issued token is not an access token or usable as an access token".
         if response.tokens.tokenType == "N_A" { return response.tokens }
@@ -73,7 +73,7 @@ extension OAuthClient {
 
     /// Signs a user in by an exchange, without a page.
     func signIn(by exchange: TokenExchange, reporter: FlowReporter) async throws -> Credential {
-        let metadata = try await server.metadata()
+        let metadata = try await metadata()
         let response = try await reporter.step(.tokenExchange) { try await sendTokenExchange(exchange, metadata) }
         let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
         let credential = try await credential(of: response, expectation, metadata: metadata, reporter: reporter)

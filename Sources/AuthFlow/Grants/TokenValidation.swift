@@ -11,13 +11,21 @@ extension OAuthClient {
         var expectation = IDTokenValidation.Expectation(
             issuer: metadata.issuer,
             clientID: registration.clientID,
-            algorithms: registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms,
+            algorithms: idTokenAlgorithms(metadata),
             occasion: occasion,
             leeway: registration.clockLeeway.seconds
         )
         expectation.accessToken = response?.tokens.accessToken
         expectation.clockOffset = response?.clockOffset ?? server.clockOffset
         return expectation
+    }
+
+    /// The signature algorithms that ID Tokens may have: those of the registration, or of the server's metadata, and of them those
+    /// of the security profile.
+    private func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
+        let algorithms = registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms
+        guard let allowed = registration.securityProfile?.algorithms else { return algorithms }
+        return algorithms.filter(allowed.contains)
     }
 
     /// Verifies an ID Token of this client's, also with the client's secret where the registration names such an algorithm.
@@ -92,7 +100,7 @@ extension OAuthClient {
     func identityByIDToken(_ tokens: TokenSet) async throws -> Identity? {
         guard let idToken = tokens.verifiedIDToken else { return nil }
         var claims = (idToken.claims.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
-        let metadata = try await server.metadata()
+        let metadata = try await metadata()
         let askingScopes: Set<String> = ["profile", "email", "address", "phone"]
         if metadata.userInfoEndpoint != nil, !askingScopes.isDisjoint(with: tokens.scopes) {
             let userInfo = try await requestUserInfo(tokens, withoutIDToken: false)

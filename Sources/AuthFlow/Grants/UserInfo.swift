@@ -14,7 +14,7 @@ extension OAuthClient {
 
     /// - Parameter withoutIDToken: Whether the response is believed without an ID Token to compare it with.
     func requestUserInfo(_ tokens: TokenSet, withoutIDToken: Bool) async throws -> JSON {
-        let metadata = try await server.metadata()
+        let metadata = try await metadata()
         let endpoint = try metadata.required(\.userInfoEndpoint, "userinfo endpoint")
         guard withoutIDToken || tokens.verifiedIDToken != nil else {
             throw AuthError(

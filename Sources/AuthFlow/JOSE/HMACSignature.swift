@@ -2,6 +2,15 @@ import Crypto
 
 /// Signatures with a shared secret (RFC 7518 section 3.2), whose key is the client secret (OIDC Core section 10.1).
 enum HMACSignature {
+    static func code(for bytes: [UInt8], hash: SignatureAlgorithm.Hash, secret: Secret) -> [UInt8] {
+        let key = SymmetricKey(data: Array(secret.exposed.utf8))
+        switch hash {
+        case .sha256: return Array(HMAC<SHA256>.authenticationCode(for: bytes, using: key))
+        case .sha384: return Array(HMAC<SHA384>.authenticationCode(for: bytes, using: key))
+        case .sha512: return Array(HMAC<SHA512>.authenticationCode(for: bytes, using: key))
+        }
+    }
+
     static func isValid(_ code: [UInt8], for bytes: [UInt8], hash: SignatureAlgorithm.Hash, secret: Secret) -> Bool {
         let key = SymmetricKey(data: Array(secret.exposed.utf8))
         switch hash {

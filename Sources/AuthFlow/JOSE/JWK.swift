@@ -1,11 +1,11 @@
-import AuthFlowJSON
+package import AuthFlowJSON
 import Crypto
 import CryptoExtras
 
 /// A public key from a JWK set (RFC 7517) that can verify signatures.
-struct JWK: Sendable {
+package struct JWK: Sendable {
     /// The key ID, when it has one.
-    let keyID: String?
+    package let keyID: String?
 
     /// The only algorithm the key may be used with, when it names one.
     private let algorithm: String?
@@ -27,7 +27,7 @@ struct JWK: Sendable {
     /// - Returns: nil when the key is of an unsupported type, is not for verifying signatures, or is malformed:
     ///   such keys are skipped, as RFC 7517 section 5 asks ("Implementations SHOULD ignore JWKs within a JWK Set that
     ///   use "kty" ... values that are not understood").
-    init?(_ json: JSON) {
+    package init?(_ json: JSON) {
         // RFC 7517 sections 4.2 and 4.3: a key marked for encryption never verifies a signature.
         guard json["use"] == nil || json["use"]?.string == "sig" else { return nil }
         guard json["key_ops"] == nil || json["key_ops"]?.strings?.contains("verify") == true else { return nil }
@@ -93,7 +93,7 @@ struct JWK: Sendable {
     }
 
     /// Whether this key made the signature over these bytes. False for an algorithm that does not match the key.
-    func isValid(_ signature: [UInt8], for bytes: [UInt8], algorithm: SignatureAlgorithm) -> Bool {
+    package func isValid(_ signature: [UInt8], for bytes: [UInt8], algorithm: SignatureAlgorithm) -> Bool {
         guard fits(algorithm), let definition = algorithm.definition else { return false }
         switch material {
         case .rsa(let key):

@@ -1,7 +1,7 @@
-import AuthFlowJSON
+package import AuthFlowJSON
 
 /// The keys of a provider that can verify its signatures (RFC 7517 section 5).
-struct JWKSet: Sendable {
+package struct JWKSet: Sendable {
     /// The maximum number of keys in a set.
     static let maximumKeyCount = 100
 
@@ -9,11 +9,11 @@ struct JWKSet: Sendable {
     /// expensive.
     static let maximumTries = 16
 
-    let keys: [JWK]
+    package let keys: [JWK]
 
     /// Reads a set and omits the keys that cannot be used here.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is not a key set at all, or has too many keys.
-    init(_ json: JSON) throws(AuthError) {
+    package init(_ json: JSON) throws(AuthError) {
         guard let keys = json["keys"]?.array else {
             throw AuthError(.invalidResponse, "The provider's key set has no \"keys\" array (RFC 7517 section 5).")
         }

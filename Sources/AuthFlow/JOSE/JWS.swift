@@ -2,18 +2,18 @@ public import AuthFlowJSON
 import Synchronization
 
 /// A signed JSON document in compact form (RFC 7515 section 7.1), parsed but **not verified**.
-struct JWS: Sendable {
-    let header: JWSHeader
-    let payload: JSON
-    let signature: [UInt8]
-    let signedBytes: [UInt8]
+package struct JWS: Sendable {
+    package let header: JWSHeader
+    package let payload: JSON
+    package let signature: [UInt8]
+    package let signedBytes: [UInt8]
 
     /// The largest token read, in bytes. Real ones have a few thousand.
     static let maximumSize = 64 * 1024
 
     /// Parses a compact JWS.
     /// - Throws: ``AuthError`` with `invalid_id_token`; the message never quotes the token.
-    init(_ compact: Secret) throws(AuthError) {
+    package init(_ compact: Secret) throws(AuthError) {
         func malformed(_ what: String, _ cause: (any Error)? = nil) -> AuthError {
             AuthError(.invalidIDToken, "The signed token is malformed: \(what).", underlyingError: cause)
         }

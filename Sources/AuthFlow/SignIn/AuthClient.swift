@@ -84,10 +84,12 @@ public final class AuthClient: Sendable {
         self.methods = methods
         self.options = options
         self.observer = observer
+        let renewal: CredentialManager.Renewal = { client in try await client.clientCredentials() }
         self.credentials = CredentialManager(
             client: client,
             store: store,
             freshnessMargin: options.freshnessMargin,
+            renewal: methods.isWithoutUser ? renewal : nil,
             observer: observer
         )
         self.current = credentials.managed(
@@ -210,6 +212,11 @@ public final class AuthClient: Sendable {
                     try await self.keep(credential, response.parameters, policy, reporter)
                 }
             }
+        case .clientCredentials:
+            let credential = try await credentials.unfinished.finish { [client] in
+                try await reporter.step(.clientCredentials) { try await client.clientCredentials() }
+            }
+            return try await keep(credential, [:], policy, reporter)
         case .device(let presenter):
             let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
             let code = try await flow.begin(longestWait: presenter.longestWait)
@@ -241,7 +248,7 @@ public final class AuthClient: Sendable {
         -> AuthorizationRequest
     {
         let reporter = reporter()
-        _ = try await reporter.step(.discovery) { try await server.metadata() }
+        _ = try await reporter.step(.discovery) { try await client.metadata() }
         return try await reporter.step(.authorizationRequest) { try await client.authorizationRequest(options) }
     }
 
@@ -314,7 +321,7 @@ public final class AuthClient: Sendable {
     /// The provider's metadata.
     /// - Throws: ``AuthError``.
     public func metadata() async throws -> ProviderMetadata {
-        try await reporter().step(.discovery) { try await server.metadata() }
+        try await reporter().step(.discovery) { try await client.metadata() }
     }
 
     /// The means for the functions of an adapter that one provider alone has.

@@ -29,7 +29,7 @@ struct AuthorizationCodeSignIn: Sendable {
         with userAgent: any UserAgent,
         keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
     ) async throws -> Return {
-        _ = try await reporter.step(.discovery) { try await client.server.metadata() }
+        _ = try await reporter.step(.discovery) { try await client.metadata() }
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the response from other visits.
         let state = client.host.randomToken()
         let expected = RedirectOptions(

@@ -13,7 +13,7 @@ struct DeviceSignIn: Sendable {
     /// Asks for a code. The user has been shown nothing when this throws.
     /// - Parameter longestWait: How long the user can be waited for at the most; nil for as long as the code lasts.
     func begin(longestWait: Duration?) async throws -> DeviceAuthorization {
-        _ = try await reporter.step(.discovery) { try await client.server.metadata() }
+        _ = try await reporter.step(.discovery) { try await client.metadata() }
         var authorization = try await reporter.step(.deviceAuthorization) { try await client.deviceAuthorization() }
         if let longestWait { authorization.lifetime = min(authorization.lifetime, longestWait) }
         return authorization
@@ -25,7 +25,7 @@ struct DeviceSignIn: Sendable {
         _ authorization: DeviceAuthorization,
         keep: @escaping @Sendable (Credential) async throws -> Return
     ) async throws -> Return {
-        let metadata = try await client.server.metadata()
+        let metadata = try await client.metadata()
         let polling = DevicePolling(client: client, reporter: reporter, unfinished: unfinished)
         return try await polling.wait(for: authorization, at: metadata) { [client, reporter] response in
             // No nonce was sent, so none may come.

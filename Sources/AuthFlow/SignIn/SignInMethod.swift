@@ -6,11 +6,15 @@ public enum SignInMethod: Sendable {
     /// The device authorization grant, on another screen (RFC 8628).
     case device(any DevicePresenter)
 
+    /// No user: the client itself (RFC 6749 section 4.4). Tokens are asked for again whenever they have expired.
+    case clientCredentials
+
     /// The flow, by the name that configurations use.
     public var flow: SignInFlow {
         switch self {
         case .userAgent: .authorizationCode
         case .device: .device
+        case .clientCredentials: .clientCredentials
         }
     }
 }
@@ -22,11 +26,17 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
 
     /// On another screen: the device authorization grant (RFC 8628).
     case device
+
+    /// Without a user, as the client itself: the client credentials grant (RFC 6749 section 4.4).
+    case clientCredentials = "client_credentials"
 }
 
 /// The methods of a client in the order in which they are tried, resolved before anything is shown.
 struct SignInMethods: Sendable {
     var methods: [SignInMethod]
+
+    /// Whether no user is involved.
+    var isWithoutUser: Bool { methods.contains { if case .clientCredentials = $0 { true } else { false } } }
 
     /// The flows that were asked for and cannot work here, with the reason.
     var passedOver: [(flow: SignInFlow, reason: AuthError)] = []

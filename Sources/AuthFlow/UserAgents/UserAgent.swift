@@ -57,7 +57,7 @@ public struct RedirectOptions: Sendable {
     /// The `state` that the redirect will carry. What arrives without it belongs to another visit, and must not end the wait.
     public let state: Secret
 
-    /// How the authorization response is sent. An agent that cannot receive it this way throws `unsupported` before it
+    /// How the authorization response travels: in the query, the fragment, or a form. An agent that cannot receive it this way throws `unsupported` before it
     /// shows a page.
     public let responseMode: ResponseMode
 
@@ -79,7 +79,7 @@ public struct RedirectOptions: Sendable {
         self.purpose = purpose
         self.redirectURIs = redirectURIs
         self.state = state
-        self.responseMode = responseMode
+        self.responseMode = responseMode.delivery
         self.reporter = reporter
         self.clock = clock
     }
@@ -109,9 +109,12 @@ extension RedirectOptions {
 
     /// Whether parameters hold exactly this state. A redirect without it must not end a wait, or be told why.
     package static func carries(_ state: Secret, _ parameters: Substring) -> Bool {
-        guard let states = FormURLEncoding.decode(parameters)?.values(for: "state"), states.count == 1 else {
-            return false
-        }
+        guard let decoded = FormURLEncoding.decode(parameters) else { return false }
+        // A signed response (JARM) has its state inside. Nothing is believed yet: this only tells visits apart.
+        let states =
+            decoded.values(for: "state")
+            + decoded.values(for: "response").compactMap(SignedAuthorizationResponse.claimedState)
+        guard states.count == 1 else { return false }
         // Secrets are compared in constant time.
         return Secret(states[0]) == state
     }

@@ -20,7 +20,8 @@ extension OIDCEmulator {
             return .page("Wrong redirect URI", "<p>The redirect URI is not registered.</p>", status: .badRequest)
         }
         let authorization = Authorization(parameters: query, client: client, redirectURI: redirectURI)
-        if let repeated = query.repeatedName {
+        // RFC 8707 section 2: "Multiple resource parameters MAY be used".
+        if let repeated = query.names.first(where: { $0 != "resource" && query.values(for: $0).count > 1 }) {
             return respond(authorization, ["error": "invalid_request", "error_description": "\(repeated) is repeated"])
         }
         guard query["response_type"] == "code" else {
@@ -59,7 +60,7 @@ extension OIDCEmulator {
     /// - Returns: The redirect with the authorization response.
     /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when there is no such client or user.
     public func redirect(for url: String, as username: String) throws -> String {
-        let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
+        let query = parameters(ofRequestAt: url)
         guard let client = clients.first(where: { $0.id == query["client_id"] }),
             let user = userIndexes[username]
         else { throw AuthError(.invalidConfiguration, "The emulator has no such client or user.") }
@@ -141,13 +142,19 @@ extension OIDCEmulator {
         if let state = authorization.parameters["state"] { parameters.append("state", state) }
         parameters.append("iss", issuer)
         fault?.callback.change(&parameters)
-        switch Self.responseMode(of: authorization) ?? .query {
+        let mode = Self.responseMode(of: authorization) ?? .query
+        if mode.isSigned {
+            guard let response = signedResponse(parameters, to: authorization.client) else { return .failure }
+            parameters = ["response": response]
+            fault?.signedResponse.beside(&parameters)
+        }
+        switch mode.delivery {
         case .query:
             let separator = authorization.redirectURI.contains("?") ? "&" : "?"
             return .redirect(to: authorization.redirectURI + separator + FormURLEncoding.encodeQuery(parameters))
         case .fragment:
             return .redirect(to: "\(authorization.redirectURI)#\(FormURLEncoding.encodeQuery(parameters))")
-        case .formPost:
+        default:
             return formPostPage(authorization, parameters)
         }
     }

@@ -25,6 +25,9 @@ extension OIDCEmulator {
         var resourceWantsNonce = false
         var nonceNumber = 1
         var usedProofs: Set<String> = []
+        var usedAssertions: Set<String> = []
+        var pushedRequests: [String: PushedRequest] = [:]
+        var pushPolicy = PushedRequests.never
         var nativeSSO: NativeSSOSettings?
         var deviceSecrets: [String: DeviceSession] = [:]
         var answersPublicClients = false
@@ -45,6 +48,13 @@ extension OIDCEmulator {
         /// Identifies all tokens of one sign-in.
         let family: String
         var usedAt: Date?
+    }
+
+    /// An authorization request that was pushed.
+    struct PushedRequest {
+        let parameters: FormParameters
+        let clientID: String
+        let expiresAt: Date
     }
 
     /// A user's session in a browser.

@@ -17,7 +17,7 @@ extension OIDCEmulator {
     private static let lifetime: Int64 = 3600
 
     func token(_ form: FormParameters, _ request: HTTPRequest, _ address: String) -> TransportResponse {
-        guard let client = authenticatedClient(form, request) else {
+        guard let client = authenticatedClient(form, request, address) else {
             var response = TransportResponse.json(["error": "invalid_client"], status: .unauthorized)
             response.head.headerFields[.wwwAuthenticate] = #"Basic realm="token""#
             return response
@@ -25,7 +25,7 @@ extension OIDCEmulator {
         func refuse(_ error: String, _ description: String) -> TransportResponse {
             .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
         }
-        guard form.repeatedName == nil else {
+        guard form.names.allSatisfy({ $0 == "resource" || form.values(for: $0).count == 1 }) else {
             return refuse("invalid_request", "a parameter is repeated")
         }
         let thumbprint: String?
@@ -39,6 +39,7 @@ extension OIDCEmulator {
         case "authorization_code": return redeem(form, client, thumbprint, refuse)
         case "refresh_token": return refresh(form, client, thumbprint, refuse)
         case "urn:ietf:params:oauth:grant-type:token-exchange": return exchange(form, client, thumbprint, refuse)
+        case "client_credentials": return clientCredentials(form, client, thumbprint, refuse)
         case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, client, thumbprint, refuse)
         default: return refuse("unsupported_grant_type", "only codes, device codes and refresh tokens")
         }
@@ -247,30 +248,5 @@ extension OIDCEmulator {
             "scope": .string(grant.scopes.joined(separator: " ")),
             "sub": users[grant.session.userIndex].claims["sub"] ?? "",
         ])
-    }
-
-    /// The client, when it has authenticated with exactly its registered method.
-    func authenticatedClient(_ form: FormParameters, _ request: HTTPRequest) -> Client? {
-        let basic = request.headerFields[.authorization]
-        if let basic, basic.hasPrefix("Basic ") {
-            // RFC 6749 section 2.3.1: both halves are form-encoded before they are joined.
-            guard let data = Data(base64Encoded: String(basic.dropFirst(6))),
-                let pair = String(validating: data, as: UTF8.self), let colon = pair.firstIndex(of: ":"),
-                let id = FormURLEncoding.decode("x=\(pair[..<colon])")?["x"],
-                let secret = FormURLEncoding.decode("x=\(pair[pair.index(after: colon)...])")?["x"],
-                form["client_secret"] == nil
-            else { return nil }
-            return clients.first {
-                $0.id == id && $0.secret == secret && $0.authenticationMethod == "client_secret_basic"
-            }
-        }
-        return clients.first { client in
-            guard client.id == form["client_id"] else { return false }
-            switch client.authenticationMethod {
-            case "none": return form["client_secret"] == nil
-            case "client_secret_post": return client.secret != nil && form["client_secret"] == client.secret
-            default: return false
-            }
-        }
     }
 }

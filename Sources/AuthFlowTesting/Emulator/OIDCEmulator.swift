@@ -62,6 +62,14 @@ public final class OIDCEmulator: ProviderEmulator {
         public var redirectURIs: [String]
         /// The signature algorithm of its userinfo responses; nil for plain JSON.
         public var userInfoSigningAlgorithm: SignatureAlgorithm?
+        /// The public keys that verify its assertions and request objects (RFC 7517); nil for none.
+        public var jwks: JSON?
+        /// The audiences that its assertions may have.
+        public var assertionAudiences: Set<ClientAuthentication.Audience> = [.issuer, .tokenEndpoint, .endpoint]
+        /// Whether it has to push its authorization requests.
+        public var mustPushRequests = false
+        /// Whether it has to sign them.
+        public var mustSignRequests = false
 
         /// Creates a client.
         public init(
@@ -166,6 +174,12 @@ public final class OIDCEmulator: ProviderEmulator {
         set { state.withLock { $0.devicePollInterval = newValue } }
     }
 
+    /// Whether authorization requests can be pushed (RFC 9126): never, which is the default; as the client likes; or always.
+    public var pushedRequests: PushedRequests {
+        get { state.withLock { $0.pushPolicy } }
+        set { state.withLock { $0.pushPolicy = newValue } }
+    }
+
     /// The requests it has received, oldest first.
     public var receivedRequests: [ReceivedRequest] { state.withLock { $0.requests } }
 
@@ -232,12 +246,13 @@ public final class OIDCEmulator: ProviderEmulator {
         case (.get, "/.well-known/openid-configuration"): return metadata()
         case (.get, "/.well-known/webfinger"): return webFinger(query)
         case (.get, "/jwks"): return keySet()
-        case (.get, "/authorize"): return authorize(query, request)
+        case (.get, "/authorize"): return authorizationRequest(query, request)
         case (.post, "/login"): return signIn(form)
         case (.post, "/consent"): return consent(form)
         case (.post, "/device_authorization"): return deviceAuthorization(form, request)
         case (.get, "/device"): return devicePage(query, request)
         case (.post, "/token"): return token(form, request, address)
+        case (.post, "/par") where pushedRequests != .never: return pushedAuthorization(form, request, address)
         case (.post, "/revoke"): return revoke(form, request)
         case (.post, "/introspect"): return introspect(form, request)
         case (.post, "/register"): return register(request, body)
@@ -254,7 +269,7 @@ public final class OIDCEmulator: ProviderEmulator {
 
     private func metadata() -> TransportResponse {
         let algorithms = SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric
-        let document: [String: JSON] = [
+        var document: [String: JSON] = [
             "issuer": .string(issuer),
             "authorization_endpoint": .string("\(issuer)/authorize"),
             "token_endpoint": .string("\(issuer)/token"),
@@ -269,15 +284,29 @@ public final class OIDCEmulator: ProviderEmulator {
             "response_modes_supported": .array(ResponseMode.allCases.map { .string($0.rawValue) }),
             "grant_types_supported": [
                 "authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code",
+                "client_credentials",
             ],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": .array(algorithms.map { .string($0.rawValue) }),
             "scopes_supported": ["openid", "profile", "email", "address", "phone", "offline_access"],
             "code_challenge_methods_supported": ["S256"],
-            "token_endpoint_auth_methods_supported": ["none", "client_secret_basic", "client_secret_post"],
+            "token_endpoint_auth_methods_supported": [
+                "none", "client_secret_basic", "client_secret_post", "client_secret_jwt", "private_key_jwt",
+            ],
+            "token_endpoint_auth_signing_alg_values_supported": .array(algorithms.map { .string($0.rawValue) }),
+            "request_object_signing_alg_values_supported": .array(
+                SignatureAlgorithm.asymmetric.map { .string($0.rawValue) }
+            ),
+            "request_parameter_supported": true,
+            "authorization_signing_alg_values_supported": .array(
+                SignatureAlgorithm.asymmetric.map { .string($0.rawValue) }
+            ),
+            "authorization_details_types_supported": ["payment", "account"],
             "dpop_signing_alg_values_supported": ["ES256"],
             "authorization_response_iss_parameter_supported": true,
         ]
+        if pushedRequests != .never { document["pushed_authorization_request_endpoint"] = .string("\(issuer)/par") }
+        if pushedRequests == .always { document["require_pushed_authorization_requests"] = true }
         return (fault?.metadata ?? MetadataFault()).applied(to: document)
     }
 

@@ -122,7 +122,11 @@ public struct EmulatorScene: Sendable {
                 registration: try ClientRegistration(try registration ?? Self.registration())
             ),
             methods: flows.compactMap { flow in
-                flow == .authorizationCode ? .userAgent(userAgent) : devicePresenter.map(SignInMethod.device)
+                switch flow {
+                case .authorizationCode: .userAgent(userAgent)
+                case .device: devicePresenter.map(SignInMethod.device)
+                case .clientCredentials: .clientCredentials
+                }
             },
             store: store,
             options: options,
@@ -153,10 +157,10 @@ public struct EmulatorScene: Sendable {
 
     /// Follows an authorization request as a browser would, and returns the redirect.
     public func visit(_ url: String, responseMode: ResponseMode = .query) async throws -> String {
-        let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())
+        let query = emulator.parameters(ofRequestAt: url)
         let options = RedirectOptions(
-            redirectURIs: [try RedirectURI(query?["redirect_uri"] ?? "")],
-            state: Secret(query?["state"] ?? ""),
+            redirectURIs: [try RedirectURI(query["redirect_uri"] ?? "")],
+            state: Secret(query["state"] ?? ""),
             responseMode: responseMode,
             reporter: FlowReporter(),
             clock: ContinuousClock()

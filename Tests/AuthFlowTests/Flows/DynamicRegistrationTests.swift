@@ -47,7 +47,7 @@ private struct PlainProvider: ProviderAdapter {
             seen.withLock { $0 = (request, json) }
         }
         #expect(registered.clientID == "c")
-        #expect(registered.authentication == .none)
+        #expect(registered.authentication.method == .none)
         let (request, json) = try #require(seen.withLock { $0 })
         #expect(request.headerFields[.authorization] == "Bearer initial")
         #expect(json["redirect_uris"] == ["http://127.0.0.1/callback"])
@@ -67,7 +67,8 @@ private struct PlainProvider: ProviderAdapter {
             ],
             method: .clientSecretBasic
         )
-        #expect(registered.authentication == .clientSecretPost(Secret("s3cret")))
+        #expect(registered.authentication.method == .clientSecretPost)
+        #expect(registered.authentication.secret == Secret("s3cret"))
         #expect(registered.clientSecretExpiresAt?.timeIntervalSince1970 == 1_900_000_000)
         #expect(registered.registrationAccessToken == Secret("t"))
         #expect(!"\(registered)".contains("s3cret"))

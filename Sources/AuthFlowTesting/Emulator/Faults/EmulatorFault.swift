@@ -19,6 +19,8 @@ public struct EmulatorFault: Sendable {
     var userInfo = UserInfoFault()
     var callback = CallbackFault()
     var deviceAuthorization = DeviceAuthorizationFault()
+    var pushedAuthorization = PushedAuthorizationFault()
+    var signedResponse = SignedResponseFault()
 
     /// A fault of the ID Token.
     public static func idToken(_ fault: IDTokenFault) -> EmulatorFault { with(\.idToken, fault) }
@@ -42,6 +44,14 @@ public struct EmulatorFault: Sendable {
     public static func deviceAuthorization(_ fault: DeviceAuthorizationFault) -> EmulatorFault {
         with(\.deviceAuthorization, fault)
     }
+
+    /// A fault of the response to a pushed authorization request.
+    public static func pushedAuthorization(_ fault: PushedAuthorizationFault) -> EmulatorFault {
+        with(\.pushedAuthorization, fault)
+    }
+
+    /// A fault of a signed authorization response.
+    public static func signedResponse(_ fault: SignedResponseFault) -> EmulatorFault { with(\.signedResponse, fault) }
 
     private static func with<Part>(_ part: WritableKeyPath<EmulatorFault, Part>, _ value: Part) -> EmulatorFault {
         var fault = EmulatorFault()

@@ -1,0 +1,75 @@
+import AuthFlowJSON
+import Crypto
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A JWT by which a client proves who it is (RFC 7523 section 2.2, OIDC Core section 9).
+///
+/// It lives for a minute, and every request gets one of its own: servers refuse a `jti` that they have seen.
+struct ClientAssertion: Sendable {
+    /// What signs it.
+    enum Signer: Sendable {
+        case key(SigningKeySource)
+        case secret(Secret)
+    }
+
+    /// RFC 7523 section 2.2.
+    static let type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+    private static let lifetime: TimeInterval = 60
+
+    let signer: Signer
+    let algorithm: SignatureAlgorithm?
+    let audience: ClientAuthentication.Audience
+
+    /// The parameters that carry an assertion of its own for one request. RFC 7521 section 4.2 has `client_id` optional; some
+    /// servers need it.
+    func parameters(for request: ClientAuthentication.Request) async throws -> ClientAuthentication.Proof {
+        [
+            "client_id": request.clientID, "client_assertion_type": Self.type,
+            "client_assertion": try await make(for: request),
+        ]
+    }
+
+    private func make(for request: ClientAuthentication.Request) async throws -> String {
+        let now = Int64(request.time.timeIntervalSince1970)
+        let claims: JSON = [
+            // RFC 7523 section 3: iss, sub, aud and exp are required; the others keep it from being used twice or too early.
+            "iss": .string(request.clientID), "sub": .string(request.clientID), "aud": .string(audience(of: request)),
+            "jti": .string(request.identifier), "iat": .integer(now), "nbf": .integer(now),
+            "exp": .integer(now + Int64(Self.lifetime)),
+        ]
+        switch signer {
+        case .key(let source):
+            let key = try source.key()
+            return try await key.jwt(
+                claims,
+                type: "JWT",
+                algorithm: try key.algorithm(algorithm, announced: request.announcedAlgorithms)
+            )
+        case .secret(let secret):
+            let algorithm = algorithm ?? .hs256
+            let header: JSON = ["typ": "JWT", "alg": .string(algorithm.rawValue)]
+            let text = "\(Base64URL.encode(try header.serialized())).\(Base64URL.encode(try claims.serialized()))"
+            let code = HMACSignature.code(
+                for: Array(text.utf8),
+                hash: algorithm.definition?.hash ?? .sha256,
+                secret: secret
+            )
+            return "\(text).\(Base64URL.encode(code))"
+        }
+    }
+
+    /// FAPI 2.0 section 5.3.3.1: "shall use the issuer identifier value ... as a string".
+    private func audience(of request: ClientAuthentication.Request) -> String {
+        switch audience {
+        case .issuer: request.issuer
+        case .tokenEndpoint: (request.tokenEndpoint ?? request.endpoint).url
+        case .endpoint: request.endpoint.url
+        }
+    }
+}

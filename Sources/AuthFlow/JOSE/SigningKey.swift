@@ -1,0 +1,86 @@
+public import AuthFlowJSON
+import Crypto
+
+/// A private key that signs for this client: client assertions and request objects.
+///
+/// ``PrivateKey`` keeps one in memory. A key that cannot be copied out of its hardware is a type of its own that adopts this
+/// protocol.
+public protocol SigningKey: Sendable {
+    /// The public key (RFC 7517), with its `kid`, as it is registered with the authorization server.
+    var publicJWK: JSON { get }
+
+    /// The algorithms that it can sign with, best first; at least one.
+    var algorithms: [SignatureAlgorithm] { get }
+
+    /// Signs.
+    ///
+    /// It is called once for each JWT that is made.
+    /// - Parameters:
+    ///   - bytes: The bytes to sign.
+    ///   - algorithm: One of ``algorithms``.
+    /// - Returns: The signature in the form of RFC 7518 section 3: for ECDSA, R and S side by side.
+    /// - Throws: An error that ends what the signature was for.
+    func signature(over bytes: [UInt8], by algorithm: SignatureAlgorithm) async throws -> [UInt8]
+}
+
+extension SigningKey {
+    /// The `kid` of the public key.
+    public var keyID: String? { publicJWK["kid"]?.string }
+
+    /// Makes a signed JWT (RFC 7515 section 7.1).
+    /// - Throws: ``AuthError`` with `unsupported` when it cannot be signed.
+    func jwt(_ claims: JSON, type: String, algorithm: SignatureAlgorithm) async throws -> String {
+        var header: [String: JSON] = ["typ": .string(type), "alg": .string(algorithm.rawValue)]
+        header["kid"] = keyID.map(JSON.string)
+        let text =
+            "\(Base64URL.encode(try JSON.object(header).serialized())).\(Base64URL.encode(try claims.serialized()))"
+        let signature: [UInt8]
+        do {
+            signature = try await self.signature(over: Array(text.utf8), by: algorithm)
+        } catch let error as AuthError {
+            throw error
+        } catch {
+            throw AuthError(.unsupported, "The client's key could not sign.", underlyingError: error)
+        }
+        return "\(text).\(Base64URL.encode(signature))"
+    }
+
+    /// The algorithm to sign with: the best of this key that a server announces.
+    /// - Parameters:
+    ///   - wanted: The one that the client is registered for; nil for any.
+    ///   - announced: Those that the server announces; nil when it announces none.
+    /// - Throws: ``AuthError`` with `unsupported` when there is none.
+    func algorithm(_ wanted: SignatureAlgorithm?, announced: [String]?) throws(AuthError) -> SignatureAlgorithm {
+        let able = wanted.map { [$0] } ?? algorithms
+        guard let first = able.first(where: algorithms.contains) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The client's key cannot sign with \(wanted?.rawValue ?? "any algorithm"): it can with \(algorithms.map(\.rawValue).joined(separator: ", "))."
+            )
+        }
+        guard let announced, !announced.isEmpty else { return first }
+        if let common = able.first(where: { announced.contains($0.rawValue) }) { return common }
+        throw AuthError(
+            .unsupported,
+            "The provider accepts signatures by \(DisplayText.sanitized(announced.joined(separator: ", "))), and the client's key makes none of these."
+        )
+    }
+}
+
+extension JSON {
+    /// The thumbprint of a public key in JWK form (RFC 7638), base64url; nil when a member is missing.
+    var jwkThumbprint: String? {
+        // Section 3.2 and RFC 8037 section 2: the required members of each type, in lexicographic order, without whitespace.
+        let names: [String]
+        switch self["kty"]?.string {
+        case "RSA": names = ["e", "kty", "n"]
+        case "EC": names = ["crv", "kty", "x", "y"]
+        case "OKP": names = ["crv", "kty", "x"]
+        default: return nil
+        }
+        let values = names.compactMap { self[$0]?.string }
+        guard values.count == names.count else { return nil }
+        let text = zip(names, values).map { "\"\($0)\":\"\($1)\"" }.joined(separator: ",")
+        return Base64URL.encode(SHA256.hash(data: Array("{\(text)}".utf8)))
+    }
+}

@@ -1,0 +1,172 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// Clients that prove who they are by a signed assertion (RFC 7523).
+@Suite struct ClientAssertionTests {
+    static let keys: [SignatureAlgorithm: PrivateKey] = Dictionary(
+        uniqueKeysWithValues: [SignatureAlgorithm.es256, .es384, .ps256, .edDSA].compactMap { algorithm in
+            (try? PrivateKey(generatedFor: algorithm)).map { (algorithm, $0) }
+        }
+    )
+
+    static func client(_ key: PrivateKey, method: String = "private_key_jwt") -> OIDCEmulator.Client {
+        var client = OIDCEmulator.Client(id: "machine", authenticationMethod: method)
+        client.jwks = ["keys": [key.publicJWK]]
+        return client
+    }
+
+    private func registration(_ authentication: ClientAuthentication) throws -> ClientRegistration.Values {
+        var values = ClientRegistration.Values(clientID: "machine")
+        values.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        values.scopes = ["openid", "profile", "offline_access"]
+        values.authentication = authentication
+        return values
+    }
+
+    /// The claims of the assertions that the provider has received.
+    private func assertions(_ scene: EmulatorScene) -> [JSON] {
+        scene.emulator.receivedRequests.compactMap { $0.form["client_assertion"] }.compactMap { text in
+            text.split(separator: ".").dropFirst().first.flatMap { Base64URL.decode($0) }.flatMap {
+                try? JSON(parsing: $0)
+            }
+        }
+    }
+
+    @Test(arguments: [SignatureAlgorithm.es256, .es384, .ps256, .edDSA, .rs256])
+    func signsInAndRefreshesWithAPrivateKey(_ algorithm: SignatureAlgorithm) async throws {
+        let key = try #require(Self.keys[algorithm == .rs256 ? .ps256 : algorithm])
+        // A key that names its algorithm is used with no other.
+        let signing = algorithm == .rs256 ? try PrivateKey(pem: key.pem) : key
+        try await EmulatorScene.with(.inProcess, clients: [Self.client(signing)]) { scene in
+            let values = try registration(.privateKeyJWT(SigningKeySource(signing), algorithm: algorithm))
+            let client = try scene.client(registration: values)
+            _ = try await client.signIn()
+            _ = try await client.refresh()
+            _ = try await client.signOut()
+            let assertions = assertions(scene)
+            #expect(assertions.count >= 3)
+            #expect(Set(assertions.compactMap { $0["jti"]?.string }).count == assertions.count)
+            for claims in assertions {
+                // FAPI 2.0 section 5.3.3.1: the issuer, as a string.
+                #expect(claims["aud"]?.string == scene.emulator.issuer)
+                #expect(claims["iss"] == "machine" && claims["sub"] == "machine")
+                let lifetime = (claims["exp"]?.number ?? 0) - (claims["iat"]?.number ?? 0)
+                #expect(lifetime == 60 && claims["nbf"] == claims["iat"])
+            }
+        }
+    }
+
+    @Test(arguments: ClientAuthentication.Audience.allCases)
+    func makesTheAssertionForTheAudienceThatTheProviderReads(_ audience: ClientAuthentication.Audience) async throws {
+        let key = try #require(Self.keys[.es256])
+        var registered = Self.client(key)
+        registered.assertionAudiences = [audience]
+        try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
+            for tried in ClientAuthentication.Audience.allCases {
+                let values = try registration(.privateKeyJWT(SigningKeySource(key), audience: tried))
+                let client = try scene.client(registration: values)
+                // At the token endpoint the last two are the same.
+                let isAccepted = tried == audience || (tried != .issuer && audience != .issuer)
+                if isAccepted {
+                    _ = try await client.signIn()
+                } else {
+                    let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+                    #expect(error?.providerError?.error == "invalid_client")
+                }
+            }
+        }
+    }
+
+    @Test(arguments: [SignatureAlgorithm.hs256, .hs384, .hs512])
+    func signsWithTheSecret(_ algorithm: SignatureAlgorithm) async throws {
+        let secret = String(repeating: "s", count: 64)
+        let registered = OIDCEmulator.Client(id: "machine", secret: secret, authenticationMethod: "client_secret_jwt")
+        try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
+            let values = try registration(.clientSecretJWT(Secret(secret), algorithm: algorithm))
+            _ = try await scene.client(registration: values).signIn()
+            // The secret itself is never sent.
+            #expect(!scene.emulator.receivedRequests.contains { "\($0.form.pairs)".contains(secret) })
+        }
+        #expect(throws: AuthError.self) {
+            try ClientRegistration(registration(.clientSecretJWT(Secret("short"), algorithm: algorithm)))
+        }
+    }
+
+    @Test func everyTryHasAnAssertionOfItsOwn() async throws {
+        let key = try #require(Self.keys[.es256])
+        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
+            scene.emulator.dpop = .requiredWithNonce
+            var values = try registration(.privateKeyJWT(SigningKeySource(key)))
+            values.usesDPoP = true
+            let client = try scene.client(registration: values)
+            #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")
+            // The first try has no nonce; the server refuses an assertion that it has seen.
+            let identifiers = assertions(scene).compactMap { $0["jti"]?.string }
+            #expect(identifiers.count == 2 && Set(identifiers).count == 2)
+        }
+    }
+
+    @Test func aKeyThatIsNotRegisteredIsRefusedAndSaysSo() async throws {
+        let registered = try #require(Self.keys[.es256])
+        let other = try PrivateKey(generatedFor: .es256)
+        try await EmulatorScene.with(.inProcess, clients: [Self.client(registered)]) { scene in
+            let values = try registration(.privateKeyJWT(SigningKeySource(other)))
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.client(registration: values).signIn()
+            }
+            #expect(error?.code == .providerRejected)
+            #expect(error?.providerError?.error == "invalid_client")
+        }
+    }
+
+    @Test func anAlgorithmThatTheProviderDoesNotAnnounceIsNotTried() async throws {
+        let key = try #require(Self.keys[.es384])
+        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
+            scene.emulator.fault = .metadata(.member("token_endpoint_auth_signing_alg_values_supported", ["PS256"]))
+            let values = try registration(.privateKeyJWT(SigningKeySource(key)))
+            let error = await #expect(throws: AuthError.self) {
+                try await scene.client(registration: values).signIn()
+            }
+            #expect(error?.code == .unsupported && error?.message.contains("PS256") == true)
+            #expect(!scene.emulator.requests.contains("POST /token"))
+        }
+    }
+
+    /// FAPI 2.0 section 5.3.3.1, note 1: clocks differ, and the server's Date says by how much.
+    @Test(arguments: [-600.0, 600.0, -7200.0]) func aClockThatIsWrongIsCorrectedByTheServers(
+        _ ahead: Double
+    ) async throws {
+        let key = try #require(Self.keys[.es256])
+        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
+            let host = HostServices(now: { Date() + ahead })
+            let client = OAuthClient(
+                server: scene.server(host: host),
+                registration: try ClientRegistration(registration(.privateKeyJWT(SigningKeySource(key))))
+            )
+            let credential = try await client.clientCredentials(scopes: ["profile"])
+            #expect(!credential.tokens.accessToken.exposed.isEmpty)
+            // One more try with what the first refusal has taught, and none after that.
+            _ = try await client.clientCredentials(scopes: ["profile"])
+            #expect(scene.emulator.requests.count { $0 == "POST /token" } == 3)
+        }
+    }
+
+    @Test func aMethodOfYourOwnIsAskedForEveryTry() async throws {
+        let registered = OIDCEmulator.Client(id: "machine", secret: "s", authenticationMethod: "client_secret_post")
+        try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in
+            let asked = Mutex<[String]>([])
+            let authentication = ClientAuthentication.custom(.init(rawValue: "vault")) { request in
+                asked.withLock { $0.append("\(request.endpoint.path) \(request.clientID)") }
+                return ["client_secret": "s"]
+            }
+            _ = try await scene.client(registration: registration(authentication)).signIn()
+            #expect(asked.withLock { $0 } == ["/token machine"])
+        }
+    }
+}

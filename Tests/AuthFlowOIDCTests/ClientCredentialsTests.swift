@@ -1,0 +1,83 @@
+import AuthFlow
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// Tokens of the client's own (RFC 6749 section 4.4).
+@Suite struct ClientCredentialsTests {
+    static let robot = OIDCEmulator.Client(id: "robot", secret: "s3cret", authenticationMethod: "client_secret_basic")
+
+    private func registration() -> ClientRegistration.Values {
+        var values = ClientRegistration.Values(clientID: "robot")
+        values.authentication = .clientSecretBasic(Secret("s3cret"))
+        values.scopes = ["openid", "reports"]
+        return values
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases)
+    func freshTokensComeWithoutAnySignIn(_ setting: EmulatorScene.Setting) async throws {
+        try await EmulatorScene.with(setting, clients: [Self.robot]) { scene in
+            let store = MemoryTokenStore()
+            let client = try scene.client(registration: registration(), flows: [.clientCredentials], store: store)
+            // A hundred callers, and one request.
+            let tokens = try await withThrowingTaskGroup(of: TokenSet.self) { group in
+                for _ in 0..<100 { group.addTask { try await client.freshTokens() } }
+                var all: Set<TokenSet> = []
+                for try await tokens in group { all.insert(tokens) }
+                return all
+            }
+            #expect(tokens.count == 1)
+            #expect(tokens.first?.scopes == ["reports"])
+            #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+            #expect(scene.emulator.receivedRequests.last { $0.path == "/token" }?.form["scope"] == "reports")
+            // Another process finds it in the store.
+            let other = try scene.client(registration: registration(), flows: [.clientCredentials], store: store)
+            #expect(try await other.freshTokens().accessToken == tokens.first?.accessToken)
+            #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+        }
+    }
+
+    @Test func aTokenThatHasExpiredIsAskedForAgain() async throws {
+        let time = VirtualTime()
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot], now: { time.now })
+        let scene = EmulatorScene(emulator)
+        let client = try scene.client(
+            registration: registration(),
+            flows: [.clientCredentials],
+            host: HostServices(now: { time.now })
+        )
+        let first = try await client.freshTokens()
+        time.advance(by: .seconds(3590))
+        let second = try await client.freshTokens()
+        #expect(first.accessToken != second.accessToken)
+        #expect(second.refreshToken == nil)
+    }
+
+    @Test func aRefusalIsNotRepeatedAtOnce() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: []))
+        let client = try scene.client(registration: registration(), flows: [.clientCredentials])
+        for _ in 0..<5 { await #expect(throws: AuthError.self) { try await client.freshTokens() } }
+        #expect(scene.emulator.requests.count { $0 == "POST /token" } == 1)
+    }
+
+    /// RFC 6749 section 4.4: only confidential clients.
+    @Test func aPublicClientIsRefusedBeforeItAsks() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let client = OAuthClient(
+            server: scene.server(),
+            registration: try ClientRegistration(clientID: "authflow-demo")
+        )
+        let error = await #expect(throws: AuthError.self) { try await client.clientCredentials() }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(scene.emulator.requests.isEmpty)
+    }
+
+    /// Section 4.4.3: "A refresh token SHOULD NOT be included."
+    @Test func aRefreshTokenIsNotKept() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        scene.emulator.fault = .tokenResponse(.member("refresh_token", "unwanted"))
+        let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))
+        #expect(try await client.clientCredentials().tokens.refreshToken == nil)
+    }
+}

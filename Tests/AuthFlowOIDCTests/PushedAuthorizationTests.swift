@@ -1,0 +1,211 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// Authorization requests that are pushed (RFC 9126), signed (RFC 9101), or rich (RFC 9396).
+@Suite struct PushedAuthorizationTests {
+    private let key: PrivateKey
+    private let scene: EmulatorScene
+
+    init() throws {
+        key = try PrivateKey(generatedFor: .es256)
+        scene = EmulatorScene(
+            try OIDCEmulator(
+                issuer: "https://id.example.com",
+                clients: [ClientAssertionTests.client(key), .demo]
+            )
+        )
+        scene.emulator.pushedRequests = .automatic
+    }
+
+    private func registration(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws
+        -> ClientRegistration.Values
+    {
+        var values = try EmulatorScene.registration()
+        values.clientID = "machine"
+        values.authentication = .privateKeyJWT(SigningKeySource(key))
+        values.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        change(&values)
+        return values
+    }
+
+    private func query(_ url: String) -> FormParameters {
+        FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
+    }
+
+    private func client(_ change: (inout ClientRegistration.Values) -> Void = { _ in }) throws -> OAuthClient {
+        OAuthClient(server: scene.server(), registration: try ClientRegistration(try registration(change)))
+    }
+
+    @Test func nothingButTheHandleGoesThroughTheBrowser() async throws {
+        _ = try await scene.client(registration: registration()).signIn()
+        let visited = try #require(scene.emulator.receivedRequests.first { $0.path == "/authorize" })
+        #expect(visited.query.names.sorted() == ["client_id", "request_uri"])
+        let pushed = try #require(scene.emulator.receivedRequests.first { $0.path == "/par" })
+        #expect(pushed.form["code_challenge_method"] == "S256" && pushed.form["state"] != nil)
+        #expect(pushed.form["client_assertion"] != nil)
+    }
+
+    @Test func aPublicClientPushesWithItsIdentifierAlone() async throws {
+        _ = try await scene.client().signIn()
+        #expect(scene.emulator.requests.contains("POST /par"))
+    }
+
+    struct Choice: CustomTestStringConvertible {
+        let client: PushedRequests
+        let provider: PushedRequests
+        let code: AuthError.Code?
+        let isPushed: Bool
+        var testDescription: String { "client \(client), provider \(provider)" }
+    }
+
+    @Test(arguments: [
+        Choice(client: .automatic, provider: .never, code: nil, isPushed: false),
+        Choice(client: .automatic, provider: .automatic, code: nil, isPushed: true),
+        Choice(client: .automatic, provider: .always, code: nil, isPushed: true),
+        Choice(client: .always, provider: .never, code: .unsupported, isPushed: false),
+        Choice(client: .always, provider: .automatic, code: nil, isPushed: true),
+        Choice(client: .never, provider: .automatic, code: nil, isPushed: false),
+        Choice(client: .never, provider: .always, code: .invalidConfiguration, isPushed: false),
+    ]) func pushesAsClientAndProviderAgree(_ choice: Choice) async throws {
+        scene.emulator.pushedRequests = choice.provider
+        let client = try client { $0.pushedRequests = choice.client }
+        do {
+            let request = try await client.authorizationRequest()
+            #expect(choice.code == nil)
+            #expect((query(request.url)["request_uri"] != nil) == choice.isPushed)
+        } catch let error as AuthError {
+            #expect(error.code == choice.code)
+        }
+        #expect(scene.emulator.requests.contains("POST /par") == choice.isPushed)
+    }
+
+    @Test func aHandleIsUsedOnce() async throws {
+        let request = try await client().authorizationRequest()
+        _ = try await scene.visit(request.url)
+        let again = await #expect(throws: (any Error).self) { try await scene.visit(request.url) }
+        #expect(again != nil)
+    }
+
+    @Test func aPushedRequestIsBoundToTheKeyOfTheTokens() async throws {
+        scene.emulator.dpop = .requiredWithNonce
+        let client = try scene.client(registration: registration { $0.usesDPoP = true })
+        #expect(try await client.signIn().credential.tokens.tokenType == "DPoP")
+        // The nonce is asked for at the first push, which is repeated with another assertion.
+        #expect(scene.emulator.requests.count { $0 == "POST /par" } == 2)
+    }
+
+    struct Broken: CustomTestStringConvertible {
+        let name: String
+        let fault: PushedAuthorizationFault
+        let code: AuthError.Code
+        var testDescription: String { name }
+    }
+
+    static let broken: [Broken] = [
+        Broken(name: "no request_uri", fault: .missingURI, code: .invalidResponse),
+        Broken(name: "empty request_uri", fault: .member("request_uri", ""), code: .invalidResponse),
+        Broken(name: "request_uri as a number", fault: .member("request_uri", 7), code: .invalidResponse),
+        Broken(name: "request_uri with a space", fault: .member("request_uri", "a b"), code: .invalidResponse),
+        Broken(
+            name: "request_uri of 513 characters",
+            fault: .member("request_uri", .string(String(repeating: "u", count: 513))),
+            code: .invalidResponse
+        ),
+        Broken(name: "no expires_in", fault: .missingExpiry, code: .invalidResponse),
+        Broken(name: "expires_in of zero", fault: .member("expires_in", 0), code: .invalidResponse),
+        Broken(name: "expires_in below zero", fault: .member("expires_in", -5), code: .invalidResponse),
+        Broken(
+            name: "an error",
+            fault: .response { $0 = .refusal("invalid_request_object") },
+            code: .providerRejected
+        ),
+        Broken(name: "not JSON", fault: .notJSON, code: .invalidResponse),
+        Broken(name: "empty", fault: .empty, code: .invalidResponse),
+        Broken(name: "unavailable", fault: .unavailable, code: .temporarilyUnavailable),
+        Broken(name: "a redirect", fault: .redirected, code: .invalidResponse),
+    ]
+
+    @Test(arguments: broken) func opensNoBrowserAfterABrokenResponse(_ broken: Broken) async throws {
+        scene.emulator.fault = .pushedAuthorization(broken.fault)
+        let error = await #expect(throws: AuthError.self) {
+            try await scene.client(registration: registration()).signIn()
+        }
+        #expect(error?.code == broken.code, "\(error?.message ?? "")")
+        #expect(!scene.emulator.requests.contains { $0.contains("/authorize") })
+    }
+
+    // MARK: Signed requests
+
+    @Test(arguments: [PushedRequests.always, .never]) func signsTheRequest(_ pushes: PushedRequests) async throws {
+        let values = try registration {
+            $0.requestObjectKey = SigningKeySource(key)
+            $0.pushedRequests = pushes
+            $0.resources = ["https://a.example.com", "https://b.example.com"]
+        }
+        let client = try scene.client(registration: values)
+        let options = AuthorizationOptions(maxAge: .seconds(3600))
+        #expect(try await client.signIn(options: options).credential.identity != nil)
+        let path = pushes == .always ? "/par" : "/authorize"
+        let received = try #require(scene.emulator.receivedRequests.first { $0.path == path })
+        let sent = pushes == .always ? received.form : received.query
+        #expect(sent["code_challenge"] == nil && sent["state"] == nil && sent["redirect_uri"] == nil)
+        let parts = (sent["request"] ?? "").split(separator: ".")
+        let claims = try #require(
+            parts.dropFirst().first.flatMap { Base64URL.decode($0) }.flatMap { try? JSON(parsing: $0) }
+        )
+        #expect(claims["max_age"] == 3600)
+        #expect(claims["resource"]?.strings == ["https://a.example.com", "https://b.example.com"])
+        #expect(claims["aud"]?.string == scene.emulator.issuer && claims["sub"] == nil)
+        #expect((claims["exp"]?.number ?? 0) - (claims["nbf"]?.number ?? 0) == 300)
+    }
+
+    @Test func aProviderThatDemandsSignedRequestsIsNotAskedWithoutAKey() async throws {
+        scene.emulator.fault = .metadata(.member("require_signed_request_object", true))
+        let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest() }
+        #expect(error?.code == .unsupported && error?.message.contains("RFC 9101") == true)
+    }
+
+    // MARK: Rich requests
+
+    private static let payment: JSON = [["type": "payment", "actions": ["initiate"], "amount": ["currency": "EUR"]]]
+
+    @Test func sendsAuthorizationDetailsAndShowsThoseThatWereGranted() async throws {
+        let granted: JSON = [["type": "payment", "actions": ["initiate"], "id": "7"]]
+        scene.emulator.fault = .tokenResponse(.member("authorization_details", granted))
+        var options = AuthorizationOptions()
+        options.authorizationDetails = Self.payment
+        let credential = try await scene.client(registration: registration()).signIn(options: options).credential
+        let pushed = try #require(scene.emulator.receivedRequests.first { $0.path == "/par" })
+        #expect(try JSON(parsing: Array((pushed.form["authorization_details"] ?? "").utf8)) == Self.payment)
+        #expect(credential.tokens.authorizationDetails == granted)
+    }
+
+    @Test(arguments: [["type": "payment"], [], ["payment"], [["type": ""]], [["actions": ["read"]]]] as [JSON])
+    func refusesDetailsWithoutAType(_ details: JSON) async throws {
+        var options = AuthorizationOptions()
+        options.authorizationDetails = details
+        let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest(options) }
+        #expect(error?.code == .invalidConfiguration)
+    }
+
+    @Test func refusesATypeThatTheProviderDoesNotAnnounce() async throws {
+        var options = AuthorizationOptions()
+        options.authorizationDetails = [["type": "unheard of"]]
+        let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest(options) }
+        #expect(error?.code == .unsupported)
+    }
+}
+
+extension TransportResponse {
+    /// An error as RFC 6749 section 5.2 has it.
+    fileprivate static func refusal(_ name: String) -> TransportResponse {
+        TransportResponse(
+            head: .init(status: .badRequest, headerFields: [.contentType: "application/json"]),
+            body: Array(#"{"error": "\#(name)"}"#.utf8)
+        )
+    }
+}

@@ -1,0 +1,103 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Testing
+
+/// Authorization responses as signed JWTs (JARM).
+@Suite struct SignedResponseTests {
+    struct Refused: CustomTestStringConvertible {
+        let name: String
+        let fault: SignedResponseFault
+        var testDescription: String { name }
+    }
+
+    static let refused: [Refused] = [
+        Refused(name: "no iss", fault: .missingIssuer), Refused(name: "another iss", fault: .wrongIssuer),
+        Refused(name: "no aud", fault: .missingAudience), Refused(name: "another aud", fault: .wrongAudience),
+        Refused(name: "a second aud", fault: .claim("aud", ["authflow-demo", "other"])),
+        Refused(name: "no exp", fault: .missingExpiry), Refused(name: "expired", fault: .expired),
+        Refused(name: "exp as a string", fault: .claim("exp", "tomorrow")),
+        Refused(name: "a wrong signature", fault: .badSignature), Refused(name: "alg none", fault: .unsigned),
+        Refused(name: "HMAC", fault: .signed(with: .hs256)),
+        Refused(name: "a critical extension", fault: .header { $0["crit"] = ["b64"] }),
+        Refused(name: "not valid yet", fault: .claim("nbf", 4_102_444_800)),
+        Refused(name: "a code beside it", fault: .codeBeside), Refused(name: "not signed", fault: .plain),
+        Refused(name: "two responses", fault: .redirect { $0.append("response", $0["response"] ?? "") }),
+        Refused(name: "no code", fault: .claim("code", nil)),
+        Refused(name: "a code that is no string", fault: .claim("code", ["x"])),
+        Refused(name: "another state", fault: .claims { $0["state"] = "other" }),
+        Refused(name: "no state", fault: .claim("state", nil)),
+        Refused(name: "no JWT", fault: .redirect { $0["response"] = "nonsense" }),
+        Refused(name: "encrypted", fault: .redirect { $0["response"] = "a.b.c.d.e" }),
+    ]
+
+    private func client(_ scene: EmulatorScene, _ mode: ResponseMode = .jwt) throws -> OAuthClient {
+        var values = try EmulatorScene.registration()
+        values.responseMode = mode
+        return OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+    }
+
+    @Test(arguments: refused) func refusesTheResponseAndAsksForNoToken(_ refused: Refused) async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let client = try client(scene)
+        let request = try await client.authorizationRequest()
+        scene.emulator.fault = .signedResponse(refused.fault)
+        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+        #expect(!scene.emulator.requests.contains("POST /token"))
+    }
+
+    @Test(arguments: ResponseMode.allCases.filter(\.isSigned), [SignatureAlgorithm.ps256, .es256, .edDSA, .rs256])
+    func acceptsAResponseThatIsSigned(_ mode: ResponseMode, _ algorithm: SignatureAlgorithm) async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        scene.emulator.signingAlgorithm = algorithm
+        var values = try EmulatorScene.registration()
+        values.responseMode = mode
+        let client = try scene.client(registration: values)
+        #expect(try await client.signIn().credential.identity?.subject == "248289761001")
+    }
+
+    /// RFC 7519 section 4.1.3: an array of one is the same.
+    @Test func acceptsAnAudienceAsAnArrayOfOne() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        scene.emulator.fault = .signedResponse(.claim("aud", ["authflow-demo"]))
+        let client = try client(scene)
+        let request = try await client.authorizationRequest()
+        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        #expect(try await client.exchange(callback, for: request).identity != nil)
+    }
+
+    @Test func aSignedErrorIsBelieved() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        var values = try EmulatorScene.registration()
+        values.responseMode = .jwt
+        let error = await #expect(throws: AuthError.self) {
+            try await scene.client(registration: values, consent: .deny).signIn()
+        }
+        #expect(error?.code == .accessDenied)
+    }
+
+    /// Keys are fetched for a response of the right issuer and client alone: others would have this client fetch at will.
+    @Test(arguments: [SignedResponseFault.wrongIssuer, .wrongAudience, .expired])
+    func fetchesNoKeysForAResponseThatItsClaimsRefuse(_ fault: SignedResponseFault) async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let client = try client(scene)
+        let request = try await client.authorizationRequest()
+        scene.emulator.fault = .signedResponse(fault)
+        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+        #expect(!scene.emulator.requests.contains("GET /jwks"))
+    }
+
+    /// What the provider repeats beside a response is not taken for part of it (Glewlwyd sends the assertion back).
+    @Test func unknownParametersBesideItAreLeftAlone() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        scene.emulator.fault = .signedResponse(.redirect { $0.append("session_state", "x") })
+        let client = try client(scene)
+        let request = try await client.authorizationRequest()
+        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        #expect(try await client.exchange(callback, for: request).identity != nil)
+    }
+}
