@@ -87,9 +87,9 @@ extension ConfigurationValue<String> {
 }
 
 extension ConfigurationValue<JSON> {
-    /// Any JSON that `check` accepts, when it is read.
-    static func json(_ check: @escaping @Sendable (JSON) throws(AuthError) -> Void) -> Self {
-        Self(.any) { node throws(ConfigurationError) in
+    /// An array of any JSON that `check` accepts, when it is read.
+    static func array(_ check: @escaping @Sendable (JSON) throws(AuthError) -> Void) -> Self {
+        Self(.list(.any, canBeEmpty: false)) { node throws(ConfigurationError) in
             try node.located { () throws(AuthError) in try check(node.json) }
             return node.json
         }

@@ -56,7 +56,7 @@ public enum ProfileKeys {
     )
     static let authorizationDetails = ConfigurationKey(
         "authorization_details",
-        ConfigurationValue<JSON>.json { json throws(AuthError) in try AuthorizationDetails.check(json) },
+        ConfigurationValue<JSON>.array { json throws(AuthError) in try AuthorizationDetails.check(json) },
         "What is asked for beside scopes (RFC 9396): an array of objects, each with a type."
     )
     static let securityProfile = ConfigurationKey(

@@ -51,11 +51,40 @@ extension ConformanceTable {
             $0.clientID = "a:b"
             $0.authentication = .clientSecretPost(Secret("p:s%+ &=é"))
         },
-        .notApplicable("51", "client authentication: client_secret_jwt", assertions),
-        .notApplicable("52", "client authentication: private_key_jwt", assertions),
+        .accepts(
+            "51",
+            "client authentication: client_secret_jwt",
+            "Send an assertion signed with the secret.",
+            client: .init(
+                id: "jwt",
+                secret: "0123456789abcdef0123456789abcdef",
+                authenticationMethod: "client_secret_jwt",
+                redirectURIs: ["http://127.0.0.1/callback"]
+            )
+        ) {
+            $0.clientID = "jwt"
+            $0.authentication = .clientSecretJWT(Secret("0123456789abcdef0123456789abcdef"))
+        },
+        .accepts(
+            "52",
+            "client authentication: private_key_jwt",
+            "Send an assertion signed with the private key.",
+            client: keyClient
+        ) {
+            $0.clientID = "key"
+            $0.authentication = .privateKeyJWT(SigningKeySource(try key.get()))
+        },
         .notApplicable("53", "client authentication: tls_client_auth", mutualTLS),
         .notApplicable("54", "client authentication: self_signed_tls_client_auth", mutualTLS),
-        .notApplicable("55", "request object by value", "Request objects (RFC 9101) are not implemented."),
+        .row("55", "request object by value", "Sign the request.", clients: [keyClient]) { scene in
+            try await ConformanceRow.signsIn(scene) {
+                $0.clientID = "key"
+                $0.authentication = .privateKeyJWT(SigningKeySource(try key.get()))
+                $0.requestObjectKey = SigningKeySource(try key.get())
+            }
+            let visited = scene.emulator.receivedRequests.first { $0.path == "/authorize" }
+            try ConformanceRow.require(visited?.query["request"] != nil, "The request is signed.")
+        },
         .accepts("74", "rp-id_token-sig-es256", "Accept ES256."),
         .accepts(
             "75",
@@ -134,8 +163,14 @@ extension ConformanceTable {
         $0.idTokenSigningAlgorithms = [.hs256]
     }
 
-    private static let mutualTLS = "Mutual TLS is not implemented."
-    private static let assertions = "Client assertions (RFC 7523) are not implemented."
+    private static let mutualTLS =
+        "The certificate is shown by the transport, which these rows replace; it is tried against nginx in make interop."
+    private static let key = Result { try PrivateKey(generatedFor: .es256) }
+    private static let keyClient: OIDCEmulator.Client = {
+        var client = OIDCEmulator.Client(id: "key", authenticationMethod: "private_key_jwt")
+        client.jwks = ["keys": .array([(try? key.get())?.publicJWK ?? [:]])]
+        return client
+    }()
     private static let encryption = "JWE encryption is not implemented; an encrypted token is refused with that reason."
 
     private static func signsOut(_ scene: EmulatorScene, fault: CallbackFault?) async throws -> (Credential, SignOut) {

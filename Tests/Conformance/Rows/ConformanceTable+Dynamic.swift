@@ -85,7 +85,8 @@ extension ConformanceTable {
         ),
     ]
 
-    private static let requestObjects = "Request objects by reference (request_uri) are not implemented."
+    private static let requestObjects =
+        "Requests are signed by value and through pushed requests; a client of its own does not serve them by reference."
     private static let relation = "http://openid.net/specs/connect/1.0/issuer"
     private static let signedUserInfo = OIDCEmulator.Client(id: "signed-userinfo", userInfoSigningAlgorithm: .rs256)
 

@@ -118,7 +118,6 @@ extension ConformanceTable {
             try ConformanceRow.require(Set(tokens).count == 3, "Each refresh returns a new refresh token.")
         },
         .notApplicable("110", "invalid-openbanking-intent-id", "A rule of Open Banking in the United Kingdom."),
-        .notApplicable("111 to 119", "message signing", "JARM and request objects are not implemented."),
         .refuses("120", "iat one week ago", "Refuse it.", fault: .idToken(.issuedLongAgo)),
         .accepts("121", "at_hash absent", "Accept it.", fault: .idToken(.claim("at_hash", nil))),
         .accepts(

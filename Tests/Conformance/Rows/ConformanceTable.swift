@@ -17,6 +17,7 @@ public enum ConformanceTable {
         Section(title: "The comprehensive plan and client authentication (41 to 55, 74 to 84)", rows: comprehensive),
         Section(title: "Refresh, third-party-initiated login and logout (56 to 73)", rows: life),
         Section(title: "FAPI (87 to 125)", rows: fapi),
+        Section(title: "FAPI 2.0 as a whole (F1 to F32, 111 to 119)", rows: fapi2),
         Section(title: "Polling in the device grant (126 to 131)", rows: polling),
         Section(title: "Requirements on every request (I1 to I7, I11)", rows: requests),
         Section(title: "AuthFlow's own (O1 to O15)", rows: own),

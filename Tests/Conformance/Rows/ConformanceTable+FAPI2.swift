@@ -1,0 +1,247 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+
+/// The modules of the FAPI 2.0 client plans, each with a client that conforms as a whole: private_key_jwt, pushed requests,
+/// DPoP with nonces, and for message signing also signed requests and responses.
+extension ConformanceTable {
+    private static let prefix = "fapi2-security-profile-final-client-test-"
+
+    /// What has to come of a row.
+    private enum Outcome: Sendable {
+        case accepted
+        /// Refused with this code, and no request follows this one.
+        case refused(AuthError.Code, last: String)
+    }
+
+    static let fapi2: [ConformanceRow] =
+        [
+            row("F1", "happy-path", "Sign in and call a resource.", .accepted),
+            row(
+                "F2",
+                "discovery-issuer-mismatch",
+                "Stop when the document names another issuer.",
+                .refused(.issuerMismatch, last: "GET /.well-known/openid-configuration"),
+                .metadata(.wrongIssuer)
+            ),
+            idToken("F3", "invalid-iss", "Refuse another issuer.", .wrongIssuer),
+            idToken("F4", "invalid-aud", "Refuse another audience.", .wrongAudience),
+            idToken("F5", "invalid-secondary-aud", "Refuse an additional audience.", .secondAudience),
+            idToken("F6", "invalid-null-alg", "Refuse an unsigned ID Token.", .unsigned),
+            idToken("F7", "invalid-alternate-alg", "Refuse RS256.", .signed(with: .rs256)),
+            idToken("F8", "invalid-expired-exp", "Refuse an ID Token that has expired.", .expired(secondsAgo: 360)),
+            idToken("F9", "invalid-missing-exp", "Refuse a missing exp.", .missingExpiry),
+            idToken("F10", "invalid-missing-aud", "Refuse a missing aud.", .missingAudience),
+            idToken("F11", "invalid-missing-iss", "Refuse a missing iss.", .missingIssuer),
+            row("F12", "valid-aud-as-array", "Accept aud as an array.", .accepted, .idToken(.audienceAsArray)),
+            idToken("F13", "invalid-nonce", "Refuse another nonce.", .wrongNonce),
+            idToken("F14", "invalid-missing-nonce", "Refuse a missing nonce.", .missingNonce),
+            response("F15", "invalid-authorization-response-iss", "Refuse another iss.", .wrongIss, .issuerMismatch),
+            response("F16", "remove-authorization-response-iss", "Refuse a missing iss.", .missingIss, .issuerMismatch),
+            response(
+                "F17",
+                "ensure-authorization-response-with-invalid-state-fails",
+                "Refuse a wrong state.",
+                .wrongState,
+                .invalidCallback
+            ),
+            response(
+                "F18",
+                "ensure-authorization-response-with-invalid-missing-state-fails",
+                "Refuse a missing state.",
+                .missingState,
+                .invalidCallback
+            ),
+            row(
+                "F19",
+                "token-endpoint-response-without-expires_in",
+                "Accept a token response without expires_in.",
+                .accepted,
+                .tokenResponse(.missingExpiry)
+            ),
+            row(
+                "F20",
+                "token-type-case-insensitivity",
+                "Compare token_type case-insensitively.",
+                .accepted,
+                .tokenResponse(.member("token_type", "dpOp"))
+            ),
+            row(
+                "F21",
+                "rs-dpop-auth-scheme-case-insensitivity",
+                "Use the nonce of a challenge whose scheme is written dPoP.",
+                .accepted
+            ),
+            row("F22", "happy-path-no-dpop-nonce", "Sign in and call a resource, without nonces.", .accepted) { scene in
+                scene.emulator.dpop = .required
+                scene.emulator.resourceWantsNonce = false
+            },
+        ] + messageSigning + [
+            .notApplicable(
+                "F31",
+                prefix + "invalid-openbanking-intent-id",
+                "A rule of Open Banking in the United Kingdom."
+            ),
+            .row(
+                "F32",
+                "fapi2-security-profile-final-client-refresh-token-test",
+                "Refresh each time the resource refuses the token, with the latest refresh token.",
+                clients: [Self.client(.fapi2)]
+            ) { scene in
+                prepare(scene)
+                let client = try scene.client(registration: try registration(.fapi2))
+                var tokens = [try await client.signIn().credential.tokens.refreshToken]
+                for _ in 0..<2 {
+                    scene.emulator.endAccessTokens()
+                    _ = try await client.userInfo()
+                    tokens.append(try await client.freshTokens().refreshToken)
+                }
+                try ConformanceRow.require(Set(tokens).count == 3, "Each refresh returns a new refresh token.")
+            },
+        ]
+
+    private static let messageSigning: [ConformanceRow] = [
+        row("119", "request_object signed, non-repudiation", "Sign the request, and push it.", .accepted, .signing),
+        jarm("F23 (111)", "ensure-jarm-without-iss-fails", "Refuse a response without iss.", .missingIssuer),
+        jarm("F24 (112)", "ensure-jarm-with-invalid-iss-fails", "Refuse another issuer's response.", .wrongIssuer),
+        jarm("F25 (113)", "ensure-jarm-without-aud-fails", "Refuse a response without aud.", .missingAudience),
+        jarm("F26 (114)", "ensure-jarm-with-invalid-aud-fails", "Refuse another client's response.", .wrongAudience),
+        jarm("F27 (115)", "ensure-jarm-without-exp-fails", "Refuse a response without exp.", .missingExpiry),
+        jarm("F28 (116)", "ensure-jarm-with-expired-exp-fails", "Refuse an expired response.", .expired),
+        jarm(
+            "F29 (117)",
+            "ensure-jarm-with-invalid-sig-fails",
+            "Refuse a wrong signature.",
+            .badSignature,
+            last: "GET /jwks"
+        ),
+        jarm("F30 (118)", "ensure-jarm-signature-is-not-none", "Refuse an unsigned response.", .unsigned),
+    ]
+
+    // MARK: The client
+
+    /// The key of the client, registered with every emulator of these rows.
+    private static let key = Result { try PrivateKey(generatedFor: .ps256) }
+
+    private static func client(_ profile: SecurityProfile) -> OIDCEmulator.Client {
+        var client = OIDCEmulator.Client(id: "fapi", authenticationMethod: "private_key_jwt")
+        client.jwks = ["keys": .array([(try? key.get())?.publicJWK ?? [:]])]
+        client.assertionAudiences = [.issuer]
+        client.mustPushRequests = true
+        client.mustSignRequests = profile == .fapi2MessageSigning
+        return client
+    }
+
+    private static func registration(_ profile: SecurityProfile) throws -> ClientRegistration.Values {
+        var values = ClientRegistration.Values(clientID: "fapi")
+        values.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        values.scopes = ["openid", "profile", "offline_access"]
+        values.authentication = .privateKeyJWT(SigningKeySource(try key.get()))
+        if profile == .fapi2MessageSigning { values.requestObjectKey = SigningKeySource(try key.get()) }
+        values.securityProfile = profile
+        return values
+    }
+
+    private static func prepare(_ scene: EmulatorScene) {
+        scene.emulator.pushedRequests = .always
+        scene.emulator.dpop = .requiredWithNonce
+        scene.emulator.resourceWantsNonce = true
+    }
+
+    // MARK: Kinds of rows
+
+    private enum Variant: Sendable {
+        case plain
+        case signing
+    }
+
+    private static func row(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ outcome: Outcome,
+        _ fault: EmulatorFault? = nil,
+        _ variant: Variant = .plain,
+        _ change: @escaping @Sendable (EmulatorScene) -> Void = { _ in }
+    ) -> ConformanceRow {
+        let profile: SecurityProfile = variant == .signing ? .fapi2MessageSigning : .fapi2
+        return .row(number, prefix + name, demand, clients: [client(profile)]) { scene in
+            prepare(scene)
+            change(scene)
+            scene.emulator.fault = fault
+            let client = try scene.client(registration: try registration(profile))
+            switch outcome {
+            case .accepted:
+                let signIn = try await client.signIn()
+                try ConformanceRow.require(
+                    signIn.credential.identity?.subject == "248289761001",
+                    "Alice is signed in."
+                )
+                _ = try await client.userInfo()
+                let visited = scene.emulator.receivedRequests.filter { $0.path == "/authorize" }
+                try ConformanceRow.require(
+                    visited.count == 1
+                        && visited.allSatisfy { $0.query.names.sorted() == ["client_id", "request_uri"] },
+                    "Only client_id and request_uri go through the browser."
+                )
+            case .refused(let code, let last):
+                do {
+                    _ = try await client.signIn()
+                } catch let error as AuthError {
+                    let name = error.code.rawValue
+                    try ConformanceRow.require(error.code == code, "It is refused with \(code.rawValue), not \(name).")
+                    let heard = scene.emulator.requests.last ?? "nothing"
+                    try ConformanceRow.require(heard == last, "The last request is \(last), not \(heard).")
+                    return
+                }
+                try ConformanceRow.require(false, "It is refused.")
+            }
+        }
+    }
+
+    private static func row(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ outcome: Outcome,
+        _ variant: Variant
+    ) -> ConformanceRow {
+        row(number, name, demand, outcome, nil, variant)
+    }
+
+    private static func idToken(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ fault: IDTokenFault
+    ) -> ConformanceRow {
+        row(number, name, demand, .refused(.invalidIDToken, last: "POST /token"), .idToken(fault))
+    }
+
+    private static func response(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ fault: CallbackFault,
+        _ code: AuthError.Code
+    ) -> ConformanceRow {
+        row(number, name, demand, .refused(code, last: "POST /consent"), .callback(fault))
+    }
+
+    private static func jarm(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ fault: SignedResponseFault,
+        last: String = "POST /consent"
+    ) -> ConformanceRow {
+        row(
+            number,
+            name,
+            demand,
+            .refused(.invalidCallback, last: last),
+            .signedResponse(fault),
+            .signing
+        )
+    }
+}
