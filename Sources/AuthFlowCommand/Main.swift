@@ -119,7 +119,8 @@ struct AuthFlowCommand: AsyncParsableCommand {
         subcommands: [
             LoginCommand.self, StatusCommand.self, AccountsCommand.self, TokenCommand.self, UserInfoCommand.self,
             LogoutCommand.self, SchemeCommand.self, HandleRedirectCommand.self, DoctorCommand.self,
-            DiscoverCommand.self, RegisterCommand.self, ConfigCommand.self, DevIDPCommand.self, TryCommand.self,
+            DiscoverCommand.self, RegisterCommand.self, KeysCommand.self, ConfigCommand.self, DevIDPCommand.self,
+            TryCommand.self,
         ]
     )
 }

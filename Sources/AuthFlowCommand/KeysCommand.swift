@@ -1,0 +1,81 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowJSON
+
+struct KeysCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "keys",
+        abstract: "Make and show the private keys that a client signs with (private_key_jwt, signed requests).",
+        discussion: """
+            Register the public key set that these commands print with the provider, and name the file in the configuration \
+            as "client_key". To rotate a key, register the new one too, and then replace the file.
+            """,
+        subcommands: [New.self, Show.self, PublicKeys.self]
+    )
+
+    struct New: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Write a new private key that only you can read, and print its public key set."
+        )
+
+        @Argument(help: "The file to write. An existing one is left unchanged.")
+        var path: String
+
+        @Option(help: "What it signs with: ES256, ES384, ES512, PS256, RS256 or EdDSA.")
+        var algorithm = "ES256"
+
+        func run() async throws {
+            let algorithms: [SignatureAlgorithm] = [.es256, .es384, .es512, .ps256, .rs256, .edDSA]
+            guard let algorithm = algorithms.first(where: { $0.rawValue == algorithm }) else {
+                throw ValidationError("--algorithm is one of \(algorithms.map(\.rawValue).joined(separator: ", ")).")
+            }
+            let key = try PrivateKey(generatedFor: algorithm)
+            guard try PrivateFile(path).create(with: Array("\(key.pem.exposed)\n".utf8)) else {
+                throw AuthError(.invalidConfiguration, "\(path) already exists. Choose another name.")
+            }
+            // As the file is read later: an RSA key can sign with several algorithms, and names none.
+            try Terminal.result(["keys": [try PrivateKey(pem: key.pem).publicJWK]])
+            Terminal.talk("Wrote \(path). Register this key set with the provider.")
+        }
+    }
+
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show the identifier and the algorithms of a key file."
+        )
+
+        @Argument(help: "A PEM, JWK or JWK set file.")
+        var path: String
+
+        @Option(help: "The kid of the key in a set.")
+        var kid: String?
+
+        func run() async throws {
+            let key = try SigningKeySource.file(path: path, keyID: kid).key()
+            Terminal.result("kid         \(key.keyID ?? "")")
+            Terminal.result("algorithms  \(key.algorithms.map(\.rawValue).joined(separator: " "))")
+        }
+    }
+
+    struct PublicKeys: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "jwks",
+            abstract: "Print the public key set of key files, to register or to publish."
+        )
+
+        @Argument(help: "The key files; during a rotation the new one first.")
+        var paths: [String]
+
+        func run() async throws {
+            let keys = try paths.map { try SigningKeySource.file(path: $0).key().publicJWK }
+            let names = keys.compactMap { $0["kid"]?.string }
+            guard Set(names).count == keys.count else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "Two of the keys have the same kid, so no provider could tell them apart."
+                )
+            }
+            try Terminal.result(["keys": .array(keys)])
+        }
+    }
+}

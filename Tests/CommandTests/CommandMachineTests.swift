@@ -1,0 +1,118 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import Testing
+
+/// The tool without a user: keys, assertions, and tokens of the client's own.
+@Suite struct CommandMachineTests {
+    /// A provider at which a new key of `authflow keys new` is registered, and a configuration that uses it.
+    private func withRobot(
+        _ changes: [String: String?] = [:],
+        algorithm: String = "ES256",
+        _ body: @Sendable (_ emulator: OIDCEmulator, _ path: String, _ folder: String) async throws -> Void
+    ) async throws {
+        try await CommandHarness.withConfiguration("{}") { path, folder in
+            let made = try await CommandHarness.run(["keys", "new", "\(folder)/key.pem", "--algorithm", algorithm])
+            #expect(made.status == 0, "\(made.talk)")
+            let mode = try FileManager.default.attributesOfItem(atPath: "\(folder)/key.pem")[.posixPermissions]
+            #expect(mode as? Int == 0o600)
+            #expect(!made.output.contains("PRIVATE") && !made.output.contains("\"d\""))
+            var client = OIDCEmulator.Client(id: "robot", authenticationMethod: "private_key_jwt")
+            client.jwks = try JSON(parsing: Array(made.output.utf8))
+            let registered = client
+            try await EmulatorServer.run {
+                try OIDCEmulator(issuer: $0, clients: [registered])
+            } _: { emulator in
+                var keys: [String: String?] = [
+                    "client_id": #""robot""#, "client_key": #""key.pem""#, "flow": #""client_credentials""#,
+                    "scopes": #"["reports"]"#, "user_agent": nil,
+                ]
+                for (name, value) in changes { keys[name] = value }
+                try Data(CommandHarness.profile(emulator.issuer, keys).utf8).write(to: URL(fileURLWithPath: path))
+                try await body(emulator, path, folder)
+            }
+        }
+    }
+
+    @Test(arguments: ["ES256", "ES384", "ES512", "PS256", "RS256", "EdDSA"])
+    func aTokenIsPrintedWithoutAnyUser(_ algorithm: String) async throws {
+        try await withRobot(algorithm: algorithm) { emulator, path, _ in
+            let outcomes = try await withThrowingTaskGroup(of: CommandHarness.Outcome.self) { group in
+                for _ in 0..<4 {
+                    group.addTask { try await CommandHarness.run(["token", "--config", path], isAlone: false) }
+                }
+                return try await group.reduce(into: [CommandHarness.Outcome]()) { $0.append($1) }
+            }
+            #expect(outcomes.allSatisfy { $0.status == 0 }, "\(outcomes.map(\.talk))")
+            // One request for all, and one token.
+            #expect(Set(outcomes.map(\.output)).count == 1 && outcomes[0].output.count > 20)
+            #expect(emulator.requests.count { $0 == "POST /token" } == 1)
+            let status = try await CommandHarness.run(["status", "--config", path])
+            #expect(status.status == 0, "\(status.talk)")
+        }
+    }
+
+    @Test func aTokenThatHasExpiredIsAskedForAgain() async throws {
+        try await withRobot { emulator, path, _ in
+            emulator.accessTokenLifetime = 0
+            let first = try await CommandHarness.run(["token", "--config", path])
+            emulator.accessTokenLifetime = 3600
+            let second = try await CommandHarness.run(["token", "--config", path])
+            #expect(first.output != second.output && second.status == 0, "\(second.talk)")
+        }
+    }
+
+    @Test func aKeyThatIsNotRegisteredIsToldWithItsCause() async throws {
+        try await withRobot { _, path, folder in
+            try FileManager.default.removeItem(atPath: "\(folder)/key.pem")
+            _ = try await CommandHarness.run(["keys", "new", "\(folder)/key.pem"])
+            let outcome = try await CommandHarness.run(["token", "--config", path])
+            #expect(outcome.status != 0 && outcome.output.isEmpty)
+            #expect(outcome.talk.contains("invalid_client"), "\(outcome.talk)")
+        }
+    }
+
+    @Test func aKeyFileThatOthersCanReadIsAConfigurationError() async throws {
+        try await withRobot { emulator, path, folder in
+            try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: "\(folder)/key.pem")
+            let outcome = try await CommandHarness.run(["token", "--config", path])
+            #expect(outcome.status == 2)
+            #expect(outcome.talk.contains("chmod 600") && outcome.talk.contains("client_key"), "\(outcome.talk)")
+            #expect(emulator.requests.isEmpty)
+        }
+    }
+
+    @Test func signsInUnderMessageSigningByConfigurationAlone() async throws {
+        let changes: [String: String?] = [
+            "flow": nil, "security_profile": #""fapi2-message-signing""#, "scopes": #"["openid", "profile"]"#,
+        ]
+        try await withRobot(changes) { emulator, path, _ in
+            emulator.pushedRequests = .always
+            emulator.dpop = .requiredWithNonce
+            let text = try String(contentsOfFile: path, encoding: .utf8)
+            let agent = """
+                "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, \
+                "origins": ["\(emulator.issuer)"]},
+                """
+            try text.replacing("\"client_id\"", with: "\(agent)\n\"client_id\"")
+                .write(toFile: path, atomically: true, encoding: .utf8)
+            let login = try await CommandHarness.run(
+                ["login", "--config", path],
+                environment: ["PASSWORD": "wonderland"]
+            )
+            #expect(login.status == 0, "\(login.talk)")
+            let visited = emulator.receivedRequests.first { $0.path == "/authorize" }
+            #expect(visited?.query.names.sorted() == ["client_id", "request_uri"])
+        }
+    }
+
+    @Test func anExistingFileIsNotReplacedByANewKey() async throws {
+        try await CommandHarness.withConfiguration("{}") { path, _ in
+            let outcome = try await CommandHarness.run(["keys", "new", path])
+            #expect(outcome.status == 2 && outcome.talk.contains("already exists"))
+            #expect(try String(contentsOfFile: path, encoding: .utf8) == "{}")
+        }
+    }
+}
