@@ -15,7 +15,8 @@ struct GlewlwydTests {
         password: String = "wonderland",
         scopes: String = #"["openid", "profile", "email"]"#,
         flows: [SignInFlow]? = nil,
-        dpop: Bool = false
+        dpop: Bool = false,
+        responseMode: ResponseMode = .query
     ) throws
         -> AuthClient
     {
@@ -33,6 +34,7 @@ struct GlewlwydTests {
                   "post_logout_redirect_uri": "\(redirectURI)",
                   "scopes": \(scopes),
                   "dpop": \(dpop),
+                  "response_mode": "\(responseMode.rawValue)",
                   "user_agent": {
                     "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
                   },
@@ -100,6 +102,56 @@ struct GlewlwydTests {
             return
         }
         #expect(try await client.credential() == nil)
+    }
+
+    @Test(arguments: [ResponseMode.jwt, .queryJWT]) func signsInWithASignedAuthorizationResponse(_ mode: ResponseMode)
+        async throws
+    {
+        let credential = try await client(responseMode: mode).signIn().credential
+        #expect(credential.identity?.displayName == "Alice Example")
+    }
+
+    /// A client of the strict issuer, by configuration alone. This provider takes only the address that is called as the audience
+    /// of an assertion.
+    private func strictClient(_ members: String) throws -> AuthClient {
+        let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"]).replacing("/api/oidc", with: "/api/fapi")
+        let key = try #require(environment["AUTHFLOW_GLEWLWYD_KEY"])
+        let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
+        let configuration = """
+            {"profiles": {"strict": {
+              "provider": "oidc", "issuer": "\(issuer)", "client_id": "authflow-interop-key",
+              "client_key": "\(key)", "client_assertion_audience": "endpoint",
+              "redirect_uri": "\(redirectURI)", "store": "memory",
+              "user_agent": {
+                "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
+              },
+              \(members)
+            }}}
+            """
+        return try AuthClient(
+            profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
+            providers: [.oidc],
+            userAgents: [.glewlwyd],
+            host: HostServices(environment: ["PASSWORD": "wonderland"])
+        )
+    }
+
+    @Test(arguments: [false, true]) func signsInWithAPushedRequestAPrivateKeyAndDPoPNonces(_ isSigned: Bool)
+        async throws
+    {
+        let members = #""scopes": ["openid", "profile"], "dpop": true, "signed_requests": \#(isSigned)"#
+        let client = try strictClient(members)
+        let credential = try await client.signIn().credential
+        #expect(credential.identity?.displayName == "Alice Example")
+        #expect(credential.tokens.tokenType.lowercased() == "dpop")
+        #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
+    }
+
+    @Test func getsTokensWithoutAUser() async throws {
+        let client = try strictClient(#""flow": "client_credentials", "scopes": ["profile"]"#)
+        let tokens = try await client.freshTokens()
+        #expect(!tokens.accessToken.exposed.isEmpty && tokens.refreshToken == nil)
+        #expect(try await client.freshTokens().accessToken == tokens.accessToken)
     }
 
     @Test func reportsAWrongPassword() async throws {

@@ -7,6 +7,8 @@
 # wonderland) and a public client, runs the command, and ends Glewlwyd again. The command finds in its environment:
 #   AUTHFLOW_GLEWLWYD_ISSUER    the issuer
 #   AUTHFLOW_GLEWLWYD_REDIRECT  the redirect URI of the client authflow-interop
+#   AUTHFLOW_GLEWLWYD_KEY       the private key of the client authflow-interop-key, at the issuer .../api/fapi, which takes pushed
+#                               requests alone and wants nonces in DPoP proofs
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -80,7 +82,9 @@ CONF
 glewlwyd --config-file="$work/glewlwyd.conf" >"$work/output" 2>&1 &
 server=$!
 rnbyc -j -g RSA2048 -k interop-rs256 -a RS256 >"$work/keys.json"
-if ! python3 "$here/glewlwyd_seed.py" "$origin" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json"; then
+export AUTHFLOW_GLEWLWYD_KEY=$work/client.json
+(umask 077 && rnbyc -j -g EC256 -k interop-client -a ES256 >"$AUTHFLOW_GLEWLWYD_KEY")
+if ! python3 "$here/glewlwyd_seed.py" "$origin" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" "$AUTHFLOW_GLEWLWYD_KEY"; then
   cat "$work/output" "$work/glewlwyd.log" >&2 || true
   exit 1
 fi

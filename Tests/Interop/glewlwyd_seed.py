@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Seeds a fresh Glewlwyd through its admin API: an OIDC plug-in, scopes, a user and a public client.
 
-Usage: glewlwyd_seed.py ORIGIN REDIRECT_URI KEYS_FILE
+Usage: glewlwyd_seed.py ORIGIN REDIRECT_URI KEYS_FILE CLIENT_KEYS_FILE
 """
 
 import http.cookiejar
@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
-origin, redirect_uri, keys_file = sys.argv[1:]
+origin, redirect_uri, keys_file, client_keys_file = sys.argv[1:]
 opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
 
 
@@ -40,26 +40,38 @@ call("POST", "/api/auth/", {"username": "admin", "password": "password"})
 with open(keys_file) as file:
     # rnbyc writes the public half of each key too.
     keys = json.dumps({"keys": [key for key in json.load(file)["keys"] if "d" in key]})
+parameters = {
+    "iss": f"{origin}/api/oidc", "jwks-private": keys, "default-kid": "interop-rs256", "jwks-show": True,
+    "jwt-type": "rsa", "jwt-key-size": "256",
+    "access-token-duration": 3600, "refresh-token-duration": 86400, "code-duration": 60,
+    "refresh-token-rolling": True, "allow-non-oidc": False,
+    "auth-type-code-enabled": True, "auth-type-refresh-enabled": True, "auth-type-device-enabled": True,
+    "oauth-dpop-allowed": True, "oauth-dpop-iat-duration": 60,
+    "device-authorization-expiration": 600, "device-authorization-interval": 1,
+    "auth-type-client-enabled": False, "auth-type-token-enabled": False, "auth-type-id-token-enabled": False,
+    "auth-type-none-enabled": False, "auth-type-password-enabled": False,
+    "subject-type": "public", "allowed-scope": ["openid", "profile", "email"],
+    "name-claim": "on-demand", "name-claim-scope": ["profile"],
+    "email-claim": "on-demand", "email-claim-scope": ["email"], "scope-claim": "no",
+    "pkce-allowed": True, "pkce-method-plain-allowed": False, "pkce-required": False,
+    "pkce-required-public-client": True, "session-management-allowed": True,
+    "introspection-revocation-allowed": True, "introspection-revocation-allow-target-client": True,
+    "session-cookie-name": "GLEWLWYD2_OIDC_SID", "session-cookie-expiration": 2419200, "oauth-as-iss-id": True,
+    "oauth-fapi-allow-jarm": True,
+}
 call("POST", "/api/mod/plugin/", {
-    "module": "oidc", "name": "oidc", "display_name": "oidc", "enabled": True,
-    "parameters": {
-        "iss": f"{origin}/api/oidc", "jwks-private": keys, "default-kid": "interop-rs256", "jwks-show": True,
-        "jwt-type": "rsa", "jwt-key-size": "256",
-        "access-token-duration": 3600, "refresh-token-duration": 86400, "code-duration": 60,
-        "refresh-token-rolling": True, "allow-non-oidc": False,
-        "auth-type-code-enabled": True, "auth-type-refresh-enabled": True, "auth-type-device-enabled": True,
-        "oauth-dpop-allowed": True, "oauth-dpop-iat-duration": 60,
-        "device-authorization-expiration": 600, "device-authorization-interval": 1,
-        "auth-type-client-enabled": False, "auth-type-token-enabled": False, "auth-type-id-token-enabled": False,
-        "auth-type-none-enabled": False, "auth-type-password-enabled": False,
-        "subject-type": "public", "allowed-scope": ["openid", "profile", "email"],
-        "name-claim": "on-demand", "name-claim-scope": ["profile"],
-        "email-claim": "on-demand", "email-claim-scope": ["email"], "scope-claim": "no",
-        "pkce-allowed": True, "pkce-method-plain-allowed": False, "pkce-required": False,
-        "pkce-required-public-client": True, "session-management-allowed": True,
-        "introspection-revocation-allowed": True, "introspection-revocation-allow-target-client": True,
-        "session-cookie-name": "GLEWLWYD2_OIDC_SID", "session-cookie-expiration": 2419200, "oauth-as-iss-id": True,
-    },
+    "module": "oidc", "name": "oidc", "display_name": "oidc", "enabled": True, "parameters": parameters})
+# A second issuer, as strict as FAPI 2.0: pushed requests alone, assertions, DPoP with nonces.
+call("POST", "/api/mod/plugin/", {
+    "module": "oidc", "name": "fapi", "display_name": "fapi", "enabled": True,
+    "parameters": dict(parameters, **{
+        "iss": f"{origin}/api/fapi", "session-cookie-name": "GLEWLWYD2_FAPI_SID", "allow-non-oidc": True,
+        "auth-type-client-enabled": True, "oauth-dpop-nonce-mandatory": True, "oauth-dpop-nonce-counter": 5,
+        "oauth-par-allowed": True, "oauth-par-required": True, "oauth-par-duration": 90,
+        "oauth-par-request_uri-prefix": "urn:ietf:params:oauth:request_uri:",
+        "request-parameter-allow": True, "request-maximum-exp": 3600, "client-jwks-parameter": "jwks",
+        "oauth-fapi-verify-nbf": True,
+    }),
 })
 # The client table keeps only what its format names.
 module = next(m for m in json.loads(call("GET", "/api/mod/client/")) if m["name"] == "database")
@@ -84,3 +96,10 @@ call("POST", "/api/client/", {
     "confidential": True, "client_secret": "interop-secret-of-some-length", "redirect_uri": [redirect_uri],
     "post_logout_redirect_uris": [redirect_uri], "authorization_type": ["code", "refresh_token"],
     "token_endpoint_auth_method": ["client_secret_basic"], "scope": ["openid", "profile", "email"]})
+with open(client_keys_file) as file:
+    public_keys = [{name: value for name, value in key.items() if name != "d"} for key in json.load(file)["keys"]]
+call("POST", "/api/client/", {
+    "client_id": "authflow-interop-key", "name": "AuthFlow interop, with a key", "enabled": True, "confidential": True,
+    "redirect_uri": [redirect_uri], "authorization_type": ["code", "refresh_token", "client_credentials"],
+    "token_endpoint_auth_method": ["private_key_jwt"], "jwks": {"keys": public_keys[:1]},
+    "scope": ["openid", "profile", "email"]})

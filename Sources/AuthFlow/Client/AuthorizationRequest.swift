@@ -126,7 +126,7 @@ extension OAuthClient {
         request.protectedParameters["nonce"] = nonce
         let parameters = try request.allParameters()
         return AuthorizationRequest(
-            url: try await authorizationURL(parameters, at: endpoint, metadata, key: dpopKey),
+            url: try await authorizationURL(parameters, at: endpoint, metadata),
             redirectURI: redirectURI,
             issuer: metadata.issuer,
             expiresAt: host.wholeSecond + options.lifetime.seconds,

@@ -20,7 +20,7 @@ struct ClientAssertion: Sendable {
     /// RFC 7523 section 2.2.
     static let type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-    private static let lifetime: TimeInterval = 60
+    private static let lifetime: Int64 = 60
 
     let signer: Signer
     let algorithm: SignatureAlgorithm?
@@ -36,13 +36,12 @@ struct ClientAssertion: Sendable {
     }
 
     private func make(for request: ClientAuthentication.Request) async throws -> String {
-        let now = Int64(request.time.timeIntervalSince1970)
-        let claims: JSON = [
+        let own: [String: JSON] = [
             // RFC 7523 section 3: iss, sub, aud and exp are required; the others keep it from being used twice or too early.
             "iss": .string(request.clientID), "sub": .string(request.clientID), "aud": .string(audience(of: request)),
-            "jti": .string(request.identifier), "iat": .integer(now), "nbf": .integer(now),
-            "exp": .integer(now + Int64(Self.lifetime)),
+            "jti": .string(request.identifier),
         ]
+        let claims = JSON.object(own.merging(SignedTimes.claims(at: request.time, lifetime: Self.lifetime)) { $1 })
         switch signer {
         case .key(let source):
             let key = try source.key()

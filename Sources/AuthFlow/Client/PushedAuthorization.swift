@@ -62,8 +62,7 @@ extension OAuthClient {
     func authorizationURL(
         _ parameters: FormParameters,
         at endpoint: Endpoint,
-        _ metadata: ProviderMetadata,
-        key: DPoPKey?
+        _ metadata: ProviderMetadata
     ) async throws -> String {
         let pushes = try pushesRequests(at: metadata)
         var sent = parameters
@@ -90,7 +89,9 @@ extension OAuthClient {
             endpoint: pushEndpoint,
             protectedParameters: sent
         )
-        let pushed = try PushedAuthorization(try await sendFormRequest(request, key: key))
+        // RFC 9449 section 10.1: dpop_jkt binds the code to the key here too, and a proof besides would say the same. Some servers
+        // refuse the first one for want of a nonce, and name none.
+        let pushed = try PushedAuthorization(try await sendFormRequest(request))
         // RFC 9126 section 4: client_id and request_uri, and FAPI 2.0 section 5.3.3.2 adds: nothing else.
         return endpoint.url(adding: ["client_id": registration.clientID, "request_uri": pushed.requestURI])
     }

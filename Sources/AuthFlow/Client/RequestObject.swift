@@ -16,12 +16,13 @@ extension OAuthClient {
         _ source: SigningKeySource,
         _ metadata: ProviderMetadata
     ) async throws -> String {
-        let now = Int64(server.time.timeIntervalSince1970)
-        var claims: [String: JSON] = [
+        var claims = SignedTimes.claims(at: server.time, lifetime: Self.requestObjectLifetime)
+        let own: [String: JSON] = [
             // Section 4: iss is the client, aud the server. Message Signing section 5.3.2: aud is the issuer; nbf and exp are there.
-            "iss": .string(registration.clientID), "aud": .string(metadata.issuer), "iat": .integer(now),
-            "nbf": .integer(now), "exp": .integer(now + Self.requestObjectLifetime), "jti": .string(host.randomToken()),
+            "iss": .string(registration.clientID), "aud": .string(metadata.issuer),
+            "jti": .string(host.randomToken()),
         ]
+        claims.merge(own) { $1 }
         for name in parameters.names { claims[name] = try Self.claim(name, parameters.values(for: name)) }
         let key = try source.key()
         let announced = metadata.json["request_object_signing_alg_values_supported"]?.strings

@@ -1,6 +1,12 @@
 public import AuthFlowJSON
 import Crypto
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// A private key that signs for this client: client assertions and request objects.
 ///
 /// ``PrivateKey`` keeps one in memory. A key that cannot be copied out of its hardware is a type of its own that adopts this
@@ -64,6 +70,21 @@ extension SigningKey {
             .unsupported,
             "The provider accepts signatures by \(DisplayText.sanitized(announced.joined(separator: ", "))), and the client's key makes none of these."
         )
+    }
+}
+
+/// The times in JWTs that this client signs.
+enum SignedTimes {
+    /// How long before now they begin, in seconds: a server's clock may be a moment behind, and servers refuse what begins in the
+    /// future to the second. FAPI 2.0 Security Profile section 5.3.2.1 has them tolerate ten seconds; not all do.
+    static let backdating: Int64 = 5
+
+    /// The claims `iat`, `nbf` and `exp`.
+    static func claims(at time: Date, lifetime: Int64) -> [String: JSON] {
+        let now = Int64(time.timeIntervalSince1970)
+        return [
+            "iat": .integer(now - backdating), "nbf": .integer(now - backdating), "exp": .integer(now + lifetime),
+        ]
     }
 }
 
