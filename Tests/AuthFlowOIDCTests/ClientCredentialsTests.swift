@@ -54,6 +54,26 @@ import Testing
         #expect(second.refreshToken == nil)
     }
 
+    /// The tokens of a user who signed in under the same name are not the client's own.
+    @Test func aUsersTokensAreNotHandedOutInstead() async throws {
+        let both = OIDCEmulator.Client(
+            id: "robot",
+            secret: "s3cret",
+            authenticationMethod: "client_secret_basic",
+            redirectURIs: ["http://127.0.0.1:8400/callback"]
+        )
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [both]))
+        let store = MemoryTokenStore()
+        var values = registration()
+        values.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        let user = try await scene.client(registration: values, store: store).signIn().credential
+        let robot = try scene.client(registration: values, flows: [.clientCredentials], store: store)
+        #expect(try await robot.freshTokens().accessToken != user.tokens.accessToken)
+        #expect(try await robot.credential()?.identity == nil)
+        // Nor the other way round.
+        #expect(try await scene.client(registration: values, store: store).credential()?.identity == user.identity)
+    }
+
     @Test func aRefusalIsNotRepeatedAtOnce() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: []))
         let client = try scene.client(registration: registration(), flows: [.clientCredentials])

@@ -163,6 +163,24 @@ import Testing
         #expect((claims["exp"]?.number ?? 0) - (claims["nbf"]?.number ?? 0) == 305)
     }
 
+    /// RFC 9101 section 10.8: a request object must not serve as anything else.
+    @Test func aConfiguredParameterReplacesNoClaimOfTheObjectItself() async throws {
+        let client = try client {
+            $0.requestObjectKey = SigningKeySource(key)
+            $0.pushedRequests = .never
+            $0.parameters[.authorization] = [
+                "iss": "other", "sub": "machine", "aud": "other", "exp": "1", "jti": "1", "ui_locales": "de",
+            ]
+        }
+        let request = try await client.authorizationRequest()
+        let parts = (query(request.url)["request"] ?? "").split(separator: ".")
+        let claims = try #require(
+            parts.dropFirst().first.flatMap { Base64URL.decode($0) }.flatMap { try? JSON(parsing: $0) }
+        )
+        #expect(claims["iss"] == "machine" && claims["aud"]?.string == scene.emulator.issuer && claims["sub"] == nil)
+        #expect((claims["exp"]?.number ?? 0) > 1_700_000_000 && claims["jti"] != "1" && claims["ui_locales"] == "de")
+    }
+
     @Test func aProviderThatDemandsSignedRequestsIsNotAskedWithoutAKey() async throws {
         scene.emulator.fault = .metadata(.member("require_signed_request_object", true))
         let error = await #expect(throws: AuthError.self) { try await client().authorizationRequest() }

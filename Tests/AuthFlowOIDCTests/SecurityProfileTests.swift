@@ -95,6 +95,26 @@ import Testing
         }
     }
 
+    /// FAPI 2.0 section 5.4.1: neither assertions nor requests are signed by another algorithm, whatever the provider announces.
+    @Test(arguments: [
+        "token_endpoint_auth_signing_alg_values_supported", "request_object_signing_alg_values_supported",
+    ]) func signsNothingByAnotherAlgorithm(_ member: String) async throws {
+        let key = try PrivateKey(pem: PrivateKey(generatedFor: .rs256).pem)
+        let scene = EmulatorScene(
+            try OIDCEmulator(issuer: "https://id.example.com", clients: [ClientAssertionTests.client(key)])
+        )
+        scene.emulator.pushedRequests = .always
+        scene.emulator.fault = .metadata(.member(member, ["RS256"]))
+        let values = try Self.values {
+            $0.authentication = .privateKeyJWT(SigningKeySource(key))
+            $0.securityProfile = .fapi2MessageSigning
+            $0.requestObjectKey = SigningKeySource(key)
+        }
+        let error = await #expect(throws: AuthError.self) { try await scene.client(registration: values).signIn() }
+        #expect(error?.code == .unsupported)
+        #expect(!scene.emulator.requests.contains("POST /par"))
+    }
+
     /// FAPI 2.0 section 5.4.1: tokens by other algorithms are refused, whatever the provider announces.
     @Test func refusesAnIDTokenByAnotherAlgorithm() async throws {
         let key = try PrivateKey()

@@ -38,7 +38,7 @@ final class PuppetProvider: Sendable {
     /// Responds at a path with these bytes from now on.
     func say(_ body: [UInt8], at path: String) { responses.withLock { $0[path] = body } }
 
-    func client() throws -> AuthClient {
+    func client(_ change: @escaping (inout ClientRegistration.Values) -> Void = { _ in }) throws -> AuthClient {
         let transport = InProcessTransport(origin: Self.issuer) { [self] request, _ in
             let body = responses.withLock { $0[request.path ?? ""] }
             return TransportResponse(head: HTTPResponse(status: body == nil ? .notFound : .ok), body: body ?? [])
@@ -48,6 +48,7 @@ final class PuppetProvider: Sendable {
                 server: AuthorizationServer(OIDCProvider(issuer: Self.issuer), transport: transport),
                 registration: try ClientRegistration(clientID: "client") {
                     $0.redirectURIs = [RedirectURI("https://app.example.com/callback")]
+                    change(&$0)
                 }
             ),
             methods: [.userAgent(LoopbackUserAgent(launcher: nil))]
@@ -78,7 +79,7 @@ extension Target {
     static func all() throws -> [Target] {
         [
             try callback(), try token(), try keySet(), try discovery(), try response(), try gitHubResponse(),
-            try server(),
+            try server(), try pushedAuthorization(), try signedResponse(), try privateKey(),
             request, configuration,
         ]
     }
@@ -199,6 +200,78 @@ extension Target {
                 _ = try await client.finishSignIn(pending, with: response)
                 throw Finding(description: "a forged ID Token signed a user in")
             } catch is AuthError {}
+        }
+    }
+
+    /// No response of the endpoint for pushed requests opens anything but the authorization endpoint, with two parameters.
+    private static func pushedAuthorization() throws -> Target {
+        let provider = try PuppetProvider()
+        var metadata = try JSON(parsing: provider.metadata).object ?? [:]
+        metadata["pushed_authorization_request_endpoint"] = .string("\(PuppetProvider.issuer)/par")
+        provider.say(try JSON.object(metadata).serialized(), at: "/.well-known/openid-configuration")
+        let client = try provider.client { $0.pushedRequests = .always }
+        let good = Array(
+            #"{"request_uri":"urn:ietf:params:oauth:request_uri:6esc_11ACC5bwc014ltc14eY22c","expires_in":60}"#.utf8
+        )
+        return Target(name: "pushed request") { mutator in
+            provider.say(mutator.mutate(good), at: "/par")
+            do {
+                let request = try await client.beginSignIn()
+                let names = FormURLEncoding.decode(request.url.drop { $0 != "?" }.dropFirst())?.names
+                guard request.url.hasPrefix("\(PuppetProvider.issuer)/authorize?"),
+                    names == ["client_id", "request_uri"]
+                else { throw Finding(description: "another address is opened") }
+            } catch is AuthError {}
+        }
+    }
+
+    /// No signed authorization response is believed that was not signed by the provider's key (JARM).
+    private static func signedResponse() throws -> Target {
+        let provider = try PuppetProvider()
+        let client = try provider.client { $0.responseMode = .jwt }
+        let strange = try EmulatorKeys()
+        return Target(name: "signed response") { mutator in
+            let pending = try await client.beginSignIn()
+            let state = FormURLEncoding.decode(pending.url.drop { $0 != "?" }.dropFirst())?["state"] ?? ""
+            let claims: JSON = [
+                "iss": .string(PuppetProvider.issuer), "aud": "client", "exp": 4_102_444_800, "code": "c",
+                "state": .string(state),
+            ]
+            let header: JSON = ["alg": "ES256", "kid": .string(strange.keyID(for: .es256))]
+            let text = try strange.sign(claims, header: header, with: .es256)
+            let bent = String(decoding: mutator.mutate(Array(text.utf8)), as: UTF8.self)
+            do {
+                _ = try await client.finishSignIn(
+                    pending,
+                    with: "\(pending.redirectURI)?response=\(FormURLEncoding.encode(bent))"
+                )
+                throw Finding(description: "a forged response was accepted")
+            } catch let error as AuthError {
+                // Without a token endpoint that responds, an accepted response would end there.
+                if error.message.contains("/token") {
+                    throw Finding(description: "a code of a forged response was sent")
+                }
+            }
+        }
+    }
+
+    /// Texts of private keys: what can be read signs, and nothing crashes.
+    private static func privateKey() throws -> Target {
+        let pem = try PrivateKey(generatedFor: .es256).pem.exposed
+        let jwk =
+            #"{"kty":"OKP","crv":"Ed25519","d":"nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#
+        let texts = [pem, jwk, #"{"keys":[\#(jwk)]}"#]
+        return Target(name: "private key") { mutator in
+            for text in texts {
+                let bent = String(decoding: mutator.mutate(Array(text.utf8)), as: UTF8.self)
+                do {
+                    let key = try PrivateKey(text: Secret(bent))
+                    guard let algorithm = key.algorithms.first, key.publicJWK["d"] == nil else {
+                        throw Finding(description: "a key without an algorithm, or a public key with its private part")
+                    }
+                    _ = try key.signature(over: [1, 2, 3], by: algorithm)
+                } catch is AuthError {}
+            }
         }
     }
 

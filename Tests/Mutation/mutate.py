@@ -14,7 +14,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = ROOT / ".build-mutants" / "tree"
 SOURCES = """
 JOSE/IDTokenValidation JOSE/JWTClaims JOSE/JWK JOSE/JWKSet JOSE/JWS JOSE/KeySource JOSE/HMACSignature JOSE/Base64URL
-JOSE/DPoPKey Client/AuthenticationDemand Client/AuthorizationRequest Client/AuthorizationRequest+Codable
+JOSE/DPoPKey JOSE/PrivateKey JOSE/SigningKey JOSE/SigningKeySource Client/ClientAuthentication Client/PushedAuthorization
+Client/SignedAuthorizationResponse Client/SecurityProfile Client/AuthorizationDetails Grants/ClientCredentials
+Client/AuthenticationDemand Client/AuthorizationRequest Client/AuthorizationRequest+Codable
 Client/AuthorizationResponse Client/ClientRegistration Client/PendingAuthorizations Client/TokenRequest
 Grants/AccessTokenClaims Grants/CodeExchange Grants/DPoP Grants/DeviceAuthorization Grants/DevicePolling
 Grants/DynamicRegistration Grants/EndSession Grants/Refresh Grants/TokenExchange Grants/TokenValidation Grants/UserInfo
@@ -28,8 +30,8 @@ AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopba
 
 # Tests from the quickest to the slowest; the first failure ends a run.
 STAGES = [
-    "JWK|KeySource|IDToken|AuthorizationResponse|Demand|ClientRegistration|DynamicRegistration|UserInfo|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|LaunchEnvironment",
-    "ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|SeparateUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
+    "JWK|PrivateKey|KeySource|AuthorizationServerTests|IDToken|AuthorizationResponse|Demand|ClientRegistration|DynamicRegistration|UserInfo|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|LaunchEnvironment",
+    "SignedResponse|PushedAuthorization|ClientAssertion|ClientCredentials|SecurityProfile|ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|SeparateUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
 # The tests that see the checks at the port run first for these.
@@ -47,7 +49,7 @@ EQUIVALENT = {
     ("Grants/DeviceAuthorization", 'let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string'): NEXT,
     ("HTTP/Endpoint", "components.password == nil"): "a password has a user name before it, empty as that may be",
     ("HTTP/Endpoint", "!parameters.pairs.isEmpty"): "spares a question mark",
-    ("UserAgents/UserAgent", "let states = FormURLEncoding.decode(parameters)"): NEXT,
+    ("UserAgents/UserAgent", "let decoded = FormURLEncoding.decode(parameters)"): NEXT,
     ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted says nothing",
     ("AuthorizationServer/AuthorizationServer+Verification", "moved != place"): "the same keys would be read once more",
     ("JOSE/JWTClaims", 'let named = json["iss"]?.string'): NEXT,

@@ -48,7 +48,11 @@ struct ClientAssertion: Sendable {
             return try await key.jwt(
                 claims,
                 type: "JWT",
-                algorithm: try key.algorithm(algorithm, announced: request.announcedAlgorithms)
+                algorithm: try key.algorithm(
+                    algorithm,
+                    allowed: request.allowedAlgorithms,
+                    announced: request.announcedAlgorithms
+                )
             )
         case .secret(let secret):
             let algorithm = algorithm ?? .hs256

@@ -57,6 +57,8 @@ public struct ClientAuthentication: Sendable {
         public let identifier: String
         /// `token_endpoint_auth_signing_alg_values_supported`; nil when the server announces nothing.
         public let announcedAlgorithms: [String]?
+        /// The algorithms of the client's security profile; nil for any.
+        public let allowedAlgorithms: [SignatureAlgorithm]?
     }
 
     /// What proves the client in one request. The engine adds `client_id` where the proof does not name the client.

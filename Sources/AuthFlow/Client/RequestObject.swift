@@ -16,24 +16,25 @@ extension OAuthClient {
         _ source: SigningKeySource,
         _ metadata: ProviderMetadata
     ) async throws -> String {
-        var claims = SignedTimes.claims(at: server.time, lifetime: Self.requestObjectLifetime)
-        let own: [String: JSON] = [
-            // Section 4: iss is the client, aud the server. Message Signing section 5.3.2: aud is the issuer; nbf and exp are there.
-            "iss": .string(registration.clientID), "aud": .string(metadata.issuer),
-            "jti": .string(host.randomToken()),
-        ]
-        claims.merge(own) { $1 }
+        var claims: [String: JSON] = [:]
         for name in parameters.names { claims[name] = try Self.claim(name, parameters.values(for: name)) }
+        // A configured parameter of the same name is none of the request's. Section 10.8: with a sub the object could serve as a
+        // client assertion.
+        claims["sub"] = nil
+        claims.merge(SignedTimes.claims(at: server.time, lifetime: Self.requestObjectLifetime)) { $1 }
+        // Section 4: iss is the client, aud the server. Message Signing section 5.3.2: aud is the issuer.
+        claims["iss"] = .string(registration.clientID)
+        claims["aud"] = .string(metadata.issuer)
+        claims["jti"] = .string(host.randomToken())
         let key = try source.key()
         let announced = metadata.json["request_object_signing_alg_values_supported"]?.strings
-        let algorithm = try key.algorithm(nil, announced: allowedAlgorithms(announced, key))
+        let algorithm = try key.algorithm(
+            nil,
+            allowed: registration.securityProfile?.algorithms,
+            announced: announced
+        )
         // Section 10.8: a type of its own keeps it from being taken for another kind of JWT.
         return try await key.jwt(.object(claims), type: "oauth-authz-req+jwt", algorithm: algorithm)
-    }
-
-    private func allowedAlgorithms(_ announced: [String]?, _ key: any SigningKey) -> [String]? {
-        guard let allowed = registration.securityProfile?.algorithms.map(\.rawValue) else { return announced }
-        return announced.map { $0.filter(allowed.contains) } ?? allowed
     }
 
     /// Section 4: a parameter is a claim of its own type; numbers are numbers, and JSON is JSON.

@@ -80,7 +80,8 @@ extension OAuthClient {
                     endpoint: request.endpoint,
                     time: server.time,
                     identifier: host.randomToken(),
-                    announcedAlgorithms: metadata.json["token_endpoint_auth_signing_alg_values_supported"]?.strings
+                    announcedAlgorithms: metadata.json["token_endpoint_auth_signing_alg_values_supported"]?.strings,
+                    allowedAlgorithms: registration.securityProfile?.algorithms
                 )
             )
             return TransportRequest(

@@ -60,6 +60,12 @@ extension AuthClient {
                 at: ProfileKeys.flow
             )
         }
+        if flows.contains(.clientCredentials), flows.count > 1 {
+            throw configuration.error(
+                "\"client_credentials\" has no user, so it does not stand in for a flow that has one",
+                at: ProfileKeys.flow
+            )
+        }
         guard !flows.isEmpty else { throw AuthError(.invalidConfiguration, "The list of flows is empty.") }
         let choice = try UserAgentChoice(
             of: overrides.userAgent,

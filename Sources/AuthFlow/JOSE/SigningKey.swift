@@ -54,21 +54,29 @@ extension SigningKey {
     /// The algorithm to sign with: the best of this key that a server announces.
     /// - Parameters:
     ///   - wanted: The one that the client is registered for; nil for any.
+    ///   - allowed: Those of the client's security profile; nil for any.
     ///   - announced: Those that the server announces; nil when it announces none.
-    /// - Throws: ``AuthError`` with `unsupported` when there is none.
-    func algorithm(_ wanted: SignatureAlgorithm?, announced: [String]?) throws(AuthError) -> SignatureAlgorithm {
-        let able = wanted.map { [$0] } ?? algorithms
-        guard let first = able.first(where: algorithms.contains) else {
+    /// - Throws: ``AuthError`` with `invalid_configuration` or `unsupported` when there is none.
+    func algorithm(
+        _ wanted: SignatureAlgorithm?,
+        allowed: [SignatureAlgorithm]?,
+        announced: [String]?
+    ) throws(AuthError) -> SignatureAlgorithm {
+        let able = (wanted.map { [$0] } ?? algorithms).filter {
+            algorithms.contains($0) && allowed?.contains($0) != false
+        }
+        guard let first = able.first else {
+            let names = (wanted.map { [$0] } ?? allowed ?? []).map(\.rawValue).joined(separator: ", ")
             throw AuthError(
                 .invalidConfiguration,
-                "The client's key cannot sign with \(wanted?.rawValue ?? "any algorithm"): it can with \(algorithms.map(\.rawValue).joined(separator: ", "))."
+                "The client's key cannot sign with \(names): it can with \(algorithms.map(\.rawValue).joined(separator: ", "))."
             )
         }
-        guard let announced, !announced.isEmpty else { return first }
+        guard let announced else { return first }
         if let common = able.first(where: { announced.contains($0.rawValue) }) { return common }
         throw AuthError(
             .unsupported,
-            "The provider accepts signatures by \(DisplayText.sanitized(announced.joined(separator: ", "))), and the client's key makes none of these."
+            "The provider accepts signatures by \(DisplayText.sanitized(announced.joined(separator: ", "))), and the client's key makes none of these that may be used."
         )
     }
 }

@@ -93,7 +93,8 @@ public final class AuthClient: Sendable {
             observer: observer
         )
         self.current = credentials.managed(
-            name: options.name,
+            // A client that once signed a user in under this name must not be handed that user's tokens.
+            name: methods.isWithoutUser ? "\(options.name) without a user" : options.name,
             resource: nil,
             account: options.account,
             label: options.name

@@ -35,8 +35,10 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
 struct SignInMethods: Sendable {
     var methods: [SignInMethod]
 
-    /// Whether no user is involved.
-    var isWithoutUser: Bool { methods.contains { if case .clientCredentials = $0 { true } else { false } } }
+    /// Whether no user is involved, in any of them: a token of the client's own must not stand in for a user's.
+    var isWithoutUser: Bool {
+        !methods.isEmpty && methods.allSatisfy { if case .clientCredentials = $0 { true } else { false } }
+    }
 
     /// The flows that were asked for and cannot work here, with the reason.
     var passedOver: [(flow: SignInFlow, reason: AuthError)] = []

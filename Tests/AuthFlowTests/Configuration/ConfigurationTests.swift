@@ -214,6 +214,12 @@ extension UserAgentFactory {
             words: #"did you mean "device"?"#
         ),
         Fault(more: #", "flow": "device""#, place: "3:88", keyPath: "profiles.work.flow", words: "cannot show a code"),
+        Fault(
+            more: #", "flow": ["authorization_code", "client_credentials"]"#,
+            place: "3:88",
+            keyPath: "profiles.work.flow",
+            words: "has no user"
+        ),
         Fault(more: #", "user_agent": []"#, place: "3:88", keyPath: "profiles.work.user_agent", words: "at least one"),
         Fault(
             more: #", "store": "keyring""#,
