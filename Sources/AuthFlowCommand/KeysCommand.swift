@@ -7,7 +7,7 @@ struct KeysCommand: AsyncParsableCommand {
         commandName: "keys",
         abstract: "Make and show the private keys that a client signs with (private_key_jwt, signed requests).",
         discussion: """
-            Register the public key set that these commands print with the provider, and name the file in the configuration \
+            Register the public key set that "new" and "jwks" print with the provider, and name the file in the configuration \
             as "client_key". To rotate a key, register the new one too, and then replace the file.
             """,
         subcommands: [New.self, Show.self, PublicKeys.self]

@@ -157,6 +157,19 @@ import Testing
         }
     }
 
+    /// A hostile provider that names another's token endpoint gets no assertion that is good there.
+    @Test func noAssertionForAnothersTokenEndpointIsSentToThisProvider() async throws {
+        let key = try #require(Self.keys[.es256])
+        try await EmulatorScene.with(.inProcess, clients: [Self.client(key)]) { scene in
+            scene.emulator.pushedRequests = .automatic
+            scene.emulator.fault = .metadata(.member("token_endpoint", "https://honest.example.com/token"))
+            let values = try registration(.privateKeyJWT(SigningKeySource(key), audience: .tokenEndpoint))
+            let error = await #expect(throws: AuthError.self) { try await scene.client(registration: values).signIn() }
+            #expect(error?.code == .unsupported)
+            #expect(assertions(scene).isEmpty)
+        }
+    }
+
     @Test func aMethodOfYourOwnIsAskedForEveryTry() async throws {
         let registered = OIDCEmulator.Client(id: "machine", secret: "s", authenticationMethod: "client_secret_post")
         try await EmulatorScene.with(.inProcess, clients: [registered]) { scene in

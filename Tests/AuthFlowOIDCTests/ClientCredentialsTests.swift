@@ -74,6 +74,42 @@ import Testing
         #expect(try await scene.client(registration: values, store: store).credential()?.identity == user.identity)
     }
 
+    @Test func aSecondSignInReplacesTheFirst() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let client = try scene.client(registration: registration(), flows: [.clientCredentials])
+        let first = try await client.signIn().credential
+        let second = try await client.signIn().credential
+        #expect(first.tokens.accessToken != second.tokens.accessToken)
+        #expect(try await client.freshTokens().accessToken == second.tokens.accessToken)
+    }
+
+    /// RFC 8707 section 2: a token for one resource is not handed out for another.
+    @Test func aTokenForAnotherResourceIsNotKeptUnderAKey() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))
+        let careless = CredentialManager(
+            client: client,
+            store: MemoryTokenStore(),
+            renewal: { client, _ in
+                try await client.clientCredentials(resources: ["https://a.example.com"])
+            }
+        )
+        let error = await #expect(throws: AuthError.self) {
+            try await careless.freshTokens(for: "service", resource: "https://b.example.com")
+        }
+        #expect(error?.code == .invalidConfiguration)
+        let careful = CredentialManager(
+            client: client,
+            store: MemoryTokenStore(),
+            renewal: { client, resource in
+                try await client.clientCredentials(resources: resource.map { [$0] })
+            }
+        )
+        let a = try await careful.freshTokens(for: "service", resource: "https://a.example.com")
+        let b = try await careful.freshTokens(for: "service", resource: "https://b.example.com")
+        #expect(a.accessToken != b.accessToken)
+    }
+
     @Test func aRefusalIsNotRepeatedAtOnce() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: []))
         let client = try scene.client(registration: registration(), flows: [.clientCredentials])

@@ -115,6 +115,71 @@ import Testing
         #expect(!scene.emulator.requests.contains("POST /par"))
     }
 
+    /// FAPI 2.0 Security Profile section 5.3.3.2: iss is checked, whether or not the provider announces it.
+    @Test func refusesAResponseWithoutItsIssuer() async throws {
+        let key = try PrivateKey()
+        let scene = EmulatorScene(
+            try OIDCEmulator(issuer: "https://id.example.com", clients: [ClientAssertionTests.client(key)])
+        )
+        scene.emulator.pushedRequests = .always
+        let client = OAuthClient(
+            server: scene.server(),
+            registration: try ClientRegistration(
+                Self.values { $0.authentication = .privateKeyJWT(SigningKeySource(key)) }
+            )
+        )
+        scene.emulator.fault = .metadata(.member("authorization_response_iss_parameter_supported", nil))
+        let request = try await client.authorizationRequest()
+        scene.emulator.fault = .callback(.missingIss)
+        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+        #expect(error?.code == .issuerMismatch)
+        #expect(!scene.emulator.requests.contains("POST /token"))
+    }
+
+    /// Section 5.3.3.1, note 1: every try signs anew, the request object too.
+    @Test func aWrongClockIsCorrectedForSignedRequests() async throws {
+        let key = try PrivateKey()
+        var registered = ClientAssertionTests.client(key)
+        registered.mustSignRequests = true
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        scene.emulator.pushedRequests = .always
+        let client = OAuthClient(
+            server: scene.server(host: HostServices(now: { Date() - 900 })),
+            registration: try ClientRegistration(
+                Self.values {
+                    $0.authentication = .privateKeyJWT(SigningKeySource(key))
+                    $0.securityProfile = .fapi2MessageSigning
+                    $0.requestObjectKey = SigningKeySource(key)
+                }
+            )
+        )
+        _ = try await client.authorizationRequest()
+        let objects = scene.emulator.receivedRequests.filter { $0.path == "/par" }.compactMap { $0.form["request"] }
+        #expect(objects.count == 2 && Set(objects).count == 2)
+    }
+
+    /// A request that was stored before the client had these settings is not finished with weaker ones.
+    @Test func refusesAStoredRequestThatIsWeakerThanTheSettings() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let before = OAuthClient(
+            server: scene.server(),
+            registration: try ClientRegistration(EmulatorScene.registration())
+        )
+        let request = try await before.authorizationRequest()
+        let callback = try scene.emulator.redirect(for: request.url, as: "alice")
+        for change: @Sendable (inout ClientRegistration.Values) -> Void in [
+            { $0.responseMode = .jwt }, { $0.usesDPoP = true },
+        ] {
+            var values = try EmulatorScene.registration()
+            change(&values)
+            let now = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+            let error = await #expect(throws: AuthError.self) { try await now.exchange(callback, for: request) }
+            #expect(error?.code == .invalidCallback)
+        }
+        #expect(!scene.emulator.requests.contains("POST /token"))
+    }
+
     /// FAPI 2.0 section 5.4.1: tokens by other algorithms are refused, whatever the provider announces.
     @Test func refusesAnIDTokenByAnotherAlgorithm() async throws {
         let key = try PrivateKey()

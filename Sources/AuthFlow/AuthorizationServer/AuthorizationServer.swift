@@ -101,12 +101,15 @@ public final class AuthorizationServer: Sendable {
         return difference
     }
 
-    /// The time by the server's clock. `Date` has whole seconds, so a small difference says nothing.
-    var time: Date {
-        // A day or more is a fault of the server's.
-        guard let offset = clockOffset, 5...86_400 ~= abs(offset) else { return host.now() }
-        return host.now() - offset
+    /// How much this machine's clock is corrected by, in seconds. `Date` has whole seconds, so a small difference says nothing, and
+    /// a day or more is a fault of the server's.
+    var clockCorrection: TimeInterval {
+        guard let offset = clockOffset, 5...86_400 ~= abs(offset) else { return 0 }
+        return offset
     }
+
+    /// The time by the server's clock.
+    var time: Date { host.now() - clockCorrection }
 }
 
 extension AuthorizationServer: CustomStringConvertible, CustomReflectable {

@@ -195,6 +195,15 @@ extension ProviderMetadata {
         ("pushed_authorization_request_endpoint", \.pushedAuthorizationRequestEndpoint),
     ]
 
+    /// The endpoints that a client calls, which may have an alias.
+    private static let aliasedEndpoints:
+        [(name: String, path: WritableKeyPath<ProviderMetadata, Endpoint?> & Sendable)] = [
+            ("token_endpoint", \.tokenEndpoint), ("revocation_endpoint", \.revocationEndpoint),
+            ("introspection_endpoint", \.introspectionEndpoint), ("userinfo_endpoint", \.userInfoEndpoint),
+            ("device_authorization_endpoint", \.deviceAuthorizationEndpoint),
+            ("pushed_authorization_request_endpoint", \.pushedAuthorizationRequestEndpoint),
+        ]
+
     /// The same metadata with the endpoints for clients that show a certificate, where there are such.
     /// RFC 8705 section 5: "an OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
     /// mtls_endpoint_aliases metadata" in place of the usual one.
@@ -203,17 +212,10 @@ extension ProviderMetadata {
         guard let aliases = json["mtls_endpoint_aliases"], aliases.object != nil else { return self }
         let home = try? Endpoint(issuer, name: "issuer")
         var metadata = self
-        metadata.tokenEndpoint = try Self.endpoint("token_endpoint", in: aliases, of: home) ?? tokenEndpoint
-        metadata.revocationEndpoint =
-            try Self.endpoint("revocation_endpoint", in: aliases, of: home) ?? revocationEndpoint
-        metadata.introspectionEndpoint =
-            try Self.endpoint("introspection_endpoint", in: aliases, of: home) ?? introspectionEndpoint
-        metadata.userInfoEndpoint = try Self.endpoint("userinfo_endpoint", in: aliases, of: home) ?? userInfoEndpoint
-        metadata.deviceAuthorizationEndpoint =
-            try Self.endpoint("device_authorization_endpoint", in: aliases, of: home) ?? deviceAuthorizationEndpoint
-        metadata.pushedAuthorizationRequestEndpoint =
-            try Self.endpoint("pushed_authorization_request_endpoint", in: aliases, of: home)
-            ?? pushedAuthorizationRequestEndpoint
+        // An alias stands for the endpoint of the document, and not for one that was given by hand.
+        for (name, path) in Self.aliasedEndpoints where metadata[keyPath: path]?.url == json[name]?.string {
+            metadata[keyPath: path] = try Self.endpoint(name, in: aliases, of: home) ?? metadata[keyPath: path]
+        }
         return metadata
     }
 

@@ -32,6 +32,7 @@ public struct AuthorizationResponse: Sendable {
         _ parameters: FormParameters,
         to pending: AuthorizationRequest,
         metadata: ProviderMetadata,
+        requiresIssuer: Bool = false,
         use: (Secret) -> Bool
     ) throws(AuthError) {
         // RFC 6749 section 3.1: "Request and response parameters MUST NOT be included more than once."
@@ -69,17 +70,17 @@ public struct AuthorizationResponse: Sendable {
                 errorURI: parameters["error_uri"]
             )
         }
-        if issuer == nil, metadata.namesIssuerInResponses {
+        if issuer == nil, requiresIssuer || metadata.namesIssuerInResponses {
             guard let error else {
                 throw AuthError(
                     .issuerMismatch,
-                    "The redirect does not name its issuer (iss), as this provider always must (RFC 9207)."
+                    "The redirect does not name its issuer (iss), as it has to (RFC 9207)."
                 )
             }
             // Which provider says so is not known, and nothing depends on it: the sign-in has failed either way.
             throw AuthError(
                 error.error == "access_denied" ? .accessDenied : .issuerMismatch,
-                "The sign-in was stopped by an error that does not name its issuer (iss), as this provider always must (RFC 9207), so it is not confirmed.",
+                "The sign-in was stopped by an error that does not name its issuer (iss), as it has to (RFC 9207), so it is not confirmed.",
                 providerError: error
             )
         }

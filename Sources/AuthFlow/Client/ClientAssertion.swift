@@ -38,7 +38,8 @@ struct ClientAssertion: Sendable {
     private func make(for request: ClientAuthentication.Request) async throws -> String {
         let own: [String: JSON] = [
             // RFC 7523 section 3: iss, sub, aud and exp are required; the others keep it from being used twice or too early.
-            "iss": .string(request.clientID), "sub": .string(request.clientID), "aud": .string(audience(of: request)),
+            "iss": .string(request.clientID), "sub": .string(request.clientID),
+            "aud": .string(try audience(of: request)),
             "jti": .string(request.identifier),
         ]
         let claims = JSON.object(own.merging(SignedTimes.claims(at: request.time, lifetime: Self.lifetime)) { $1 })
@@ -68,11 +69,21 @@ struct ClientAssertion: Sendable {
     }
 
     /// FAPI 2.0 section 5.3.3.1: "shall use the issuer identifier value ... as a string".
-    private func audience(of request: ClientAuthentication.Request) -> String {
+    private func audience(of request: ClientAuthentication.Request) throws(AuthError) -> String {
         switch audience {
-        case .issuer: request.issuer
-        case .tokenEndpoint: (request.tokenEndpoint ?? request.endpoint).url
-        case .endpoint: request.endpoint.url
+        case .issuer: return request.issuer
+        case .tokenEndpoint:
+            let tokenEndpoint = request.tokenEndpoint ?? request.endpoint
+            // The metadata names both. Otherwise a hostile provider could have an assertion for another's token endpoint sent to
+            // an endpoint of its own, and use it there.
+            guard tokenEndpoint.origin == request.endpoint.origin else {
+                throw AuthError(
+                    .unsupported,
+                    "No client assertion is made for \(tokenEndpoint) and sent to \(request.endpoint.origin). Use the issuer as the audience, or the endpoint that is called."
+                )
+            }
+            return tokenEndpoint.url
+        case .endpoint: return request.endpoint.url
         }
     }
 }

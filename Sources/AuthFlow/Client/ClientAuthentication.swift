@@ -184,13 +184,7 @@ public struct ClientAuthentication: Sendable {
                 "client_secret_jwt signs with HS256, HS384 or HS512, not with \(DisplayText.sanitized(algorithm.rawValue, limit: 20))."
             )
         }
-        // RFC 7518 section 3.2: "A key of the same size as the hash output ... or larger MUST be used".
-        guard secret.exposed.utf8.count >= definition.hash.byteCount else {
-            throw AuthError(
-                .invalidConfiguration,
-                "\(algorithm.rawValue) needs a client secret of at least \(definition.hash.byteCount) bytes (RFC 7518 section 3.2)."
-            )
-        }
+        try HMACSignature.requireLength(of: secret, for: algorithm)
     }
 
     /// Whether the transport shows a certificate, so that RFC 8705 section 5 applies.

@@ -64,34 +64,35 @@ extension OAuthClient {
         at endpoint: Endpoint,
         _ metadata: ProviderMetadata
     ) async throws -> String {
-        let pushes = try pushesRequests(at: metadata)
-        var sent = parameters
-        if let source = registration.requestObjectKey {
-            let object = try await requestObject(parameters, source, metadata)
-            // RFC 9101 section 5: "parameters MAY be duplicated", and RFC 9126 section 3 has only these outside.
-            sent = ["client_id": registration.clientID, "request": object]
-            if !pushes {
-                // OIDC Core section 6.1: what OAuth 2.0 requires has to be in the request itself.
-                sent["response_type"] = parameters["response_type"]
-                sent["scope"] = parameters["scope"]
-            }
-        } else if metadata.json["require_signed_request_object"]?.bool == true {
+        let source = registration.requestObjectKey
+        guard source != nil || metadata.json["require_signed_request_object"]?.bool != true else {
             throw AuthError(
                 .unsupported,
                 "The provider \(metadata.issuer) takes signed authorization requests only (RFC 9101). Give the client a key for them."
             )
         }
-        guard pushes, let pushEndpoint = metadata.pushedAuthorizationRequestEndpoint else {
+        guard try pushesRequests(at: metadata), let pushEndpoint = metadata.pushedAuthorizationRequestEndpoint else {
+            guard let source else { return endpoint.url(adding: parameters) }
+            // OIDC Core section 6.1: what OAuth 2.0 requires has to stand beside the request object, too.
+            var sent: FormParameters = ["client_id": registration.clientID]
+            sent["request"] = try await requestObject(parameters, source, metadata)
+            sent["response_type"] = parameters["response_type"]
+            sent["scope"] = parameters["scope"]
             return endpoint.url(adding: sent)
         }
+        // RFC 9126 section 3: beside a request object stand client_id and the client authentication, and nothing else.
         let request = ProviderRequest(
             purpose: .pushedAuthorization,
             endpoint: pushEndpoint,
-            protectedParameters: sent
+            protectedParameters: source == nil ? parameters : ["client_id": registration.clientID]
         )
-        // RFC 9449 section 10.1: dpop_jkt binds the code to the key here too, and a proof besides would say the same. Some servers
-        // refuse the first one for want of a nonce, and name none.
-        let pushed = try PushedAuthorization(try await sendFormRequest(request))
+        // RFC 9449 section 10.1: dpop_jkt binds the code to the key, and a proof besides would say the same. There are servers that
+        // refuse a proof without a nonce here, and send none.
+        let response = try await sendFormRequest(
+            request,
+            signed: source.map { source in { ["request": try await requestObject(parameters, source, metadata)] } }
+        )
+        let pushed = try PushedAuthorization(response)
         // RFC 9126 section 4: client_id and request_uri, and FAPI 2.0 section 5.3.3.2 adds: nothing else.
         return endpoint.url(adding: ["client_id": registration.clientID, "request_uri": pushed.requestURI])
     }

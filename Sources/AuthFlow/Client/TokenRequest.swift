@@ -36,23 +36,24 @@ extension OAuthClient {
     ///   - request: The request.
     ///   - scopes: Those that are granted when neither the request nor the response names any.
     ///   - key: The key that the tokens it asks for are, or are to be, bound to.
+    ///   - signed: Parameters that are signed with a time and an identifier in them, made for each try anew.
     func sendFormRequest(
         _ request: ProviderRequest,
         scopes: [String] = [],
-        key: DPoPKey? = nil
+        key: DPoPKey? = nil,
+        signed: (() async throws -> FormParameters)? = nil
     ) async throws -> ProviderResponse {
         var request = request
         request.headerFields[.accept] = "application/json"
         try await adapter.prepare(&request, in: providerContext)
         let scopes = request.scopes ?? scopes
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"
-        let (response, offset) = try await sendAuthenticated(request, key)
-        var last = response
+        let correction = server.clockCorrection
+        var last = try await sendAuthenticated(request, key, signed)
         // The proofs of a clock that is wrong are refused. What the server's says is known now: one more try, and no third.
-        if (registration.authentication.isTimed || key != nil), refusesClock(response), server.clockOffset != offset,
-            abs((server.clockOffset ?? 0) - (offset ?? 0)) >= 5
-        {
-            last = try await sendAuthenticated(request, key).response
+        let isTimed = registration.authentication.isTimed || key != nil || signed != nil
+        if isTimed, refusesClock(last), abs(server.clockCorrection - correction) >= 5 {
+            last = try await sendAuthenticated(request, key, signed)
         }
         // There is no such endpoint any more: the metadata may be out of date.
         if [404, 405, 410].contains(last.status), last.providerError == nil { server.doubtMetadata() }
@@ -61,15 +62,15 @@ extension OAuthClient {
     }
 
     /// Sends a request with the client authentication, made for each try anew.
-    /// - Returns: The response, and how far this machine's clock was known to be ahead when it was sent.
     private func sendAuthenticated(
         _ request: ProviderRequest,
-        _ key: DPoPKey?
-    ) async throws -> (response: TransportResponse, offset: TimeInterval?) {
+        _ key: DPoPKey?,
+        _ signed: (() async throws -> FormParameters)?
+    ) async throws -> TransportResponse {
         let metadata = try await metadata()
-        let offset = server.clockOffset
         let response = try await send(provenBy: key) {
             var attempt = request
+            for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
             // After the adapter: it may read what is sent, and not choose how the client authenticates.
             try await registration.authentication.authenticate(
                 &attempt,
@@ -92,7 +93,7 @@ extension OAuthClient {
             )
         }
         _ = server.learnClock(from: response)
-        return (response, offset)
+        return response
     }
 
     /// Whether a response says that a proof with a time in it was not accepted.

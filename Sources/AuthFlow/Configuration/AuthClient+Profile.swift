@@ -66,6 +66,12 @@ extension AuthClient {
                 at: ProfileKeys.flow
             )
         }
+        if flows == [.clientCredentials], try configuration[ProfileKeys.account] != nil || overrides.account != nil {
+            throw configuration.error(
+                "\"client_credentials\" has no user, so no account can be chosen",
+                at: ProfileKeys.account
+            )
+        }
         guard !flows.isEmpty else { throw AuthError(.invalidConfiguration, "The list of flows is empty.") }
         let choice = try UserAgentChoice(
             of: overrides.userAgent,

@@ -28,9 +28,16 @@ extension ClientRegistration {
         try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key?.source.key() }
         if try configuration[keys.signsRequests] || values.securityProfile == .fapi2MessageSigning {
             guard let key else {
-                throw configuration.error("signed requests need a \"client_key\"", at: keys.signsRequests)
+                let place: any AnyConfigurationKey =
+                    values.securityProfile == nil ? keys.signsRequests : keys.securityProfile
+                throw configuration.error("signed requests need a \"client_key\"", at: place)
             }
             values.requestObjectKey = key.source
+        }
+        values = try configuration.located(keys.securityProfile) { [values] () throws(AuthError) in
+            var values = values
+            try values.applyProfile()
+            return values
         }
         self = try configuration.located(keys.scopes) { [values] () throws(AuthError) in
             try ClientRegistration(values)

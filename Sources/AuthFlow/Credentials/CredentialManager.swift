@@ -30,8 +30,8 @@ public final class CredentialManager: Sendable {
         var earlier: [CredentialKey: ManagedCredential] = [:]
     }
 
-    /// Obtains a credential without a user and without a refresh token.
-    public typealias Renewal = @Sendable (OAuthClient) async throws -> Credential
+    /// Obtains a credential without a user and without a refresh token, for the resource of the key; nil for none in particular.
+    public typealias Renewal = @Sendable (_ client: OAuthClient, _ resource: String?) async throws -> Credential
 
     /// Creates a manager.
     /// - Parameters:

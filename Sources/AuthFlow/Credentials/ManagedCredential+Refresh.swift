@@ -14,7 +14,7 @@ extension ManagedCredential {
     ) async throws -> Credential {
         guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
         var accounts = try await latestAccounts(lease)
-        if let renewal, accounts.entry(account)?.credential == nil {
+        if let renewal, account == nil, accounts.entry(nil)?.credential == nil {
             return try await renew(nil, renewal, in: &accounts, lease, epoch)
         }
         let credential = try signedIn(in: accounts, account)
@@ -34,7 +34,13 @@ extension ManagedCredential {
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
         if let wait = state.withLock({ $0.backoffs[account] })?.error(at: client.host.now()) { throw wait }
         do {
-            let credential = try await reporter().step(.clientCredentials) { try await renewal(client) }
+            let credential = try await reporter().step(.clientCredentials) { try await renewal(client, key.resource) }
+            guard key.resource == nil || credential.resources == [key.resource] else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The credential was obtained for \(credential.resources.joined(separator: ", ")), and the key names \(key.resource ?? "")."
+                )
+            }
             state.withLock { $0.backoffs[account] = nil }
             await save(credential, in: &accounts, lease, epoch)
             publish(.refreshed, of: credential.account)
@@ -59,7 +65,7 @@ extension ManagedCredential {
             else { throw error }
             return credential
         }
-        if let renewal, credential.tokens.refreshToken == nil {
+        if let renewal, credential.identity == nil, credential.tokens.refreshToken == nil {
             do {
                 return try await renew(credential, renewal, in: &accounts, lease, epoch)
             } catch {

@@ -15,7 +15,9 @@ struct ProviderBinding: Sendable, Hashable {
         var endpoints: [String: JSON] = [:]
         for (name, path) in ProviderMetadata.endpointNames {
             guard let url = metadata[keyPath: path]?.url else { continue }
-            if metadata.document == nil || metadata.json[name] != .string(url) { endpoints[name] = .string(url) }
+            // An alias for clients with a certificate is in the document too, and may move as the others do.
+            let discovered = [metadata.json[name], metadata.json["mtls_endpoint_aliases"]?[name]]
+            if metadata.document == nil || !discovered.contains(.string(url)) { endpoints[name] = .string(url) }
         }
         if !endpoints.isEmpty { members["endpoints"] = .object(endpoints) }
         self.json = .object(members)

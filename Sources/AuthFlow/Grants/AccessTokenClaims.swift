@@ -20,8 +20,9 @@ extension OAuthClient {
         try claims.requireKeyIDIsString()
         // RFC 9068 section 2.1: "at+jwt". Providers older than the RFC say "JWT".
         try claims.requireType(["at+jwt", "application/at+jwt", "jwt"], "access token")
-        guard SignatureAlgorithm.asymmetric.contains(jws.header.algorithm) else {
-            throw refused("its algorithm is not one with a public key")
+        let allowed = registration.securityProfile?.algorithms ?? SignatureAlgorithm.asymmetric
+        guard allowed.contains(jws.header.algorithm) else {
+            throw refused("its algorithm is not one with a public key, or not one of the security profile")
         }
         _ = try claims.requireIssuer(metadata.issuer)
         _ = try claims.requireSubject()

@@ -58,6 +58,15 @@ extension OAuthClient {
         guard host.now() < request.expiresAt else {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
         }
+        // What the registration demands now, a request that was stored before cannot lack.
+        guard request.responseMode.isSigned || !registration.responseMode.isSigned,
+            request.dpopKey != nil || !registration.usesDPoP
+        else {
+            throw AuthError(
+                .invalidCallback,
+                "The authorization request was made with weaker settings than the client has now. Sign in again."
+            )
+        }
         var parameters = try AuthorizationResponse.parameters(of: callback, to: request)
         if request.responseMode.isSigned {
             parameters = try await SignedAuthorizationResponse(
@@ -73,6 +82,8 @@ extension OAuthClient {
             parameters,
             to: request,
             metadata: metadata,
+            // FAPI 2.0 Security Profile section 5.3.3.2: the client "shall check the iss parameter".
+            requiresIssuer: registration.securityProfile != nil,
             use: server.usedStates.use
         )
         reporter.report(

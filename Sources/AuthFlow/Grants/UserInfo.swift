@@ -60,10 +60,13 @@ extension OAuthClient {
         let acceptable =
             registration.idTokenSigningAlgorithms
             ?? SignatureAlgorithm.asymmetric.filter { announced?.contains($0.rawValue) ?? true }
+        let allowed = registration.securityProfile?.algorithms
         var claims = JWTClaims(jws, now: host.now(), leeway: registration.clockLeeway.seconds, refusal: refused)
         claims.clockOffset = server.clockOffset
         try claims.requireNoCriticalExtension()
-        guard acceptable.contains(jws.header.algorithm) else { throw refused("its algorithm was not agreed") }
+        guard acceptable.contains(jws.header.algorithm), allowed?.contains(jws.header.algorithm) != false else {
+            throw refused("its algorithm was not agreed")
+        }
         // OIDC Core section 5.3.2: "If signed, the UserInfo Response SHOULD contain the Claims iss (issuer) and aud
         // (audience) as members. The iss value SHOULD be the OP's Issuer Identifier URL. The aud value SHOULD be or include
         // the RP's Client ID value." What is there must be right; the signature and sub are checked in any case.

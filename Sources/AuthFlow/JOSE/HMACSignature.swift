@@ -2,6 +2,16 @@ import Crypto
 
 /// Signatures with a shared secret (RFC 7518 section 3.2), whose key is the client secret (OIDC Core section 10.1).
 enum HMACSignature {
+    /// RFC 7518 section 3.2: "A key of the same size as the hash output ... or larger MUST be used".
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    static func requireLength(of secret: Secret, for algorithm: SignatureAlgorithm) throws(AuthError) {
+        guard let length = algorithm.definition?.hash.byteCount, secret.exposed.utf8.count < length else { return }
+        throw AuthError(
+            .invalidConfiguration,
+            "\(algorithm.rawValue) needs a client secret of at least \(length) bytes (RFC 7518 section 3.2)."
+        )
+    }
+
     static func code(for bytes: [UInt8], hash: SignatureAlgorithm.Hash, secret: Secret) -> [UInt8] {
         let key = SymmetricKey(data: Array(secret.exposed.utf8))
         switch hash {

@@ -20,6 +20,9 @@ public struct PrivateKey: SigningKey {
 
     private let material: Material
 
+    /// The longest RSA key that is read, in bits.
+    private static let maximumRSASize = 8192
+
     /// The public key (RFC 7517), with its `kid`: the one that was given, else its thumbprint (RFC 7638).
     public let publicJWK: JSON
 
@@ -194,15 +197,15 @@ extension PrivateKey {
         let read: PrivateKey?
         switch (json["kty"]?.string, json["crv"]?.string) {
         case ("RSA", _):
-            guard let n = bytes("n"), let e = bytes("e"), let d = bytes("d") else {
-                throw Self.refusal("a member of the RSA key is missing or not base64url")
+            // RFC 7518 section 6.3.2: a producer SHOULD include the primes. To find them from d costs too much, and for a damaged key
+            // without end.
+            guard let n = bytes("n"), let e = bytes("e"), let d = bytes("d"), let p = bytes("p"), let q = bytes("q")
+            else {
+                throw Self.refusal("a member of the RSA key (n, e, d, p, q) is missing or not base64url")
             }
-            let whole = bytes("p").flatMap { p in
-                bytes("q").flatMap { q in try? _RSA.Signing.PrivateKey(n: n, e: e, d: d, p: p, q: q) }
-            }
-            guard let key = whole ?? (try? _RSA.Signing.PrivateKey._createFromNumbers(n: n, e: e, d: d)) else {
-                throw Self.refusal("the RSA key is damaged, or has less than 2048 bits")
-            }
+            guard n.count <= Self.maximumRSASize / 8 + 1,
+                let key = try? _RSA.Signing.PrivateKey(n: n, e: e, d: d, p: p, q: q)
+            else { throw Self.refusal("the RSA key is damaged, too long, or has less than 2048 bits") }
             read = try PrivateKey(rsa: key, keyID: keyID, algorithm: algorithm)
         case ("EC", "P-256"):
             read = try scalar(32).flatMap { try? P256.Signing.PrivateKey(rawRepresentation: $0) }

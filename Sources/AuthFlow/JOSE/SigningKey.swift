@@ -69,7 +69,9 @@ extension SigningKey {
             let names = (wanted.map { [$0] } ?? allowed ?? []).map(\.rawValue).joined(separator: ", ")
             throw AuthError(
                 .invalidConfiguration,
-                "The client's key cannot sign with \(names): it can with \(algorithms.map(\.rawValue).joined(separator: ", "))."
+                names.isEmpty
+                    ? "The client's key has no algorithm to sign with."
+                    : "The client's key cannot sign with \(names): it can with \(algorithms.map(\.rawValue).joined(separator: ", "))."
             )
         }
         guard let announced else { return first }

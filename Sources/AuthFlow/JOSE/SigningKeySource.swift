@@ -22,7 +22,7 @@ public struct SigningKeySource: Sendable {
 
     /// The key in a file: PEM, JWK or a JWK set. To rotate it, replace the file: the next signature uses the new key.
     /// - Parameters:
-    ///   - path: The file. Only its owner may be able to read it.
+    ///   - path: The file. No other user may be able to read it.
     ///   - keyID: The `kid` that the key is registered by; in a set, the key to use. Default: that of the JWK, else the thumbprint.
     public static func file(path: String, keyID: String? = nil) -> SigningKeySource {
         let file = PrivateKeyFile(path: path, keyID: keyID)

@@ -84,7 +84,7 @@ public final class AuthClient: Sendable {
         self.methods = methods
         self.options = options
         self.observer = observer
-        let renewal: CredentialManager.Renewal = { client in try await client.clientCredentials() }
+        let renewal: CredentialManager.Renewal = { client, _ in try await client.clientCredentials() }
         self.credentials = CredentialManager(
             client: client,
             store: store,
@@ -217,7 +217,8 @@ public final class AuthClient: Sendable {
             let credential = try await credentials.unfinished.finish { [client] in
                 try await reporter.step(.clientCredentials) { try await client.clientCredentials() }
             }
-            return try await keep(credential, [:], policy, reporter)
+            // There is one account without a user, and a new token takes the place of the old one.
+            return try await keep(credential, [:], .replaceAccount, reporter)
         case .device(let presenter):
             let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
             let code = try await flow.begin(longestWait: presenter.longestWait)

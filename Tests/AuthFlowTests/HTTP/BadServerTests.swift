@@ -315,6 +315,8 @@ import Testing
             for _ in 0..<2 {
                 let response = try await post(server)
                 #expect(response.status == 200)
+                // Otherwise the next request may meet a connection that is being closed.
+                await server.allClosed()
             }
             #expect(server.requests.allSatisfy { $0.count == 1 && $0[0].hasSuffix("refresh_token=once") })
         }

@@ -27,7 +27,14 @@ final class ScriptedServer: Sendable {
     let port: Int
     private let listener: Int32
     private let seen = Mutex<[[String]]>([])
-    private let connections = Mutex<(open: Set<Int32>, isStopped: Bool)>(([], false))
+    private let connections = Mutex(Connections())
+
+    private struct Connections {
+        var open: Set<Int32> = []
+        var isStopped = false
+        /// Those who wait until none is open.
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
 
     var origin: String { "http://127.0.0.1:\(port)" }
 
@@ -95,6 +102,17 @@ final class ScriptedServer: Sendable {
         }
     }
 
+    /// Waits until the server has closed every connection.
+    func allClosed() async {
+        await withCheckedContinuation { continuation in
+            let isOver = connections.withLock { connections in
+                if !connections.open.isEmpty { connections.waiting.append(continuation) }
+                return connections.open.isEmpty
+            }
+            if isOver { continuation.resume() }
+        }
+    }
+
     private func serve(_ connection: Int32, _ script: [Step], _ index: Int) {
         var isReset = false
         defer {
@@ -102,10 +120,14 @@ final class ScriptedServer: Sendable {
                 var linger = linger(l_onoff: 1, l_linger: 0)
                 unsafe setsockopt(connection, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<linger>.size))
             }
-            connections.withLock {
-                $0.open.remove(connection)
+            let waiting = connections.withLock { connections in
+                connections.open.remove(connection)
                 close(connection)
+                guard connections.open.isEmpty else { return [CheckedContinuation<Void, Never>]() }
+                defer { connections.waiting = [] }
+                return connections.waiting
             }
+            for continuation in waiting { continuation.resume() }
         }
         for step in script {
             switch step {

@@ -118,6 +118,13 @@ import Testing
         Unusable(name: "a JWK to encrypt with", text: #"{"kty":"EC","use":"enc","d":"AA"}"#, words: "not for signing"),
         Unusable(name: "an unknown curve", text: #"{"kty":"EC","crv":"secp256k1","d":"AA"}"#, words: "not supported"),
         Unusable(name: "a short Ed25519 key", text: #"{"kty":"OKP","crv":"Ed25519","d":"AA"}"#, words: "damaged"),
+        // Without the primes they would have to be found, for such a key for ever.
+        Unusable(name: "RSA without primes", text: #"{"kty":"RSA","n":"AAcH","e":"AQ","d":"AQ"}"#, words: "p, q"),
+        Unusable(
+            name: "RSA that is damaged",
+            text: #"{"kty":"RSA","n":"AAcH","e":"AQ","d":"AQ","p":"AQ","q":"AQ"}"#,
+            words: "damaged"
+        ),
         Unusable(name: "an empty set", text: #"{"keys":[]}"#, words: "no key of the set"),
         Unusable(name: "JSON that is cut off", text: #"{"keys":["#, words: "not JSON"),
     ]

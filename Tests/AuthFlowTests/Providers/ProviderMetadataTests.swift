@@ -1,6 +1,7 @@
-import AuthFlow
 import AuthFlowJSON
 import Testing
+
+@testable import AuthFlow
 
 /// Metadata documents, member by member (OpenID Connect Discovery section 3, RFC 8414 section 2).
 @Suite struct ProviderMetadataTests {
@@ -30,5 +31,36 @@ import Testing
         #expect(metadata.tokenEndpoint == nil)
         #expect(metadata.scopes == nil)
         #expect(!metadata.namesIssuerInResponses)
+    }
+
+    private static let aliased: JSON = [
+        "issuer": "https://id.example.com", "token_endpoint": "https://id.example.com/token",
+        "userinfo_endpoint": "https://id.example.com/userinfo",
+        "mtls_endpoint_aliases": ["token_endpoint": "https://mtls.example.com/token"],
+    ]
+
+    /// RFC 8705 section 5.
+    @Test func aliasesStandForTheEndpointsOfTheDocument() throws {
+        let metadata = try ProviderMetadata(Self.aliased).withCertificateEndpoints()
+        #expect(metadata.tokenEndpoint?.url == "https://mtls.example.com/token")
+        #expect(metadata.userInfoEndpoint?.url == "https://id.example.com/userinfo")
+    }
+
+    @Test func anAliasReplacesNoEndpointThatWasGivenByHand() throws {
+        var metadata = try ProviderMetadata(Self.aliased)
+        metadata.tokenEndpoint = "https://own.example.com/token"
+        #expect(try metadata.withCertificateEndpoints().tokenEndpoint?.url == "https://own.example.com/token")
+    }
+
+    @Test(
+        arguments: [
+            ["token_endpoint": "http://example.com/token"], ["token_endpoint": 5],
+            ["token_endpoint": "https://127.0.0.1/token"],
+        ] as [JSON]
+    ) func anAliasThatIsNotSafeIsRefused(_ aliases: JSON) throws {
+        var json = Self.aliased.object ?? [:]
+        json["mtls_endpoint_aliases"] = aliases
+        let metadata = try ProviderMetadata(.object(json))
+        #expect(throws: AuthError.self) { try metadata.withCertificateEndpoints() }
     }
 }
