@@ -123,6 +123,7 @@ import Testing
             fault: .response { $0 = .refusal("invalid_request_object") },
             code: .providerRejected
         ),
+        Broken(name: "status 202", fault: .response { $0.head.status = .accepted }, code: .invalidResponse),
         Broken(name: "not JSON", fault: .notJSON, code: .invalidResponse),
         Broken(name: "empty", fault: .empty, code: .invalidResponse),
         Broken(name: "unavailable", fault: .unavailable, code: .temporarilyUnavailable),

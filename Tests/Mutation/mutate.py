@@ -52,6 +52,7 @@ EQUIVALENT = {
     ("UserAgents/UserAgent", "let decoded = FormURLEncoding.decode(parameters)"): NEXT,
     ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted says nothing",
     ("AuthorizationServer/AuthorizationServer+Verification", "moved != place"): "the same keys would be read once more",
+    ("Client/PushedAuthorization", 'let uri = json["request_uri"]?.string'): NEXT,
     ("JOSE/JWTClaims", 'let named = json["iss"]?.string'): NEXT,
     ("JOSE/JWTClaims", 'let subject = json["sub"]?.string'): NEXT,
     ("JOSE/JWTClaims", 'let audience = json["aud"]?.string'): NEXT,
