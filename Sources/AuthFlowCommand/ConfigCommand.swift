@@ -27,7 +27,8 @@ struct ConfigCommand: AsyncParsableCommand {
                         userAgents: Known.userAgents,
                         devicePresenter: TerminalDevicePresenter()
                     )
-                    let unknown = client.client.identifiesUsers ? "" : " (\(DoctorCommand.unknownUser))"
+                    let isKnown = client.isWithoutUser || client.client.identifiesUsers
+                    let unknown = isKnown ? "" : " (\(DoctorCommand.unknownUser))"
                     Terminal.talk("  ok  \(name)\(unknown)")
                 } catch let error as ConfigurationError {
                     issues += error.issues

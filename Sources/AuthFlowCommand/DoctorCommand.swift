@@ -72,6 +72,26 @@ struct DoctorCommand: AsyncParsableCommand {
         findings.good("file", "\(choice.path), \(choice.origin.rawValue)")
         let client = try options.choice.client(launchEnvironment: launchEnvironment, transport: clock.over)
         findings.good("profile", profile.name)
+        if client.isWithoutUser {
+            findings.good("user", "none is needed: the client asks for tokens of its own (client_credentials)")
+        } else {
+            try examineUserAgents(client, profile, launchEnvironment, &findings)
+        }
+        do {
+            try await client.checkStore()
+            findings.good("store", "can be read, written and locked")
+        } catch {
+            findings.bad("store", "\(error)")
+        }
+        await examineProvider(client, clock, &findings)
+    }
+
+    private func examineUserAgents(
+        _ client: AuthClient,
+        _ profile: Profile,
+        _ launchEnvironment: LaunchEnvironment,
+        _ findings: inout Findings
+    ) throws {
         let agents = try profile.userAgentExplanation(
             providers: Known.providers,
             userAgents: Known.userAgents,
@@ -87,13 +107,6 @@ struct DoctorCommand: AsyncParsableCommand {
         }
         for reason in agents.reasons where !reason.isEmpty { findings.note("", reason) }
         examineSchemes(client, &findings)
-        do {
-            try await client.checkStore()
-            findings.good("store", "can be read, written and locked")
-        } catch {
-            findings.bad("store", "\(error)")
-        }
-        await examineProvider(client, clock, &findings)
     }
 
     private func examineSchemes(_ client: AuthClient, _ findings: inout Findings) {
@@ -152,6 +165,20 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
+    private static func examineSignIn(
+        _ client: AuthClient,
+        _ metadata: ProviderMetadata,
+        _ findings: inout Findings
+    ) {
+        if client.client.identifiesUsers {
+            findings.good("user", "it will be known who signs in")
+        } else {
+            findings.note("user", unknownUser)
+        }
+        let device = metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (authflow login --device)"
+        findings.note("device grant", device)
+    }
+
     private func examineProvider(_ client: AuthClient, _ clock: ServerClock, _ findings: inout Findings) async {
         do {
             let metadata = try await client.metadata()
@@ -162,14 +189,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 findings.note("TLS", "none: the provider is on this machine")
             }
             Self.compare(client.registration, metadata, &findings)
-            if client.client.identifiesUsers {
-                findings.good("user", "it will be known who signs in")
-            } else {
-                findings.note("user", Self.unknownUser)
-            }
-            let device =
-                metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (authflow login --device)"
-            findings.note("device grant", device)
+            if !client.isWithoutUser { Self.examineSignIn(client, metadata, &findings) }
         } catch {
             findings.bad("provider", "\(error)")
         }
@@ -178,6 +198,7 @@ struct DoctorCommand: AsyncParsableCommand {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
             abs(offset) < 30 ? findings.good("clock", text) : findings.bad("clock", "\(text); set it right")
         }
+        guard !client.isWithoutUser else { return }
         findings.note("to register", "these redirect URIs, exactly:")
         for uri in client.registration.redirectURIs {
             let isFree = if case .loopback(_, nil, _) = uri.kind { true } else { false }

@@ -54,6 +54,17 @@ import Testing
         }
     }
 
+    /// A machine has neither a browser nor a terminal, and needs none.
+    @Test func doctorAndCheckAskForNoUserAgent() async throws {
+        try await withRobot { _, path, _ in
+            let doctor = try await CommandHarness.run(["doctor", "--config", path])
+            #expect(doctor.status == 0, "\(doctor.output)\(doctor.talk)")
+            #expect(doctor.output.contains("client_credentials") && !doctor.output.contains("redirect URI"))
+            let check = try await CommandHarness.run(["config", "check", "--config", path])
+            #expect(check.status == 0 && !check.talk.contains("unknown"), "\(check.talk)")
+        }
+    }
+
     @Test func aTokenThatHasExpiredIsAskedForAgain() async throws {
         try await withRobot { emulator, path, _ in
             emulator.accessTokenLifetime = 0

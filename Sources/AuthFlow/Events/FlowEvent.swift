@@ -44,7 +44,7 @@ public struct FlowEvent: Sendable {
         /// Finding out who signed in.
         public static let identity = Self(rawValue: "identity")
         /// Asking for a token of the client's own (RFC 6749 section 4.4).
-        public static let clientCredentials = Self(rawValue: "client_credentials")
+        public static let clientCredentials = Self(rawValue: "client credentials")
         /// Exchanging the refresh token for new tokens.
         public static let refresh = Self(rawValue: "refresh")
         /// The provider has ended the session.

@@ -101,6 +101,9 @@ public final class AuthClient: Sendable {
         )
     }
 
+    /// Whether it works as the client itself, without any user.
+    package var isWithoutUser: Bool { methods.isWithoutUser }
+
     /// The registration of the client.
     public var registration: ClientRegistration { client.registration }
 
