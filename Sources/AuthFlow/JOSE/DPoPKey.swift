@@ -78,7 +78,7 @@ struct DPoPKey: Sendable, Hashable {
             "htm": .string(method),
             // "htu: The HTTP target URI ... of the request to which the JWT is attached, without query and fragment parts."
             "htu": .string(String(endpoint.url.prefix { $0 != "?" })),
-            "iat": .integer(Int64(time.timeIntervalSince1970)),
+            "iat": SignedTimes.issued(at: time),
         ]
         claims["nonce"] = nonce.map(JSON.string)
         // "When the DPoP proof is used in conjunction with the presentation of an access token in protected resource access

@@ -89,12 +89,13 @@ enum SignedTimes {
     /// future to the second. FAPI 2.0 Security Profile section 5.3.2.1 has them tolerate ten seconds; not all do.
     static let backdating: Int64 = 5
 
+    /// The claim `iat` of what is signed at a time.
+    static func issued(at time: Date) -> JSON { .integer(Int64(time.timeIntervalSince1970) - backdating) }
+
     /// The claims `iat`, `nbf` and `exp`.
     static func claims(at time: Date, lifetime: Int64) -> [String: JSON] {
-        let now = Int64(time.timeIntervalSince1970)
-        return [
-            "iat": .integer(now - backdating), "nbf": .integer(now - backdating), "exp": .integer(now + lifetime),
-        ]
+        let issued = issued(at: time)
+        return ["iat": issued, "nbf": issued, "exp": .integer(Int64(time.timeIntervalSince1970) + lifetime)]
     }
 }
 
