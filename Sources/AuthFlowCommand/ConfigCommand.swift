@@ -25,7 +25,8 @@ struct ConfigCommand: AsyncParsableCommand {
                         profile: try file.profile(name),
                         providers: Known.providers,
                         userAgents: Known.userAgents,
-                        devicePresenter: TerminalDevicePresenter()
+                        devicePresenter: TerminalDevicePresenter(),
+                        assertions: Known.assertions
                     )
                     let isKnown = client.isWithoutUser || client.client.identifiesUsers
                     let unknown = isKnown ? "" : " (\(DoctorCommand.unknownUser))"
@@ -84,7 +85,11 @@ struct ConfigCommand: AsyncParsableCommand {
 
         func run() async throws {
             try Terminal.result(
-                ConfigurationFile.jsonSchema(providers: Known.providers, userAgents: Known.userAgents)
+                ConfigurationFile.jsonSchema(
+                    providers: Known.providers,
+                    userAgents: Known.userAgents,
+                    assertions: Known.assertions
+                )
             )
         }
     }

@@ -72,8 +72,8 @@ struct DoctorCommand: AsyncParsableCommand {
         findings.good("file", "\(choice.path), \(choice.origin.rawValue)")
         let client = try options.choice.client(launchEnvironment: launchEnvironment, transport: clock.over)
         findings.good("profile", profile.name)
-        if client.isWithoutUser {
-            findings.good("user", "none is needed: the client asks for tokens of its own (client_credentials)")
+        if let flow = client.flowWithoutUser {
+            findings.good("user", "none is needed: the client asks for tokens of its own (\(flow.rawValue))")
         } else {
             try examineUserAgents(client, profile, launchEnvironment, &findings)
         }
@@ -95,6 +95,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let agents = try profile.userAgentExplanation(
             providers: Known.providers,
             userAgents: Known.userAgents,
+            assertions: Known.assertions,
             context: UserAgentContext(
                 launchEnvironment: launchEnvironment,
                 redirectURIs: client.registration.redirectURIs

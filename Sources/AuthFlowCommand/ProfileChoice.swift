@@ -21,6 +21,7 @@ enum Known {
         .loopback, .systemBrowser, .headless,
         .tree(host: ToolEnvironment.host, ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
     ]
+    static let assertions = AssertionSourceFactory.standard + [.command]
 }
 
 /// Selects the configuration file, the profile in it and the account.
@@ -56,6 +57,7 @@ struct ProfileChoice: Hashable {
             providers: Known.providers,
             userAgents: Known.userAgents,
             devicePresenter: TerminalDevicePresenter(),
+            assertions: Known.assertions,
             overrides: overrides,
             transport: transport(try profile.transport(environment: ToolEnvironment.host.environment)),
             host: ToolEnvironment.host,

@@ -35,6 +35,8 @@ public struct ProviderRequest: Sendable {
         public static let pushedAuthorization = Self(rawValue: "pushed_authorization")
         /// The request for a token of the client's own (RFC 6749 section 4.4).
         public static let clientCredentials = Self(rawValue: "client_credentials")
+        /// An access token for an assertion (RFC 7523 section 2.1).
+        public static let jwtBearer = Self(rawValue: "jwt_bearer")
         /// The sign-out at the provider, sent through the user agent (OIDC RP-Initiated Logout).
         public static let endSession = Self(rawValue: "end_session")
 
@@ -44,7 +46,7 @@ public struct ProviderRequest: Sendable {
         /// Those that a configuration may give more parameters.
         static let configurable: [Purpose] = [
             .authorization, .token, .refresh, .deviceAuthorization, .deviceToken, .tokenExchange, .endSession,
-            .clientCredentials,
+            .clientCredentials, .jwtBearer,
         ]
     }
 
@@ -86,7 +88,7 @@ public struct ProviderRequest: Sendable {
     static let reservedNames: Set<String> = [
         "response_type", "response_mode", "client_id", "client_secret", "client_assertion", "client_assertion_type",
         "redirect_uri", "state", "nonce", "code_challenge", "code_challenge_method", "code", "code_verifier",
-        "grant_type", "refresh_token", "device_code", "token", "subject_token",
+        "grant_type", "refresh_token", "device_code", "assertion", "token", "subject_token",
         "subject_token_type", "actor_token", "actor_token_type", "requested_token_type", "id_token_hint",
         "post_logout_redirect_uri", "dpop_jkt", "request",
         "request_uri",
@@ -151,6 +153,9 @@ public struct ProviderResponse: Sendable {
     /// The scopes that are granted when the response names none: those asked for, or those granted before.
     public let scopes: [String]
 
+    /// What the refused request proved itself with, for the message; nil when nothing was refused for a proof.
+    var refusedProof: String?
+
     /// Creates a response.
     public init(purpose: ProviderRequest.Purpose, endpoint: Endpoint, http: TransportResponse, scopes: [String] = []) {
         self.purpose = purpose
@@ -178,11 +183,14 @@ public struct ProviderResponse: Sendable {
         try http.json(from: "the \(purpose) endpoint of \(endpoint.host)")
     }
 
+    /// What to add to the message of an error: a server that refuses an assertion seldom says why.
+    var advice: String { refusedProof.map { " \($0)" } ?? "" }
+
     /// An error for a status that comes without an OAuth error.
     func unexpectedStatus(_ code: AuthError.Code) -> AuthError {
         AuthError(
             code,
-            "\(endpoint.host) responded to the \(purpose) request with status \(status) and no OAuth error.",
+            "\(endpoint.host) responded to the \(purpose) request with status \(status) and no OAuth error.\(advice)",
             providerError: http.providerError,
             status: status
         )

@@ -27,7 +27,7 @@ public final class AuthorizationServer: Sendable {
     let keys: KeySource
     let dpopNonces = DPoPNonces()
     let usedStates = UsedStates()
-    private let transport: any HTTPTransport
+    let transport: any HTTPTransport
     private let cache: MetadataCache
     private let offset = Mutex<TimeInterval?>(nil)
 

@@ -20,7 +20,10 @@ struct ClientAssertion: Sendable {
     /// RFC 7523 section 2.2.
     static let type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-    private static let lifetime: Int64 = 60
+    /// draft-ietf-oauth-spiffe-client-auth section 4.1.
+    static let spiffeType = "urn:ietf:params:oauth:client-assertion-type:jwt-spiffe"
+
+    static let lifetime: Int64 = 60
 
     let signer: Signer
     let algorithm: SignatureAlgorithm?

@@ -25,6 +25,8 @@ public struct ClientAuthentication: Sendable {
         public static let clientSecretJWT = Self(rawValue: "client_secret_jwt")
         /// A JWT signed with a private key.
         public static let privateKeyJWT = Self(rawValue: "private_key_jwt")
+        /// A SPIFFE JWT-SVID (draft-ietf-oauth-spiffe-client-auth).
+        public static let spiffeJWT = Self(rawValue: "spiffe_jwt")
         /// A certificate of an authority that the server trusts, shown in the TLS handshake (RFC 8705 section 2.1).
         public static let tlsClientAuth = Self(rawValue: "tls_client_auth")
         /// A certificate that was registered itself (RFC 8705 section 2.2).
@@ -59,6 +61,10 @@ public struct ClientAuthentication: Sendable {
         public let announcedAlgorithms: [String]?
         /// The algorithms of the client's security profile; nil for any.
         public let allowedAlgorithms: [SignatureAlgorithm]?
+        /// Sends requests.
+        public let transport: any HTTPTransport
+        /// Time, randomness and environment.
+        public let host: HostServices
     }
 
     /// What proves the client in one request. The engine adds `client_id` where the proof does not name the client.
@@ -165,6 +171,38 @@ public struct ClientAuthentication: Sendable {
         }
         (authentication.keyAlgorithm, authentication.audience) = (algorithm, audience)
         return authentication
+    }
+
+    /// A JWT of the client's platform, which the server trusts in place of a key of the client's own.
+    /// - Parameters:
+    ///   - source: Where it comes from; asked for every request.
+    ///   - isSPIFFE: Whether it is a SPIFFE JWT-SVID and named as such (draft-ietf-oauth-spiffe-client-auth); default: it is named
+    ///     as any other JWT.
+    public static func assertion(from source: AssertionSource, isSPIFFE: Bool = false) -> ClientAuthentication {
+        ClientAuthentication(isSPIFFE ? .spiffeJWT : .privateKeyJWT) { request in
+            let assertion = try await source.assertion(
+                for: AssertionSource.Request(
+                    clientID: request.clientID,
+                    issuer: request.issuer,
+                    time: request.time,
+                    identifier: request.identifier,
+                    resources: [],
+                    scopes: [],
+                    transport: request.transport,
+                    host: request.host
+                )
+            )
+            guard !isSPIFFE || AssertionClaims(assertion.jwt).subject?.hasPrefix("spiffe://") == true else {
+                throw AuthError(
+                    .assertionUnusable,
+                    "The assertion from \(source.name) is not a SPIFFE JWT-SVID: its subject is no SPIFFE ID."
+                )
+            }
+            return [
+                "client_id": request.clientID, "client_assertion": assertion.jwt.exposed,
+                "client_assertion_type": isSPIFFE ? ClientAssertion.spiffeType : ClientAssertion.type,
+            ]
+        }
     }
 
     /// A certificate of an authority that the server trusts. The transport shows it: ``NetworkSettings/clientCertificate``.

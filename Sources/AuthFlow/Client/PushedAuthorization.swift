@@ -31,7 +31,7 @@ struct PushedAuthorization: Sendable {
         if let error = ProviderError(json, status: response.status) {
             throw AuthError(
                 .providerRejected,
-                "\(response.endpoint.host) refused the authorization request.",
+                "\(response.endpoint.host) refused the authorization request.\(response.advice)",
                 providerError: error
             )
         }

@@ -49,16 +49,47 @@ extension OAuthClient {
         let scopes = request.scopes ?? scopes
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"
         let correction = server.clockCorrection
-        var last = try await sendAuthenticated(request, key, signed)
+        var (last, assertion) = try await sendAuthenticated(request, key, signed)
         // The proofs of a clock that is wrong are refused. What the server's says is known now: one more try, and no third.
         let isTimed = registration.authentication.isTimed || key != nil || signed != nil
         if isTimed, refusesClock(last), abs(server.clockCorrection - correction) >= 5 {
-            last = try await sendAuthenticated(request, key, signed)
+            (last, assertion) = try await sendAuthenticated(request, key, signed)
         }
         // There is no such endpoint any more: the metadata may be out of date.
         if [404, 405, 410].contains(last.status), last.providerError == nil { server.doubtMetadata() }
         try last.requireAvailable(from: request.endpoint.host, now: host.now())
-        return ProviderResponse(purpose: request.purpose, endpoint: request.endpoint, http: last, scopes: scopes)
+        var response = ProviderResponse(
+            purpose: request.purpose,
+            endpoint: request.endpoint,
+            http: last,
+            scopes: scopes
+        )
+        response.refusedProof = refusedProof(
+            last,
+            assertion: request.protectedParameters["assertion"],
+            client: assertion
+        )
+        return response
+    }
+
+    /// What a refused request proved itself with: the assertion for a grant, or that of the client.
+    private func refusedProof(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
+        let refused: (name: String, jwt: String)? =
+            switch response.providerError?.error {
+            case "invalid_grant": assertion.map { ("assertion", $0) }
+            case "invalid_client": client.map { ("client assertion", $0) }
+            // There are servers that say nothing at all.
+            case nil: [400, 401, 403].contains(response.status) ? client.map { ("client assertion", $0) } : nil
+            default: nil
+            }
+        guard let refused else { return nil }
+        let offset = Int(server.clockCorrection)
+        let clock =
+            offset == 0
+            ? ""
+            : " This machine's clock is \(abs(offset)) seconds \(offset > 0 ? "ahead of" : "behind") the provider's."
+        return
+            "The \(refused.name) was \(AssertionClaims(Secret(refused.jwt))).\(clock) Compare that with what the provider expects."
     }
 
     /// Sends a request with the client authentication, made for each try anew.
@@ -66,8 +97,9 @@ extension OAuthClient {
         _ request: ProviderRequest,
         _ key: DPoPKey?,
         _ signed: (() async throws -> FormParameters)?
-    ) async throws -> TransportResponse {
+    ) async throws -> (response: TransportResponse, clientAssertion: String?) {
         let metadata = try await metadata()
+        var assertion: String?
         let response = try await send(provenBy: key) {
             var attempt = request
             for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
@@ -82,9 +114,12 @@ extension OAuthClient {
                     time: server.time,
                     identifier: host.randomToken(),
                     announcedAlgorithms: metadata.json["token_endpoint_auth_signing_alg_values_supported"]?.strings,
-                    allowedAlgorithms: registration.securityProfile?.algorithms
+                    allowedAlgorithms: registration.securityProfile?.algorithms,
+                    transport: server.transport,
+                    host: host
                 )
             )
+            assertion = attempt.protectedParameters["client_assertion"]
             return TransportRequest(
                 .post,
                 attempt.endpoint,
@@ -93,7 +128,7 @@ extension OAuthClient {
             )
         }
         _ = server.learnClock(from: response)
-        return response
+        return (response, assertion)
     }
 
     /// Whether a response says that a proof with a time in it was not accepted.
@@ -182,7 +217,7 @@ extension TokenSet {
         if let error = (try? parameters.get()).flatMap({ ProviderError($0, status: response.status) }) {
             throw AuthError(
                 .providerRejected,
-                "\(response.endpoint.host) refused the \(response.purpose) request.",
+                "\(response.endpoint.host) refused the \(response.purpose) request.\(response.advice)",
                 providerError: error
             )
         }

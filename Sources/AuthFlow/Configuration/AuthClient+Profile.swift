@@ -28,6 +28,7 @@ extension AuthClient {
     ///     used.
     ///   - devicePresenter: Shows the user the code for signing in on another screen; nil for no device grant.
     ///   - stores: The token stores to choose from.
+    ///   - assertions: The sources of assertions to choose from.
     ///   - overrides: The choices of the program's user in place of the profile's; default: none.
     ///   - transport: The client's transport; default: the one that the profile describes. User agents always use that.
     ///   - host: Time, randomness and environment.
@@ -39,6 +40,7 @@ extension AuthClient {
         userAgents: [UserAgentFactory],
         devicePresenter: (any DevicePresenter)? = nil,
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
         overrides: Overrides = Overrides(),
         transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
@@ -48,10 +50,34 @@ extension AuthClient {
             providers: providers,
             userAgents: userAgents,
             stores: stores,
+            assertions: assertions,
             environment: host.environment
         )
         let factory = try configuration[choices.provider]
-        let registration = try ClientRegistration(configuration: configuration, provider: factory)
+        let context = AssertionSourceFactory.Context(
+            host: host,
+            clientKey: try configuration[ProfileKeys.clientKey]?.source,
+            client: { name in
+                guard let other = profile.other(name) else { throw CancellationError() }
+                return try AuthClient(
+                    profile: other,
+                    providers: providers,
+                    userAgents: userAgents,
+                    devicePresenter: devicePresenter,
+                    stores: stores,
+                    assertions: assertions,
+                    transport: transport,
+                    host: host,
+                    observer: observer
+                )
+            },
+            profileNames: Array(profile.others.keys)
+        )
+        let registration = try ClientRegistration(
+            configuration: configuration,
+            provider: factory,
+            clientAssertion: try configuration[choices.clientAssertion]?.make(in: context)
+        )
         let network = try profile.transport(environment: host.environment)
         let flows = try overrides.flows ?? configuration[ProfileKeys.flow]
         if flows == [.device], devicePresenter == nil {
@@ -60,17 +86,23 @@ extension AuthClient {
                 at: ProfileKeys.flow
             )
         }
-        if flows.contains(.clientCredentials), flows.count > 1 {
-            throw configuration.error(
-                "\"client_credentials\" has no user, so it does not stand in for a flow that has one",
-                at: ProfileKeys.flow
-            )
+        if let flow = flows.first(where: { !$0.hasUser }) {
+            guard flows.count == 1 else {
+                throw configuration.error(
+                    "\"\(flow.rawValue)\" has no user, so it does not stand in for a flow that has one",
+                    at: ProfileKeys.flow
+                )
+            }
+            guard try configuration[ProfileKeys.account] == nil, overrides.account == nil else {
+                throw configuration.error(
+                    "\"\(flow.rawValue)\" has no user, so no account can be chosen",
+                    at: ProfileKeys.account
+                )
+            }
         }
-        if flows == [.clientCredentials], try configuration[ProfileKeys.account] != nil || overrides.account != nil {
-            throw configuration.error(
-                "\"client_credentials\" has no user, so no account can be chosen",
-                at: ProfileKeys.account
-            )
+        let assertion = try configuration[choices.assertion]?.make(in: context)
+        if flows == [.jwtBearer], assertion == nil {
+            throw configuration.error("\"jwt_bearer\" needs an \"assertion\"", at: ProfileKeys.flow)
         }
         guard !flows.isEmpty else { throw AuthError(.invalidConfiguration, "The list of flows is empty.") }
         let choice = try UserAgentChoice(
@@ -100,7 +132,7 @@ extension AuthClient {
                     SharedCredentialStore(group: $0.group, store: try $0.store.make(host: host))
                 }
             ),
-            methods: try choice.methods(flows, devicePresenter: devicePresenter),
+            methods: try choice.methods(flows, devicePresenter: devicePresenter, assertions: assertion),
             store: try configuration[choices.store]?.make(host: host)
                 ?? stores.first?.make(ConfigurationObject(empty: configuration), host) ?? MemoryTokenStore(),
             options: options,

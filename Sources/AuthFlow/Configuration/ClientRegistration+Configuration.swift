@@ -1,9 +1,13 @@
 extension ClientRegistration {
     /// Reads the registration of a profile.
     /// - Throws: ``ConfigurationError``.
-    init(configuration: ConfigurationObject, provider: ProviderFactory) throws {
+    init(configuration: ConfigurationObject, provider: ProviderFactory, clientAssertion: AssertionSource?) throws {
         let keys = ProfileKeys.self
-        let authentication = try ClientAuthentication(configuration: configuration, provider: provider)
+        let authentication = try ClientAuthentication(
+            configuration: configuration,
+            provider: provider,
+            assertion: clientAssertion
+        )
         let algorithms = try configuration[keys.idTokenSigningAlgorithms]
         try configuration.located(keys.idTokenSigningAlgorithms) { () throws(AuthError) in
             try ClientRegistration.Values.check(algorithms, authentication)
@@ -47,13 +51,18 @@ extension ClientRegistration {
 }
 
 extension ClientAuthentication {
-    fileprivate init(configuration: ConfigurationObject, provider: ProviderFactory) throws(ConfigurationError) {
+    fileprivate init(
+        configuration: ConfigurationObject,
+        provider: ProviderFactory,
+        assertion: AssertionSource?
+    ) throws(ConfigurationError) {
         let key = ProfileKeys.clientAuthentication
         let secret = try configuration[ProfileKeys.clientSecret]
         let clientKey = try configuration[ProfileKeys.clientKey]
         let audience = try configuration[ProfileKeys.assertionAudience]
         let method = try configuration[key]
-        let usual: Method = clientKey != nil ? .privateKeyJWT : secret != nil ? provider.secretMethod : .none
+        let usual: Method =
+            clientKey != nil || assertion != nil ? .privateKeyJWT : secret != nil ? provider.secretMethod : .none
         func needed<Value>(_ value: Value?, _ name: String, _ method: Method) throws(ConfigurationError) -> Value {
             guard let value else { throw configuration.error("\"\(method.rawValue)\" needs a \"\(name)\"", at: key) }
             return value
@@ -69,6 +78,12 @@ extension ClientAuthentication {
             let algorithm = try configuration[ProfileKeys.assertionAlgorithm]
             let secret = try needed(secret, "client_secret", .clientSecretJWT)
             self = .clientSecretJWT(secret, algorithm: algorithm, audience: audience)
+        case .privateKeyJWT where assertion != nil, .spiffeJWT:
+            let method = method ?? usual
+            self = .assertion(
+                from: try needed(assertion, "client_assertion", method),
+                isSPIFFE: method == .spiffeJWT
+            )
         case .privateKeyJWT:
             let clientKey = try needed(clientKey, "client_key", .privateKeyJWT)
             self = .privateKeyJWT(clientKey.source, algorithm: clientKey.algorithm, audience: audience)

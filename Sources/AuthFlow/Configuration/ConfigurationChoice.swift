@@ -32,3 +32,9 @@ extension ConfigurationChoice<TokenStoreFactory> {
     /// - Throws: ``ConfigurationError``, or what making the store throws.
     public func make(host: HostServices) throws -> any TokenStore { try thing.make(options, host) }
 }
+
+extension ConfigurationChoice<AssertionSourceFactory> {
+    /// Makes the source.
+    /// - Throws: ``ConfigurationError``, or what making it throws.
+    func make(in context: AssertionSourceFactory.Context) throws -> AssertionSource { try thing.make(options, context) }
+}

@@ -89,7 +89,13 @@ public struct ConfigurationFile: Sendable {
         guard let profile = json["profiles"]?[name] else {
             throw unknownProfile(name, at: JSONPath().member("profiles"))
         }
-        return Profile(name: name, json: profile, path: JSONPath().member("profiles").member(name), source: source)
+        return Profile(
+            name: name,
+            json: profile,
+            path: JSONPath().member("profiles").member(name),
+            source: source,
+            others: (json["profiles"]?.object ?? [:]).filter { $0.key != name }
+        )
     }
 
     private func unknownProfile(_ name: String, at path: JSONPath) -> ConfigurationError {

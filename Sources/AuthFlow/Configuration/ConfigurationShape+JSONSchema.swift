@@ -5,11 +5,17 @@ extension ConfigurationFile {
     public static func jsonSchema(
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
-        stores: [TokenStoreFactory] = TokenStoreFactory.standard
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard
     ) -> JSON {
         let profiles = providers.map { provider in
             // Each provider's profiles have its own keys: the name of the provider tells which.
-            let choices = ProfileChoices(providers: [provider], userAgents: userAgents, stores: stores)
+            let choices = ProfileChoices(
+                providers: [provider],
+                userAgents: userAgents,
+                stores: stores,
+                assertions: assertions
+            )
             return ConfigurationShape.object(Profile.declarations(choices, provider: provider)).jsonSchema
         }
         var schema = ConfigurationShape.object(keys(profile: .any)).jsonSchema.object ?? [:]

@@ -9,11 +9,28 @@ public struct Profile: Sendable {
     private let path: JSONPath
     private let source: ConfigurationSource
 
-    init(name: String, json: JSON, path: JSONPath, source: ConfigurationSource) {
+    /// The other profiles of the file, by name.
+    let others: [String: JSON]
+
+    init(name: String, json: JSON, path: JSONPath, source: ConfigurationSource, others: [String: JSON]) {
         self.name = name
+        self.others = others
         self.json = json
         self.path = path
         self.source = source
+    }
+
+    /// Another profile of the same file, which refers to no third: none waits for itself.
+    func other(_ name: String) -> Profile? {
+        others[name].map { json in
+            Profile(
+                name: name,
+                json: json,
+                path: JSONPath().member("profiles").member(name),
+                source: source,
+                others: [:]
+            )
+        }
     }
 
     /// Checks the profile against what a program lists, and makes it readable.
@@ -22,10 +39,16 @@ public struct Profile: Sendable {
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory],
+        assertions: [AssertionSourceFactory],
         environment: [String: String]
     ) throws -> (choices: ProfileChoices, profile: ConfigurationObject) {
         let provider = json["provider"]?.string.flatMap { name in providers.first { $0.name == name } }
-        let choices = ProfileChoices(providers: providers, userAgents: userAgents, stores: stores)
+        let choices = ProfileChoices(
+            providers: providers,
+            userAgents: userAgents,
+            stores: stores,
+            assertions: assertions
+        )
         var checker = ConfigurationChecker(source: source)
         checker.check(json, .object(Self.declarations(choices, provider: provider)), at: path)
         var issues = checker.issues

@@ -16,9 +16,9 @@ public enum ProfileKeys {
         "client_authentication",
         .choice(of: [
             ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost, .clientSecretJWT, .privateKeyJWT,
-            .tlsClientAuth, .selfSignedTLSClientAuth,
+            .spiffeJWT, .tlsClientAuth, .selfSignedTLSClientAuth,
         ]),
-        "How the client authenticates. private_key_jwt needs client_key, and the TLS methods client_certificate. Default: private_key_jwt with a client_key, none without a secret, otherwise what the provider asks for, mostly client_secret_basic."
+        "How the client authenticates. private_key_jwt needs client_key or client_assertion, spiffe_jwt client_assertion, and the TLS methods client_certificate. Default: private_key_jwt with a client_key or client_assertion, none without a secret, otherwise what the provider asks for, mostly client_secret_basic."
     )
     static let clientKey = ConfigurationKey(
         "client_key",
@@ -75,7 +75,7 @@ public enum ProfileKeys {
         "flow",
         .oneOrMore(ConfigurationValue<SignInFlow>.choice),
         default: [.authorizationCode],
-        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or client_credentials, without a user (RFC 6749 section 4.4). Of a list, the first is used that can begin here and that the provider supports; once the user has been shown something, no other is tried."
+        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or without a user client_credentials (RFC 6749 section 4.4) or jwt_bearer, with an assertion (RFC 7523 section 2.1). Of a list, the first is used that can begin here and that the provider supports; once the user has been shown something, no other is tried."
     )
     /// The scopes that are requested; nil for those of the provider's adapter.
     public static let scopes = ConfigurationKey(
@@ -187,6 +187,8 @@ struct ProfileChoices: Sendable {
     let userAgents: ConfigurationKey<[ConfigurationChoice<UserAgentFactory?>]>
     let store: ConfigurationKey<ConfigurationChoice<TokenStoreFactory>?>
     let shared: ConfigurationKey<Shared?>
+    let assertion: ConfigurationKey<ConfigurationChoice<AssertionSourceFactory>?>
+    let clientAssertion: ConfigurationKey<ConfigurationChoice<AssertionSourceFactory>?>
 
     /// What several apps of one vendor share.
     struct Shared: Sendable {
@@ -194,7 +196,12 @@ struct ProfileChoices: Sendable {
         let store: ConfigurationChoice<TokenStoreFactory>
     }
 
-    init(providers: [ProviderFactory], userAgents: [UserAgentFactory], stores: [TokenStoreFactory]) {
+    init(
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory],
+        assertions: [AssertionSourceFactory]
+    ) {
         let names = providers.map(\.name)
         self.provider = ConfigurationKey(
             "provider",
@@ -220,6 +227,18 @@ struct ProfileChoices: Sendable {
             .store(of: stores),
             "Where the credential is stored. Default: file."
         )
+        let sources = assertions.map { ($0, $0.name, $0.keys) }
+        self.assertion = ConfigurationKey(
+            "assertion",
+            .named(sources),
+            "Where the assertion comes from that the flow jwt_bearer exchanges for an access token. It is asked for every use."
+        )
+        // Another sign-in gives an assertion for one server, and not for the client itself.
+        self.clientAssertion = ConfigurationKey(
+            "client_assertion",
+            .named(sources.filter { $0.1 != "key" && $0.1 != "profile" }),
+            "Where the JWT comes from by which the client authenticates in place of a key of its own: with client_authentication spiffe_jwt as a SPIFFE JWT-SVID, otherwise as private_key_jwt."
+        )
         let group = ConfigurationKey("group", required: .text, "The name that all apps of the group give.")
         let sharedStore = ConfigurationKey(
             "store",
@@ -237,7 +256,10 @@ struct ProfileChoices: Sendable {
 
     /// Their declarations.
     var declarations: [ConfigurationKeyDeclaration] {
-        [provider.declaration, userAgents.declaration, store.declaration, shared.declaration]
+        [
+            provider.declaration, userAgents.declaration, store.declaration, shared.declaration, assertion.declaration,
+            clientAssertion.declaration,
+        ]
     }
 }
 

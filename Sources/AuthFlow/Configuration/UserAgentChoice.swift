@@ -94,7 +94,11 @@ struct UserAgentChoice: Sendable {
     /// - Parameter devicePresenter: Shows a code for signing in on another screen; nil when the program cannot.
     /// - Throws: What making the agent throws. That none can work here is said when a user has to sign in, and not before:
     ///   most of what a client does needs none.
-    func methods(_ flows: [SignInFlow], devicePresenter: (any DevicePresenter)?) throws -> SignInMethods {
+    func methods(
+        _ flows: [SignInFlow],
+        devicePresenter: (any DevicePresenter)?,
+        assertions: AssertionSource?
+    ) throws -> SignInMethods {
         var result = SignInMethods(methods: [])
         var lastResort: SignInMethod?
         for flow in flows {
@@ -107,6 +111,11 @@ struct UserAgentChoice: Sendable {
                 }
                 result.methods.append(.device(devicePresenter))
             case .clientCredentials: result.methods.append(.clientCredentials)
+            case .jwtBearer:
+                guard let assertions else {
+                    throw AuthError(.invalidConfiguration, "The flow jwt_bearer needs an \"assertion\".")
+                }
+                result.methods.append(.jwtBearer(assertions))
             case .authorizationCode:
                 guard let best else {
                     result.passedOver.append((flow, noUserAgent))
@@ -157,12 +166,14 @@ extension Profile {
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
         context: UserAgentContext
     ) throws -> UserAgentExplanation {
         let (choices, configuration) = try checked(
             providers: providers,
             userAgents: userAgents,
             stores: stores,
+            assertions: assertions,
             environment: context.launchEnvironment.environment
         )
         let choice = try UserAgentChoice(

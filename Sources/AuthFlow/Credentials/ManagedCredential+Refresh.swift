@@ -34,7 +34,7 @@ extension ManagedCredential {
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
         if let wait = state.withLock({ $0.backoffs[account] })?.error(at: client.host.now()) { throw wait }
         do {
-            let credential = try await reporter().step(.clientCredentials) { try await renewal(client, key.resource) }
+            let credential = try await reporter().step(.grantWithoutUser) { try await renewal(client, key.resource) }
             guard key.resource == nil || credential.resources == [key.resource] else {
                 throw AuthError(
                     .invalidConfiguration,

@@ -98,6 +98,8 @@ extension AuthError {
         public static let accountMismatch = Self(rawValue: "account_mismatch")
         /// No user is signed in, or the session has ended.
         public static let loginRequired = Self(rawValue: "login_required")
+        /// A workload's assertion is missing, has expired, or is for another audience.
+        public static let assertionUnusable = Self(rawValue: "assertion_unusable")
         /// Credentials could not be read, written or locked.
         public static let storageFailed = Self(rawValue: "storage_failed")
         /// Another holder has taken over the right to write a credential, so nothing was written.

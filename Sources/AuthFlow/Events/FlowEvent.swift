@@ -43,8 +43,8 @@ public struct FlowEvent: Sendable {
         public static let idTokenValidation = Self(rawValue: "ID Token validation")
         /// Finding out who signed in.
         public static let identity = Self(rawValue: "identity")
-        /// Asking for a token of the client's own (RFC 6749 section 4.4).
-        public static let clientCredentials = Self(rawValue: "client credentials")
+        /// Obtaining an access token without a user.
+        public static let grantWithoutUser = Self(rawValue: "grant without a user")
         /// Exchanging the refresh token for new tokens.
         public static let refresh = Self(rawValue: "refresh")
         /// The provider has ended the session.

@@ -23,19 +23,11 @@ extension OAuthClient {
             parameters: parameters(of: .clientCredentials),
             protectedParameters: ["grant_type": "client_credentials"]
         )
-        let scopes = scopes ?? registration.scopes.filter { $0 != "openid" }
+        let scopes = scopes ?? ownScopes
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
         let resources = resources ?? registration.resources
         request.addResources(resources)
         let response = try await sendTokenRequest(request, scopes: scopes, key: try newDPoPKey(at: metadata))
-        var tokens = try requireUsable(response)
-        // Section 4.4.3: "A refresh token SHOULD NOT be included." One would outlive the client's own credentials.
-        tokens.refreshToken = nil
-        tokens.idToken = nil
-        var credential = Credential(tokens: tokens, identity: nil, signedInAt: host.wholeSecond)
-        credential.binding = ProviderBinding(metadata)
-        credential.resources = resources
-        try credential.requireStorableSize()
-        return credential
+        return try credentialWithoutUser(response, resources: resources, metadata)
     }
 }

@@ -16,6 +16,11 @@ public struct TokenExchange: Sendable, Hashable {
         public static let refreshToken = Self(rawValue: "urn:ietf:params:oauth:token-type:refresh_token")
         /// An ID Token.
         public static let idToken = Self(rawValue: "urn:ietf:params:oauth:token-type:id_token")
+        /// A JWT.
+        public static let jwt = Self(rawValue: "urn:ietf:params:oauth:token-type:jwt")
+        /// An identity assertion, with which the server of another domain gives an access token
+        /// (draft-ietf-oauth-identity-assertion-authz-grant).
+        public static let identityAssertion = Self(rawValue: "urn:ietf:params:oauth:token-type:id-jag")
         /// A device secret, by the name of OpenID Connect Native SSO for Mobile Apps.
         public static let deviceSecret = Self(rawValue: "urn:openid:params:token-type:device-secret")
     }
@@ -84,7 +89,7 @@ extension OAuthClient {
         return credential
     }
 
-    private func sendTokenExchange(_ exchange: TokenExchange, _ metadata: ProviderMetadata) async throws
+    func sendTokenExchange(_ exchange: TokenExchange, _ metadata: ProviderMetadata) async throws
         -> TokenResponse
     {
         let scopes = exchange.scopes ?? registration.scopes

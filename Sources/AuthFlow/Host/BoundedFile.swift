@@ -10,9 +10,9 @@ import Glibc
 #endif
 
 /// Reads a file that a configuration names, which may be an endless device.
-enum BoundedFile {
+package enum BoundedFile {
     /// The content of a file; nil when it cannot be read, or is larger than allowed.
-    static func contents(atPath path: String, maximumSize: Int) -> [UInt8]? {
+    package static func contents(atPath path: String, maximumSize: Int) -> [UInt8]? {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
         defer { close(descriptor) }
@@ -20,7 +20,7 @@ enum BoundedFile {
     }
 
     /// The bytes read from a descriptor; nil when reading fails, or there are more than allowed.
-    static func contents(of descriptor: Int32, maximumSize: Int) -> [UInt8]? {
+    package static func contents(of descriptor: Int32, maximumSize: Int) -> [UInt8]? {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
         while bytes.count <= maximumSize {

@@ -84,17 +84,16 @@ public final class AuthClient: Sendable {
         self.methods = methods
         self.options = options
         self.observer = observer
-        let renewal: CredentialManager.Renewal = { client, _ in try await client.clientCredentials() }
         self.credentials = CredentialManager(
             client: client,
             store: store,
             freshnessMargin: options.freshnessMargin,
-            renewal: methods.isWithoutUser ? renewal : nil,
+            renewal: methods.withoutUser?.renewal,
             observer: observer
         )
         self.current = credentials.managed(
             // A client that once signed a user in under this name must not be handed that user's tokens.
-            name: methods.isWithoutUser ? "\(options.name) without a user" : options.name,
+            name: methods.withoutUser.map { "\(options.name) by \($0.flow.rawValue)" } ?? options.name,
             resource: nil,
             account: options.account,
             label: options.name
@@ -102,7 +101,10 @@ public final class AuthClient: Sendable {
     }
 
     /// Whether it works as the client itself, without any user.
-    package var isWithoutUser: Bool { methods.isWithoutUser }
+    package var isWithoutUser: Bool { methods.withoutUser != nil }
+
+    /// The flow that it works by without a user; nil when there is one.
+    package var flowWithoutUser: SignInFlow? { methods.withoutUser?.flow }
 
     /// The registration of the client.
     public var registration: ClientRegistration { client.registration }
@@ -216,9 +218,10 @@ public final class AuthClient: Sendable {
                     try await self.keep(credential, response.parameters, policy, reporter)
                 }
             }
-        case .clientCredentials:
+        case .clientCredentials, .jwtBearer:
+            guard let renewal = method.renewal else { throw CancellationError() }
             let credential = try await credentials.unfinished.finish { [client] in
-                try await reporter.step(.clientCredentials) { try await client.clientCredentials() }
+                try await reporter.step(.grantWithoutUser) { try await renewal(client, nil) }
             }
             // There is one account without a user, and a new token takes the place of the old one.
             return try await keep(credential, [:], .replaceAccount, reporter)

@@ -9,12 +9,28 @@ public enum SignInMethod: Sendable {
     /// No user: the client itself (RFC 6749 section 4.4). Tokens are asked for again whenever they have expired.
     case clientCredentials
 
+    /// An assertion, from a source that needs no user (RFC 7523 section 2.1). It is obtained again whenever a token has expired.
+    case jwtBearer(AssertionSource)
+
     /// The flow, by the name that configurations use.
     public var flow: SignInFlow {
         switch self {
         case .userAgent: .authorizationCode
         case .device: .device
         case .clientCredentials: .clientCredentials
+        case .jwtBearer: .jwtBearer
+        }
+    }
+
+    /// Obtains a credential without a user; nil for a method that needs one.
+    var renewal: CredentialManager.Renewal? {
+        switch self {
+        case .userAgent, .device: nil
+        case .clientCredentials: { client, _ in try await client.clientCredentials() }
+        case .jwtBearer(let source):
+            { client, _ in
+                try await client.jwtBearer(try await source.assertion(for: try await client.assertionRequest()))
+            }
         }
     }
 }
@@ -29,16 +45,20 @@ public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
 
     /// Without a user, as the client itself: the client credentials grant (RFC 6749 section 4.4).
     case clientCredentials = "client_credentials"
+
+    /// With an assertion of the client's platform: the JWT bearer grant (RFC 7523 section 2.1).
+    case jwtBearer = "jwt_bearer"
+
+    /// Whether it shows a user something.
+    var hasUser: Bool { self == .authorizationCode || self == .device }
 }
 
 /// The methods of a client in the order in which they are tried, resolved before anything is shown.
 struct SignInMethods: Sendable {
     var methods: [SignInMethod]
 
-    /// Whether no user is involved, in any of them: a token of the client's own must not stand in for a user's.
-    var isWithoutUser: Bool {
-        !methods.isEmpty && methods.allSatisfy { if case .clientCredentials = $0 { true } else { false } }
-    }
+    /// The only method, when it needs no user: a token of the client's own must not stand in for a user's.
+    var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal != nil } : nil }
 
     /// The flows that were asked for and cannot work here, with the reason.
     var passedOver: [(flow: SignInFlow, reason: AuthError)] = []

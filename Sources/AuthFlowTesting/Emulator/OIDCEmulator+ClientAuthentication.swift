@@ -35,6 +35,8 @@ extension OIDCEmulator {
             switch client.authenticationMethod {
             case "none": return form["client_secret"] == nil && form["client_assertion"] == nil
             case "client_secret_post": return client.secret != nil && form["client_secret"] == client.secret
+            case "private_key_jwt" where client.workload != nil, "spiffe_jwt":
+                return form["client_secret"] == nil && hasWorkloadAssertion(form, of: client)
             case "private_key_jwt", "client_secret_jwt":
                 return form["client_secret"] == nil && hasAssertion(form, of: client, at: address)
             default: return false
@@ -102,12 +104,17 @@ extension OIDCEmulator {
         guard !scopes.contains("openid"), !scopes.contains("offline_access") else {
             return refuse("invalid_scope", "there is no user")
         }
+        return tokenWithoutUser(scopes.joined(separator: " "), thumbprint)
+    }
+
+    /// An access token that no session is behind.
+    func tokenWithoutUser(_ scopes: String, _ thumbprint: String?) -> TransportResponse {
         let accessToken = Self.randomID()
         var parameters: [String: JSON] = [
             "access_token": .string(accessToken), "token_type": thumbprint == nil ? "Bearer" : "DPoP",
             "expires_in": .integer(accessTokenLifetime),
         ]
-        if !scopes.isEmpty { parameters["scope"] = .string(scopes.joined(separator: " ")) }
+        if !scopes.isEmpty { parameters["scope"] = .string(scopes) }
         var response = (fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
         addNonce(to: &response)
         return response

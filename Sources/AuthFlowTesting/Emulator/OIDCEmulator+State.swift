@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowJSON
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -26,6 +27,8 @@ extension OIDCEmulator {
         var nonceNumber = 1
         var usedProofs: Set<String> = []
         var usedAssertions: Set<String> = []
+        var trustedIssuers: [String: JSON] = [:]
+        var identityAudiences: [String: String] = [:]
         var pushedRequests: [String: PushedRequest] = [:]
         var pushPolicy = PushedRequests.never
         var nativeSSO: NativeSSOSettings?

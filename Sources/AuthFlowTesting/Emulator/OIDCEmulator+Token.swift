@@ -38,7 +38,10 @@ extension OIDCEmulator {
         switch form["grant_type"] {
         case "authorization_code": return redeem(form, client, thumbprint, refuse)
         case "refresh_token": return refresh(form, client, thumbprint, refuse)
-        case "urn:ietf:params:oauth:grant-type:token-exchange": return exchange(form, client, thumbprint, refuse)
+        case "urn:ietf:params:oauth:grant-type:token-exchange":
+            return form["requested_token_type"] == "urn:ietf:params:oauth:token-type:id-jag"
+                ? identityAssertion(form, client, thumbprint, refuse) : exchange(form, client, thumbprint, refuse)
+        case "urn:ietf:params:oauth:grant-type:jwt-bearer": return jwtBearer(form, client, thumbprint, refuse)
         case "client_credentials": return clientCredentials(form, client, thumbprint, refuse)
         case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, client, thumbprint, refuse)
         default: return refuse("unsupported_grant_type", "only codes, device codes and refresh tokens")

@@ -66,6 +66,8 @@ public final class OIDCEmulator: ProviderEmulator {
         public var jwks: JSON?
         /// The audiences that its assertions may have.
         public var assertionAudiences: Set<ClientAuthentication.Audience> = [.issuer, .tokenEndpoint, .endpoint]
+        /// The platform whose JWTs prove the client in place of a key of its own; nil for none.
+        public var workload: Workload?
         /// Whether it has to push its authorization requests.
         public var mustPushRequests = false
         /// Whether it has to sign them.
@@ -284,7 +286,7 @@ public final class OIDCEmulator: ProviderEmulator {
             "response_modes_supported": .array(ResponseMode.allCases.map { .string($0.rawValue) }),
             "grant_types_supported": [
                 "authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code",
-                "client_credentials",
+                "client_credentials", "urn:ietf:params:oauth:grant-type:jwt-bearer",
             ],
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": .array(algorithms.map { .string($0.rawValue) }),

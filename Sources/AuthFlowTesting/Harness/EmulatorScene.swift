@@ -97,6 +97,7 @@ public struct EmulatorScene: Sendable {
     ///   - consent: What the user decides.
     ///   - devicePresenter: Shows the code of the device grant.
     ///   - flows: The sign-in methods, best first; default: the user agent, then the device grant when there is a presenter.
+    ///   - assertions: Where assertions come from; needed for the flow without a user that exchanges them.
     ///   - store: Keeps the credentials.
     ///   - options: The options of the client.
     ///   - transport: Default: the scene's.
@@ -109,6 +110,7 @@ public struct EmulatorScene: Sendable {
         consent: HTMLFormDriver.Consent = .allow,
         devicePresenter: (any DevicePresenter)? = nil,
         flows: [SignInFlow] = [.authorizationCode, .device],
+        assertions: AssertionSource? = nil,
         store: any TokenStore = MemoryTokenStore(),
         options: AuthClient.Options = AuthClient.Options(),
         transport: (any HTTPTransport)? = nil,
@@ -126,6 +128,7 @@ public struct EmulatorScene: Sendable {
                 case .authorizationCode: .userAgent(userAgent)
                 case .device: devicePresenter.map(SignInMethod.device)
                 case .clientCredentials: .clientCredentials
+                case .jwtBearer: assertions.map(SignInMethod.jwtBearer)
                 }
             },
             store: store,

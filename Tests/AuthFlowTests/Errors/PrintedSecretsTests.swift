@@ -86,6 +86,7 @@ import Testing
             providers: [ProviderFactory("x", keys: []) { _ in provider }],
             userAgents: [],
             stores: [],
+            assertions: [],
             environment: ["TOKEN": secret]
         )
         let device = try DeviceAuthorization(

@@ -1,0 +1,60 @@
+public import AuthFlow
+
+extension AssertionSource {
+    /// The most that a program may print, in bytes.
+    private static let maximumSize = 64 * 1024
+
+    /// A program that prints a JWT. No shell is involved; what it writes to its standard error is discarded. On Linux only.
+    /// - Parameters:
+    ///   - command: The program, by its path or a name that is looked for in `PATH`, and its arguments.
+    ///   - timeout: How long it may run; default: 30 seconds.
+    ///   - audience: The audience that the JWT must have; default: any.
+    public static func command(
+        _ command: [String],
+        timeout: Duration = .seconds(30),
+        audience: String? = nil
+    ) -> AssertionSource {
+        let name = "the program \(DisplayText.sanitized(command.first ?? ""))"
+        return AssertionSource(name, audience: audience) { request in
+            let environment = request.host.environment
+            guard let program = command.first, let path = LaunchEnvironment.find(program, environment) else {
+                throw AuthError(.assertionUnusable, "There is no assertion: \(name) is not installed.")
+            }
+            let (status, bytes) = try await withDeadline(timeout, clock: request.host.clock) {
+                AuthError(.assertionUnusable, "There is no assertion: \(name) has not ended in time.")
+            } _: {
+                try await ProgramOutput.of(
+                    [path] + command.dropFirst(),
+                    environment: environment,
+                    maximumSize: maximumSize
+                )
+            }
+            guard let bytes else {
+                throw AuthError(.assertionUnusable, "\(name) has printed more than \(maximumSize) bytes.")
+            }
+            guard status == 0 else {
+                throw AuthError(.assertionUnusable, "There is no assertion: \(name) ended with status \(status).")
+            }
+            return try Assertion(printed: bytes, by: name)
+        }
+    }
+}
+
+extension AssertionSourceFactory {
+    /// `command`: a program that prints a JWT.
+    public static var command: AssertionSourceFactory {
+        let command = ConfigurationKey(
+            "command",
+            required: .list(.text),
+            "The program and its arguments. No shell is involved. It must print the JWT and nothing else within 30 seconds."
+        )
+        let audience = ConfigurationKey(
+            "audience",
+            .text,
+            "The audience that the assertion must have. Default: any, which the provider checks."
+        )
+        return AssertionSourceFactory("command", keys: [command, audience]) { options, _ in
+            .command(try options[command], audience: try options[audience])
+        }
+    }
+}

@@ -1,0 +1,292 @@
+import AuthFlow
+import AuthFlowDesktop
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+/// Access tokens for assertions (RFC 7523), and where assertions come from.
+@Suite struct AssertionTests {
+    private static let robot = OIDCEmulator.Client(id: "robot")
+
+    /// A platform that gives its workloads JWTs, and a provider that trusts it.
+    private struct Scene {
+        let platform: OIDCEmulator
+        let scene: EmulatorScene
+
+        init(_ client: OIDCEmulator.Client = AssertionTests.robot, now: @escaping @Sendable () -> Date = { Date() })
+            throws
+        {
+            platform = try OIDCEmulator(issuer: "https://platform.example.com", clients: [], now: now)
+            scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [client], now: now))
+            scene.emulator.trustedIssuers = [platform.issuer: try platform.publicKeys()]
+        }
+
+        func assertion(_ claims: [String: JSON] = [:]) throws -> String {
+            let usual: [String: JSON] = ["sub": "system:serviceaccount:robots:one", "aud": "https://id.example.com"]
+            return try platform.assertion(claims.merging(usual) { own, _ in own })
+        }
+
+        func client(_ source: AssertionSource, host: HostServices = .system) throws -> AuthClient {
+            var values = ClientRegistration.Values(clientID: "robot")
+            values.scopes = ["reports"]
+            return try scene.client(registration: values, flows: [.jwtBearer], assertions: source, host: host)
+        }
+    }
+
+    private func withFile<Return>(_ body: (String) async throws -> Return) async throws -> Return {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent("assertion-\(UUID().uuidString)").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        return try await body(path)
+    }
+
+    @Test func exchangesTheTokenOfThePlatformAndReadsItAgainForEveryUse() async throws {
+        let time = VirtualTime()
+        let scene = try Scene(now: { time.now })
+        try await withFile { path in
+            try (scene.assertion(["jti": "one"]) + "\n").write(toFile: path, atomically: true, encoding: .utf8)
+            let client = try scene.client(.file(path: path), host: HostServices(now: { time.now }))
+            let first = try await client.freshTokens()
+            #expect(first.scopes == ["reports"] && first.refreshToken == nil)
+            #expect(try await client.freshTokens().accessToken == first.accessToken)
+            // The platform replaces the file before the token in it ends.
+            time.advance(by: .seconds(3590))
+            try scene.assertion(["jti": "two"]).write(toFile: path, atomically: true, encoding: .utf8)
+            #expect(try await client.freshTokens().accessToken != first.accessToken)
+            let sent = scene.scene.emulator.receivedRequests.filter { $0.path == "/token" }
+            #expect(sent.count == 2 && Set(sent.compactMap { $0.form["assertion"] }).count == 2)
+            #expect(sent.allSatisfy { $0.form["grant_type"] == "urn:ietf:params:oauth:grant-type:jwt-bearer" })
+        }
+    }
+
+    @Test func aHundredCallersSendOneAssertion() async throws {
+        let scene = try Scene()
+        let text = try scene.assertion()
+        let client = try scene.client(AssertionSource("a source") { _ in try Assertion(Secret(text)) })
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<100 { group.addTask { _ = try await client.freshTokens() } }
+            try await group.waitForAll()
+        }
+        #expect(scene.scene.emulator.requests.count { $0 == "POST /token" } == 1)
+    }
+
+    struct Unusable: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let claims: [String: JSON]?
+        let text: String?
+        let words: String
+    }
+
+    private static let unusable = [
+        Unusable(testDescription: "missing", claims: nil, text: nil, words: "does not exist"),
+        Unusable(testDescription: "empty", claims: nil, text: " \n", words: "is empty"),
+        Unusable(testDescription: "not a JWT", claims: nil, text: "abc", words: "not a signed JWT"),
+        Unusable(
+            testDescription: "too long",
+            claims: nil,
+            text: String(repeating: "a", count: 70_000),
+            words: "more than 65536 bytes"
+        ),
+        Unusable(testDescription: "expired", claims: ["exp": 1_000_000_000], text: nil, words: "has expired"),
+        Unusable(testDescription: "without an end", claims: ["exp": .null], text: nil, words: "when it expires"),
+        Unusable(
+            testDescription: "for another audience",
+            claims: ["aud": "https://other.example.com"],
+            text: nil,
+            words: "for another audience"
+        ),
+    ]
+
+    @Test(arguments: unusable) func sendsNothingForAnAssertionThatCannotBeUsed(_ unusable: Unusable) async throws {
+        let scene = try Scene()
+        try await withFile { path in
+            let text = try unusable.claims.map { try scene.assertion($0) } ?? unusable.text
+            try text?.write(toFile: path, atomically: true, encoding: .utf8)
+            let client = try scene.client(.file(path: path, audience: "https://id.example.com"))
+            let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(error?.code == .assertionUnusable)
+            #expect(error?.message.contains(unusable.words) == true, "\(error?.message ?? "")")
+            #expect(!scene.scene.emulator.requests.contains("POST /token"))
+            if let text, text.count > 3 { #expect(error?.message.contains(text) == false) }
+        }
+    }
+
+    struct Refused: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let claims: [String: JSON]
+        let isTrusted: Bool
+        let words: String
+    }
+
+    private static let refused = [
+        Refused(
+            testDescription: "another audience",
+            claims: ["aud": "https://other.example.com"],
+            isTrusted: true,
+            words: "the audience \"https://other.example.com\""
+        ),
+        Refused(testDescription: "a wrong key", claims: [:], isTrusted: false, words: "signed by \"p256-"),
+        Refused(
+            testDescription: "an unknown issuer",
+            claims: ["iss": "https://unknown.example.com"],
+            isTrusted: true,
+            words: "issued by \"https://unknown.example.com\""
+        ),
+    ]
+
+    @Test(arguments: refused) func saysWhatTheRefusedAssertionWas(_ refused: Refused) async throws {
+        let scene = try Scene()
+        if !refused.isTrusted {
+            scene.scene.emulator.trustedIssuers = [scene.platform.issuer: try EmulatorKeys().jwks()]
+        }
+        let text = try scene.assertion(refused.claims)
+        let client = try scene.client(.environment("ID_TOKEN"), host: HostServices(environment: ["ID_TOKEN": text]))
+        let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.providerError?.error == "invalid_grant")
+        #expect(error?.message.contains(refused.words) == true, "\(error?.message ?? "")")
+        #expect(error?.message.contains("system:serviceaccount:robots:one") == true)
+        #expect(error?.message.contains(text.suffix(20)) == false)
+    }
+
+    @Test func anUnsetVariableSaysWhatToDo() async throws {
+        let scene = try Scene()
+        let client = try scene.client(.environment("ID_TOKEN"), host: HostServices(environment: [:]))
+        let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+        #expect(error?.message.contains("ID_TOKEN is not set") == true)
+    }
+
+    /// A runner that gives an ID Token for the asking.
+    private struct Runner: HTTPTransport {
+        let next: any HTTPTransport
+        let token: @Sendable (_ audience: String) -> String?
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            guard call.head.authority == "runner.example.com" else { return try await next.send(call) }
+            #expect(call.head.headerFields[.authorization] == "Bearer runner-secret")
+            let query = FormURLEncoding.decode(String((call.head.path ?? "").drop { $0 != "?" }.dropFirst()))
+            #expect(query?["api-version"] == "2.0")
+            guard let token = token(query?["audience"] ?? "") else {
+                return TransportResponse(head: HTTPResponse(status: .forbidden))
+            }
+            let body: JSON = ["count": 1, "value": .string(token)]
+            return TransportResponse(head: HTTPResponse(status: .ok), body: try body.serialized())
+        }
+    }
+
+    @Test(arguments: [nil, "sts.example.com"]) func asksTheRunnerOfTheJob(_ audience: String?) async throws {
+        let scene = try Scene()
+        let asked = audience ?? "https://id.example.com"
+        let runner = Runner(next: scene.scene.transport) { audience in
+            #expect(audience == asked)
+            return try? scene.assertion(["aud": ["https://id.example.com", .string(audience)]])
+        }
+        let host = HostServices(environment: [
+            "ACTIONS_ID_TOKEN_REQUEST_URL": "https://runner.example.com/token?api-version=2.0",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "runner-secret",
+        ])
+        let client = try scene.scene.client(
+            registration: ClientRegistration.Values(clientID: "robot"),
+            flows: [.jwtBearer],
+            assertions: .actionsRunner(audience: audience),
+            transport: runner,
+            host: host
+        )
+        #expect(try await client.freshTokens().tokenType == "Bearer")
+    }
+
+    @Test func aRunnerThatRefusesOrIsAbsentIsSaid() async throws {
+        let scene = try Scene()
+        var environment = ["ACTIONS_ID_TOKEN_REQUEST_URL": "https://runner.example.com/token?api-version=2.0"]
+        let absent = try scene.client(.actionsRunner(), host: HostServices(environment: environment))
+        var error = await #expect(throws: AuthError.self) { try await absent.freshTokens() }
+        #expect(error?.message.contains("id-token: write") == true)
+        environment["ACTIONS_ID_TOKEN_REQUEST_TOKEN"] = "runner-secret"
+        let refusing = try scene.scene.client(
+            registration: ClientRegistration.Values(clientID: "robot"),
+            flows: [.jwtBearer],
+            assertions: .actionsRunner(),
+            transport: Runner(next: scene.scene.transport) { _ in nil },
+            host: HostServices(environment: environment)
+        )
+        error = await #expect(throws: AuthError.self) { try await refusing.freshTokens() }
+        #expect(error?.message.contains("status 403") == true)
+        #expect(error?.message.contains("runner-secret") == false)
+    }
+
+    @Test func aKeyOfItsOwnSignsForASubject() async throws {
+        let scene = try Scene()
+        let key = try PrivateKey()
+        scene.scene.emulator.trustedIssuers = ["robot": ["keys": [key.publicJWK]]]
+        let client = try scene.client(.signed(by: SigningKeySource(key), subject: "report-writer"))
+        #expect(try await client.freshTokens().scopes == ["reports"])
+    }
+
+    // MARK: Programs
+
+    private func tokens(of command: [String], timeout: Duration = .seconds(30)) async throws -> TokenSet {
+        let scene = try Scene()
+        let host = HostServices(environment: ["PATH": "/usr/bin:/bin", "JWT": try scene.assertion()])
+        return try await scene.client(.command(command, timeout: timeout), host: host).freshTokens()
+    }
+
+    @Test func runsAProgramThatPrintsAJWT() async throws {
+        #expect(try await tokens(of: ["sh", "-c", "echo secret >&2; printenv JWT"]).scopes == ["reports"])
+    }
+
+    @Test(arguments: [
+        (["no-such-program"], "not installed"), (["sh", "-c", "printenv JWT; exit 3"], "status 3"),
+        (["true"], "is empty"), (["echo", "hello"], "not a signed JWT"),
+        (["sh", "-c", "while :; do echo aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; done"], "more than 65536 bytes"),
+    ]) func aProgramThatFailsIsSaid(_ command: [String], _ words: String) async throws {
+        let error = await #expect(throws: AuthError.self) { try await tokens(of: command) }
+        #expect(error?.code == .assertionUnusable)
+        #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
+    }
+
+    @Test func aProgramThatHangsIsEndedWithAllThatItStarted() async throws {
+        let began = ContinuousClock.now
+        let error = await #expect(throws: AuthError.self) {
+            try await tokens(of: ["sh", "-c", "sleep 600 & sleep 600"], timeout: .milliseconds(50))
+        }
+        #expect(error?.message.contains("in time") == true)
+        #expect(ContinuousClock.now - began < .seconds(60))
+    }
+
+    // MARK: Client authentication
+
+    @Test(arguments: ["system:serviceaccount:robots:one", "spiffe://example.com/robot"])
+    func aPlatformProvesTheClientInPlaceOfAKey(_ subject: String) async throws {
+        let isSPIFFE = subject.hasPrefix("spiffe:")
+        var client = OIDCEmulator.Client(
+            id: "robot",
+            authenticationMethod: isSPIFFE ? "spiffe_jwt" : "private_key_jwt"
+        )
+        client.workload = OIDCEmulator.Workload(issuer: "https://platform.example.com", subject: subject)
+        let scene = try Scene(client)
+        let text = try scene.assertion(["sub": .string(subject)])
+        var values = ClientRegistration.Values(clientID: "robot")
+        values.authentication = .assertion(
+            from: AssertionSource("the platform") { _ in try Assertion(Secret(text)) },
+            isSPIFFE: isSPIFFE
+        )
+        values.scopes = ["reports"]
+        let machine = try scene.scene.client(registration: values, flows: [.clientCredentials])
+        #expect(try await machine.freshTokens().scopes == ["reports"])
+    }
+
+    @Test func aJWTWithoutASPIFFEIDIsNotSentAsOne() async throws {
+        let scene = try Scene()
+        let text = try scene.assertion()
+        var values = ClientRegistration.Values(clientID: "robot")
+        values.authentication = .assertion(
+            from: AssertionSource("the platform") { _ in try Assertion(Secret(text)) },
+            isSPIFFE: true
+        )
+        let machine = try scene.scene.client(registration: values, flows: [.clientCredentials])
+        let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
+        #expect(error?.code == .assertionUnusable)
+        #expect(!scene.scene.emulator.requests.contains("POST /token"))
+    }
+}

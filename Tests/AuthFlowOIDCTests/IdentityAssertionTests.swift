@@ -1,0 +1,130 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// A sign-in at one provider that gives access at another (draft-ietf-oauth-identity-assertion-authz-grant).
+@Suite struct IdentityAssertionTests {
+    private static let work = OIDCEmulator.Client(
+        id: "app-at-work",
+        secret: "s3cret",
+        authenticationMethod: "client_secret_basic",
+        redirectURIs: ["http://127.0.0.1:8400/callback"]
+    )
+    private static let api = OIDCEmulator.Client(
+        id: "app-at-api",
+        secret: "other",
+        authenticationMethod: "client_secret_post"
+    )
+
+    private struct Scene {
+        let work: EmulatorScene
+        let api: EmulatorScene
+        let user: AuthClient
+
+        init(dpop: Bool = false, now: @escaping @Sendable () -> Date = { Date() }) throws {
+            work = EmulatorScene(
+                try OIDCEmulator(issuer: "https://work.example.com", clients: [IdentityAssertionTests.work], now: now)
+            )
+            api = EmulatorScene(
+                try OIDCEmulator(issuer: "https://api.example.com", clients: [IdentityAssertionTests.api], now: now)
+            )
+            work.emulator.identityAudiences = [api.emulator.issuer: "app-at-api"]
+            api.emulator.trustedIssuers = [work.emulator.issuer: try work.emulator.publicKeys()]
+            var values = ClientRegistration.Values(clientID: "app-at-work")
+            values.authentication = .clientSecretBasic(Secret("s3cret"))
+            values.redirectURIs = ["http://127.0.0.1:8400/callback"]
+            values.scopes = ["openid", "offline_access"]
+            values.usesDPoP = dpop
+            user = try work.client(registration: values, host: HostServices(now: now))
+        }
+
+        func machine(dpop: Bool = false, host: HostServices = .system) throws -> AuthClient {
+            var values = ClientRegistration.Values(clientID: "app-at-api")
+            values.authentication = .clientSecretPost(Secret("other"))
+            values.scopes = ["chat.read"]
+            values.resources = ["https://chat.example.com/"]
+            values.usesDPoP = dpop
+            let user = user
+            return try api.client(
+                registration: values,
+                flows: [.jwtBearer],
+                assertions: .signIn("work") { user },
+                host: host
+            )
+        }
+    }
+
+    @Test(arguments: [false, true]) func givesAnAccessTokenOfTheOtherServer(_ dpop: Bool) async throws {
+        let scene = try Scene(dpop: dpop)
+        _ = try await scene.user.signIn()
+        let tokens = try await scene.machine(dpop: dpop).freshTokens()
+        #expect(tokens.scopes == ["chat.read"])
+        #expect(tokens.tokenType == (dpop ? "DPoP" : "Bearer"))
+        let exchange = try #require(scene.work.emulator.receivedRequests.last { $0.path == "/token" })
+        #expect(exchange.form["audience"] == "https://api.example.com")
+        #expect(exchange.form.values(for: "resource") == ["https://chat.example.com/"])
+        // The other server learns scopes and resources from the assertion.
+        let grant = try #require(scene.api.emulator.receivedRequests.last { $0.path == "/token" })
+        #expect(grant.form["scope"] == nil && grant.form["resource"] == nil)
+    }
+
+    /// With a proof in the first leg, "the same key" is needed in the second.
+    @Test func keepsTheKeyThatTheAssertionIsBoundTo() async throws {
+        let scene = try Scene(dpop: true)
+        _ = try await scene.user.signIn()
+        let tokens = try await scene.machine(dpop: false).freshTokens()
+        #expect(tokens.tokenType == "DPoP")
+    }
+
+    @Test func saysThatNoUserIsSignedIn() async throws {
+        let scene = try Scene()
+        let error = await #expect(throws: AuthError.self) { try await scene.machine().freshTokens() }
+        #expect(error?.code == .loginRequired)
+        #expect(!scene.api.emulator.requests.contains("POST /token"))
+    }
+
+    @Test func refreshesAnIDTokenThatHasExpired() async throws {
+        let time = VirtualTime()
+        let scene = try Scene(now: { time.now })
+        _ = try await scene.user.signIn()
+        time.advance(by: .seconds(3700))
+        let tokens = try await scene.machine(host: HostServices(now: { time.now })).freshTokens()
+        #expect(tokens.scopes == ["chat.read"])
+        #expect(scene.work.emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
+    }
+
+    @Test(arguments: ["issued_token_type", "token_type", "access_token"])
+    func refusesAnythingButAnIdentityAssertion(_ member: String) async throws {
+        let scene = try Scene()
+        _ = try await scene.user.signIn()
+        let other: JSON =
+            member == "issued_token_type"
+            ? "urn:ietf:params:oauth:token-type:access_token"
+            : member == "token_type" ? "Bearer" : "opaque"
+        scene.work.emulator.fault = .tokenResponse(.member(member, other))
+        let error = await #expect(throws: AuthError.self) { try await scene.machine().freshTokens() }
+        #expect(error?.code == (member == "access_token" ? .assertionUnusable : .invalidResponse))
+        #expect(!scene.api.emulator.requests.contains("POST /token"))
+    }
+
+    @Test func refusesAnAssertionForAnotherServer() async throws {
+        let scene = try Scene()
+        _ = try await scene.user.signIn()
+        let foreign = try scene.work.emulator.assertion(["sub": "x", "aud": "https://other.example.com"])
+        scene.work.emulator.fault = .tokenResponse(.member("access_token", .string(foreign)))
+        let error = await #expect(throws: AuthError.self) { try await scene.machine().freshTokens() }
+        #expect(error?.code == .assertionUnusable)
+        #expect(!scene.api.emulator.requests.contains("POST /token"))
+    }
+
+    @Test func passesOnThatThereIsNoAgreement() async throws {
+        let scene = try Scene()
+        _ = try await scene.user.signIn()
+        scene.work.emulator.identityAudiences = [:]
+        let error = await #expect(throws: AuthError.self) { try await scene.machine().freshTokens() }
+        #expect(error?.providerError?.error == "invalid_target")
+    }
+}
