@@ -5,10 +5,10 @@ import AuthFlowJSON
 struct KeysCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "keys",
-        abstract: "Make and show the private keys that a client signs with (private_key_jwt, signed requests).",
+        abstract: "Make and show the private keys of a client: to sign with, and to decrypt with.",
         discussion: """
             Register the public key set that "new" and "jwks" print with the provider, and name the file in the configuration \
-            as "client_key". To rotate a key, register the new one too, and then replace the file.
+            as "client_key", or as "decryption_key" for the ECDH-ES and RSA-OAEP algorithms. To rotate a key, register the new one too, and then replace the file.
             """,
         subcommands: [New.self, Show.self, PublicKeys.self]
     )
@@ -21,20 +21,42 @@ struct KeysCommand: AsyncParsableCommand {
         @Argument(help: "The file to write. An existing one is left unchanged.")
         var path: String
 
-        @Option(help: "What it signs with: ES256, ES384, ES512, PS256, RS256 or EdDSA.")
+        @Option(
+            help: """
+                What it signs with: ES256, ES384, ES512, PS256, RS256 or EdDSA; or decrypts with: ECDH-ES, ECDH-ES+A128KW, \
+                ECDH-ES+A256KW, RSA-OAEP-256 or RSA-OAEP.
+                """
+        )
         var algorithm = "ES256"
 
         func run() async throws {
-            let algorithms: [SignatureAlgorithm] = [.es256, .es384, .es512, .ps256, .rs256, .edDSA]
-            guard let algorithm = algorithms.first(where: { $0.rawValue == algorithm }) else {
-                throw ValidationError("--algorithm is one of \(algorithms.map(\.rawValue).joined(separator: ", ")).")
+            let signing: [SignatureAlgorithm] = [.es256, .es384, .es512, .ps256, .rs256, .edDSA]
+            let decrypting: [KeyManagementAlgorithm] = [
+                .ecdhES, .ecdhESA128KW, .ecdhESA256KW, .rsaOAEP256, .rsaOAEP,
+            ]
+            if let algorithm = decrypting.first(where: { $0.rawValue == algorithm }) {
+                let key = try DecryptionKey(generatedFor: algorithm)
+                guard let pem = key.pem else { throw AuthError(.unsupported, "The key cannot be written.") }
+                try write(pem, publicKey: key.publicJWK)
+                if algorithm == .rsaOAEP {
+                    Terminal.talk(#"Name the algorithm beside the file: {"file": "...", "algorithm": "RSA-OAEP"}."#)
+                }
+                return
             }
-            let key = try PrivateKey(generatedFor: algorithm)
-            guard try PrivateFile(path).create(with: Array("\(key.pem.exposed)\n".utf8)) else {
+            guard let algorithm = signing.first(where: { $0.rawValue == algorithm }) else {
+                let names = signing.map(\.rawValue) + decrypting.map(\.rawValue)
+                throw ValidationError("--algorithm is one of \(names.joined(separator: ", ")).")
+            }
+            let pem = try PrivateKey(generatedFor: algorithm).pem
+            // As the file is read later: an RSA key can sign with several algorithms, and names none.
+            try write(pem, publicKey: try PrivateKey(pem: pem).publicJWK)
+        }
+
+        private func write(_ pem: Secret, publicKey: JSON) throws {
+            guard try PrivateFile(path).create(with: Array("\(pem.exposed)\n".utf8)) else {
                 throw AuthError(.invalidConfiguration, "\(path) already exists. Choose another name.")
             }
-            // As the file is read later: an RSA key can sign with several algorithms, and names none.
-            try Terminal.result(["keys": [try PrivateKey(pem: key.pem).publicJWK]])
+            try Terminal.result(["keys": [publicKey]])
             Terminal.talk("Wrote \(path). Register this key set with the provider.")
         }
     }

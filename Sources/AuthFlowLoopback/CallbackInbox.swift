@@ -20,10 +20,7 @@ final class CallbackInbox: Sendable {
     /// The accepted values of `Host`: browsers omit the default port of the scheme.
     private let authorities: [String]
     private let path: String
-    private let purpose: RedirectOptions.Purpose
-    private let expectedState: Secret
-    private let responseMode: ResponseMode
-    private let clock: any Clock<Duration>
+    private let expected: RedirectOptions
 
     private let callbacks: AsyncStream<String>
     private let callbackContinuation: AsyncStream<String>.Continuation
@@ -41,18 +38,12 @@ final class CallbackInbox: Sendable {
         host: String,
         port: Int,
         path: String,
-        purpose: RedirectOptions.Purpose,
-        state: Secret,
-        responseMode: ResponseMode,
-        clock: any Clock<Duration>
+        expected: RedirectOptions
     ) {
-        self.responseMode = responseMode
         self.redirectURI = redirectURI
         self.authorities = ["\(host):\(port)"] + (port == 80 ? [host] : [])
         self.path = path
-        self.purpose = purpose
-        self.expectedState = state
-        self.clock = clock
+        self.expected = expected
         self.start = StartPage(origin: "http://\(host):\(port)")
         (self.callbacks, self.callbackContinuation) = AsyncStream.makeStream()
     }
@@ -108,7 +99,7 @@ final class CallbackInbox: Sendable {
             ).response
         }
         let response: Substring
-        switch (request.method, responseMode) {
+        switch (request.method, expected.responseMode) {
         case (.get, .query):
             response = target.dropFirst(requestPath.count + 1)
         case (.get, .fragment):
@@ -125,11 +116,11 @@ final class CallbackInbox: Sendable {
             return notLikeThis
         }
         // A page of any site can send the user here. A request without the state is refused, also during a sign-out.
-        guard RedirectOptions.carries(expectedState, response) else {
+        guard expected.carries(response) else {
             return ResultPage(
                 status: .badRequest,
-                title: purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
-                message: purpose == .signIn
+                title: expected.purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
+                message: expected.purpose == .signIn
                     ? "This address does not belong to the sign-in that is waiting. Go back to the page where you signed in."
                     : "This address does not say which sign-out it belongs to, so it is not known whether you are signed out. Go back to the program; it will say how it ended."
             ).response
@@ -140,7 +131,7 @@ final class CallbackInbox: Sendable {
         }
         // A second tab, or a reload: its response is ignored, and it shows the same page.
         if isFirst {
-            callbackContinuation.yield("\(redirectURI)\(responseMode == .fragment ? "#" : "?")\(response)")
+            callbackContinuation.yield("\(redirectURI)\(expected.responseMode == .fragment ? "#" : "?")\(response)")
             callbackContinuation.finish()
         }
         return await resultPage().response
@@ -158,7 +149,7 @@ final class CallbackInbox: Sendable {
     /// Waits until it is known how the sign-in ended: a page that says "signed in" before the code was exchanged and the
     /// tokens were checked would be a guess.
     private func resultPage() async -> ResultPage {
-        try? await withDeadline(Self.patience, clock: clock) {
+        try? await withDeadline(Self.patience, clock: expected.clock) {
             AuthError(.timedOut, "The outcome took too long.")
         } _: {
             await self.waitForOutcome()
@@ -169,14 +160,14 @@ final class CallbackInbox: Sendable {
             return ResultPage(
                 status: .ok,
                 mark: .done,
-                title: purpose == .signIn ? "You are signed in" : "You are signed out",
+                title: expected.purpose == .signIn ? "You are signed in" : "You are signed out",
                 message: "You can close this page and go back."
             )
         case .failed(let message)?:
             return ResultPage(
                 status: .ok,
                 mark: .failed,
-                title: purpose == .signIn ? "The sign-in did not succeed" : "You may not be signed out",
+                title: expected.purpose == .signIn ? "The sign-in did not succeed" : "You may not be signed out",
                 message: message
             )
         default:

@@ -60,10 +60,7 @@ extension LoopbackUserAgent: UserAgent {
                 host: host,
                 port: port,
                 path: path,
-                purpose: options.purpose,
-                state: options.state,
-                responseMode: options.responseMode,
-                clock: options.clock
+                expected: options
             )
             opened.withLock { $0 = inbox }
             return { request, body in await inbox.handle(request, body: body) }

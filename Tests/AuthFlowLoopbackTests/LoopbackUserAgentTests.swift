@@ -200,10 +200,12 @@ import Testing
             host: "127.0.0.1",
             port: 80,
             path: "/callback",
-            purpose: .signIn,
-            state: Secret("the-right-state"),
-            responseMode: .query,
-            clock: ContinuousClock()
+            expected: RedirectOptions(
+                redirectURIs: [.loopback],
+                state: Secret("the-right-state"),
+                reporter: FlowReporter(),
+                clock: ContinuousClock()
+            )
         )
         inbox.conclude(.succeeded)
         let target = "/callback?code=1&state=the-right-state"
@@ -217,10 +219,12 @@ import Testing
             host: "127.0.0.1",
             port: 8400,
             path: "/callback",
-            purpose: .signIn,
-            state: Secret("the-right-state"),
-            responseMode: .query,
-            clock: ContinuousClock()
+            expected: RedirectOptions(
+                redirectURIs: [.loopback],
+                state: Secret("the-right-state"),
+                reporter: FlowReporter(),
+                clock: ContinuousClock()
+            )
         )
         func request(_ code: String) -> HTTPRequest {
             HTTPRequest(

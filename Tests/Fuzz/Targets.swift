@@ -79,7 +79,8 @@ extension Target {
     static func all() throws -> [Target] {
         [
             try callback(), try token(), try keySet(), try discovery(), try response(), try gitHubResponse(),
-            try server(), try pushedAuthorization(), try signedResponse(), try privateKey(),
+            try server(), try pushedAuthorization(), try signedResponse(), try privateKey(), try encryptedToken(),
+            try decryptionKey(), assertion(),
             request, configuration,
         ]
     }
@@ -272,6 +273,80 @@ extension Target {
                     _ = try key.signature(over: [1, 2, 3], by: algorithm)
                 } catch is AuthError {}
             }
+        }
+    }
+
+    /// Encrypted tokens: none is believed that the provider has not signed, whatever its envelope says.
+    private static func encryptedToken() throws -> Target {
+        let provider = try PuppetProvider()
+        let server = try provider.client().server
+        let keys = try [KeyManagementAlgorithm.ecdhES, .ecdhESA128KW, .rsaOAEP256].map {
+            try DecryptionKey(generatedFor: $0)
+        }
+        let strange = try EmulatorKeys()
+        let claims: JSON = [
+            "iss": .string(PuppetProvider.issuer), "aud": "client", "sub": "x", "exp": 4_102_444_800,
+            "iat": 1_700_000_000, "nonce": "nonce",
+        ]
+        let header: JSON = ["alg": "ES256", "kid": .string(strange.keyID(for: .es256))]
+        let inner = try strange.sign(claims, header: header, with: .es256)
+        let tokens = try keys.flatMap { key in
+            try ["A128GCM", "A128CBC-HS256"].map { encryption in
+                try EmulatedEncryption(
+                    to: key.publicJWK,
+                    algorithm: key.algorithms[0],
+                    encryption: encryption
+                ).encrypted(inner)
+            }
+        }
+        return Target(name: "encrypted token") { mutator in
+            let good = tokens.randomElement(using: &mutator.generator) ?? ""
+            let bad = Bool.random(using: &mutator.generator) ? mutator.mutate(good) : mutator.mutateToken(good)
+            do {
+                _ = try await server.verify(
+                    Secret(bad),
+                    audience: "client",
+                    issuedWithin: nil,
+                    decryptionKeys: DecryptionKeySource(keys)
+                )
+                throw Finding(description: "a token that the provider has not signed was accepted")
+            } catch is AuthError {}
+        }
+    }
+
+    /// Texts of decryption keys: what can be read has an algorithm, and nothing crashes.
+    private static func decryptionKey() throws -> Target {
+        let pem = try DecryptionKey(generatedFor: .ecdhES).pem?.exposed ?? ""
+        let jwk =
+            #"{"kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw","use":"enc","alg":"ECDH-ES"}"#
+        return Target(name: "decryption key") { mutator in
+            let bentPEM = Secret(String(decoding: mutator.mutate(Array(pem.utf8)), as: UTF8.self))
+            let bentJWK = mutator.mutate(Array(jwk.utf8))
+            do {
+                let key = try DecryptionKey(pem: bentPEM)
+                guard !key.algorithms.isEmpty, key.publicJWK["d"] == nil else {
+                    throw Finding(description: "a key without an algorithm, or a public key with its private part")
+                }
+            } catch is AuthError {}
+            do {
+                guard let json = try? JSON(parsing: bentJWK) else { return }
+                guard try DecryptionKey(jwk: json).publicJWK["d"] == nil else {
+                    throw Finding(description: "a public key with its private part")
+                }
+            } catch is AuthError {}
+        }
+    }
+
+    /// What a platform has written: an assertion is three parts, and its description is one line.
+    private static func assertion() -> Target {
+        let good = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJhIiwic3ViIjoiYiIsImF1ZCI6ImMiLCJleHAiOjQxMDI0NDQ4MDB9.AAAA"
+        return Target(name: "assertion") { mutator in
+            do {
+                let assertion = try Assertion(Secret(String(decoding: mutator.mutate(Array(good.utf8)), as: UTF8.self)))
+                guard assertion.description.allSatisfy({ !$0.isNewline }) else {
+                    throw Finding(description: "a description of several lines")
+                }
+            } catch is AuthError {}
         }
     }
 

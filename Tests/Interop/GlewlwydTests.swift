@@ -111,6 +111,34 @@ struct GlewlwydTests {
         #expect(credential.identity?.displayName == "Alice Example")
     }
 
+    /// The provider encrypts ID Tokens to the client, by its own implementation of JWE.
+    @Test(arguments: ["RSA-OAEP-256", "RSA-OAEP", "ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"])
+    func signsInWithEncryptedIDTokens(_ algorithm: String) async throws {
+        let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"])
+        let keys = try #require(environment["AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS"])
+        let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
+        let configuration = """
+            {"profiles": {"encrypted": {
+              "provider": "oidc", "issuer": "\(issuer)", "client_id": "authflow-interop-\(algorithm.replacing("+", with: "-"))",
+              "scopes": ["openid", "profile"], "redirect_uri": "\(redirectURI)", "store": "memory",
+              "client_secret": {"env": "SECRET"},
+              "decryption_key": {"file": "\(keys)", "algorithm": "\(algorithm)"}, "encrypted_responses": ["id_token"],
+              "user_agent": {
+                "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
+              }
+            }}}
+            """
+        let client = try AuthClient(
+            profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
+            providers: [.oidc],
+            userAgents: [.glewlwyd],
+            host: HostServices(environment: ["PASSWORD": "wonderland", "SECRET": "interop-secret-of-some-length"])
+        )
+        let credential = try await client.signIn().credential
+        #expect(credential.identity?.displayName == "Alice Example")
+        #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
+    }
+
     /// A client of the strict issuer, by configuration alone. This provider takes only the address that is called as the audience
     /// of an assertion.
     private func strictClient(_ members: String) throws -> AuthClient {

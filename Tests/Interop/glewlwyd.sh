@@ -9,6 +9,7 @@
 #   AUTHFLOW_GLEWLWYD_REDIRECT  the redirect URI of the client authflow-interop
 #   AUTHFLOW_GLEWLWYD_KEY       the private key of the client authflow-interop-key, at the issuer .../api/fapi, which takes pushed
 #                               requests alone and wants nonces in DPoP proofs
+#   AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS  the private keys of the clients authflow-interop-ALG, whose tokens are encrypted by ALG
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -83,8 +84,18 @@ glewlwyd --config-file="$work/glewlwyd.conf" >"$work/output" 2>&1 &
 server=$!
 rnbyc -j -g RSA2048 -k interop-rs256 -a RS256 >"$work/keys.json"
 export AUTHFLOW_GLEWLWYD_KEY=$work/client.json
-(umask 077 && rnbyc -j -g EC256 -k interop-client -a ES256 >"$AUTHFLOW_GLEWLWYD_KEY")
-if ! python3 "$here/glewlwyd_seed.py" "$origin" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" "$AUTHFLOW_GLEWLWYD_KEY"; then
+export AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS=$work/decryption.json
+(umask 077
+  rnbyc -j -g EC256 -k interop-client -a ES256 >"$AUTHFLOW_GLEWLWYD_KEY"
+  # The key of each type serves several algorithms, so it names none.
+  rnbyc -j -g RSA2048 -k interop-rsa-enc -g EC256 -k interop-ec-enc |
+    python3 -c '
+import json, sys
+keys = json.load(sys.stdin)["keys"]
+for key in keys: key.pop("alg", None)
+json.dump({"keys": [key for key in keys if "d" in key]}, sys.stdout)' >"$AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS")
+if ! python3 "$here/glewlwyd_seed.py" "$origin" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" "$AUTHFLOW_GLEWLWYD_KEY" \
+  "$AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS"; then
   cat "$work/output" "$work/glewlwyd.log" >&2 || true
   exit 1
 fi

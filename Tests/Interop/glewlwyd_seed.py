@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Seeds a fresh Glewlwyd through its admin API: an OIDC plug-in, scopes, a user and a public client.
 
-Usage: glewlwyd_seed.py ORIGIN REDIRECT_URI KEYS_FILE CLIENT_KEYS_FILE
+Usage: glewlwyd_seed.py ORIGIN REDIRECT_URI KEYS_FILE CLIENT_KEYS_FILE DECRYPTION_KEYS_FILE
 """
 
 import http.cookiejar
@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
-origin, redirect_uri, keys_file, client_keys_file = sys.argv[1:]
+origin, redirect_uri, keys_file, client_keys_file, decryption_keys_file = sys.argv[1:]
 opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
 
 
@@ -58,6 +58,10 @@ parameters = {
     "introspection-revocation-allowed": True, "introspection-revocation-allow-target-client": True,
     "session-cookie-name": "GLEWLWYD2_OIDC_SID", "session-cookie-expiration": 2419200, "oauth-as-iss-id": True,
     "oauth-fapi-allow-jarm": True,
+    "request-parameter-allow": True, "request-maximum-exp": 3600,
+    "encrypt-out-token-allow": True, "client-jwks-parameter": "jwks", "client-alg-parameter": "alg",
+    "client-enc-parameter": "enc", "client-alg_kid-parameter": "alg_kid",
+    "client-encrypt_id_token-parameter": "encrypt_id_token", "client-encrypt_userinfo-parameter": "encrypt_userinfo",
 }
 call("POST", "/api/mod/plugin/", {
     "module": "oidc", "name": "oidc", "display_name": "oidc", "enabled": True, "parameters": parameters})
@@ -69,13 +73,14 @@ call("POST", "/api/mod/plugin/", {
         "auth-type-client-enabled": True, "oauth-dpop-nonce-mandatory": True, "oauth-dpop-nonce-counter": 5,
         "oauth-par-allowed": True, "oauth-par-required": True, "oauth-par-duration": 90,
         "oauth-par-request_uri-prefix": "urn:ietf:params:oauth:request_uri:",
-        "request-parameter-allow": True, "request-maximum-exp": 3600, "client-jwks-parameter": "jwks",
         "oauth-fapi-verify-nbf": True,
     }),
 })
 # The client table keeps only what its format names.
 module = next(m for m in json.loads(call("GET", "/api/mod/client/")) if m["name"] == "database")
 module["parameters"]["data-format"]["post_logout_redirect_uris"] = {"multiple": True, "read": True, "write": True}
+for name in ("alg", "enc", "alg_kid", "encrypt_id_token", "encrypt_userinfo"):
+    module["parameters"]["data-format"][name] = {"multiple": False, "read": True, "write": True}
 call("PUT", "/api/mod/client/database", module)
 call("PUT", "/api/mod/client/database/reset")
 for scope in ("profile", "email"):
@@ -103,3 +108,16 @@ call("POST", "/api/client/", {
     "redirect_uri": [redirect_uri], "authorization_type": ["code", "refresh_token", "client_credentials"],
     "token_endpoint_auth_method": ["private_key_jwt"], "jwks": {"keys": public_keys[:1]},
     "scope": ["openid", "profile", "email"]})
+# Clients that ID Tokens and userinfo are encrypted to.
+with open(decryption_keys_file) as file:
+    public_keys = {key["kid"]: {name: value for name, value in key.items() if name in ("kty", "kid", "n", "e", "crv", "x", "y")}
+                   for key in json.load(file)["keys"]}
+for kid, key in public_keys.items():
+    for alg, enc in {"RSA": [("RSA-OAEP-256", "A256GCM"), ("RSA-OAEP", "A128CBC-HS256")],
+                     "EC": [("ECDH-ES", "A128GCM"), ("ECDH-ES+A128KW", "A128CBC-HS256"), ("ECDH-ES+A256KW", "A256GCM")]}[key["kty"]]:
+        call("POST", "/api/client/", {
+            "client_id": f"authflow-interop-{alg.replace('+', '-')}", "name": f"AuthFlow interop, {alg}", "enabled": True, "confidential": True,
+            "client_secret": "interop-secret-of-some-length",
+            "redirect_uri": [redirect_uri], "authorization_type": ["code", "refresh_token"],
+            "token_endpoint_auth_method": ["client_secret_basic"], "jwks": {"keys": [key]}, "alg": alg, "enc": enc, "alg_kid": kid,
+            "encrypt_id_token": "1", "encrypt_userinfo": "1", "scope": ["openid", "profile", "email"]})

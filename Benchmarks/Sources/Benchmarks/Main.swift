@@ -17,6 +17,7 @@ import Synchronization
         try await validation(&isWithinBounds)
         try await keyFetches(&isWithinBounds)
         try await freshTokens(&isWithinBounds)
+        try await ProofBench.run()
         try await ManyUsersBench.run()
         #if os(Linux)
         try await TransportBench.run(&isWithinBounds)

@@ -16,7 +16,7 @@ struct Comparison {
         batches: Int = 101,
         size: Int = 50,
         subject: () async throws -> Void,
-        baseline: () throws -> Void
+        baseline: () async throws -> Void
     ) async rethrows -> Comparison {
         let clock = ContinuousClock()
         var pairs: [(Double, Double)] = []
@@ -24,7 +24,7 @@ struct Comparison {
             let start = clock.now
             for _ in 0..<size { try await subject() }
             let middle = clock.now
-            for _ in 0..<size { try baseline() }
+            for _ in 0..<size { try await baseline() }
             let end = clock.now
             pairs.append(((middle - start) / .nanoseconds(size), (end - middle) / .nanoseconds(size)))
         }

@@ -13,6 +13,7 @@ extension AuthorizationServer {
     ///   - algorithms: The signature algorithms to accept; default: those with a public key that the server announces.
     ///   - age: The longest time since it was issued; default: ten minutes. nil: until it expires.
     ///   - clockLeeway: How far the two clocks may be apart; default: one minute.
+    ///   - decryptionKeys: The keys that tokens may be encrypted to; default: none.
     /// - Throws: ``AuthError`` with `invalid_id_token`, or what fetching the metadata and the keys throws.
     public func verify(
         _ idToken: Secret,
@@ -21,8 +22,15 @@ extension AuthorizationServer {
         accessToken: Secret? = nil,
         algorithms: [SignatureAlgorithm]? = nil,
         issuedWithin age: Duration? = .seconds(600),
-        clockLeeway: Duration = .seconds(60)
+        clockLeeway: Duration = .seconds(60),
+        decryptionKeys: DecryptionKeySource? = nil
     ) async throws -> IDToken {
+        let signed =
+            if let decryptionKeys, JWE.isEncrypted(idToken) {
+                try JWE(idToken).decrypted(with: try decryptionKeys.keys())
+            } else {
+                idToken
+            }
         let metadata = try await metadata()
         var expectation = IDTokenValidation.Expectation(
             issuer: issuer,
@@ -35,7 +43,7 @@ extension AuthorizationServer {
         expectation.accessToken = accessToken
         expectation.longestAge = age?.seconds
         expectation.clockOffset = clockOffset
-        return try await verifyIDToken(idToken, expectation, metadata: metadata, secret: nil)
+        return try await verifyIDToken(signed, expectation, metadata: metadata, secret: nil)
     }
 
     /// Verifies an ID Token: claims first, which costs nothing, then the signature, for which keys may have to be fetched.

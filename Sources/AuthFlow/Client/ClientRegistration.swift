@@ -97,6 +97,12 @@ public import AuthFlowJSON
         /// The key that signs authorization requests (RFC 9101); default, nil: they are not signed.
         public var requestObjectKey: SigningKeySource?
 
+        /// The keys that the server encrypts tokens to; default, nil: encrypted tokens are refused.
+        public var decryptionKeys: DecryptionKeySource?
+
+        /// The responses that have to be encrypted; default: none has to.
+        public var encryptedResponses: Set<EncryptedResponse> = []
+
         /// `authorization_details` (RFC 9396): a JSON array of what is asked for; default: none.
         public var authorizationDetails: JSON?
 
@@ -136,6 +142,9 @@ extension ClientRegistration.Values {
             try ProviderRequest.requireFree(parameters, of: purpose)
         }
         try Self.check(idTokenSigningAlgorithms, authentication)
+        guard encryptedResponses.isEmpty || decryptionKeys != nil else {
+            throw AuthError(.invalidConfiguration, "Encrypted responses need a key to decrypt them with.")
+        }
         try authentication.check()
         if let authorizationDetails { try AuthorizationDetails.check(authorizationDetails) }
     }

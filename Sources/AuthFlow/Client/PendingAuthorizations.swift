@@ -51,8 +51,7 @@ public struct PendingAuthorizations: Sendable {
         -> AuthorizationRequest
     {
         let encoded = callback.dropFirst(callback.prefix { $0 != "?" && $0 != "#" }.count + 1)
-        let states = FormURLEncoding.decode(encoded)?.values(for: "state") ?? []
-        guard states.count == 1, let state = states.first, !state.isEmpty else {
+        guard let state = RedirectOptions.state(in: encoded, client.claimedState), !state.isEmpty else {
             throw AuthError(.invalidCallback, "The authorization response has no state.")
         }
         let key = Self.key(Secret(state), browser, client.server.issuer, client.registration.clientID)

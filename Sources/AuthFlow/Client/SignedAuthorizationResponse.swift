@@ -34,7 +34,8 @@ struct SignedAuthorizationResponse: Sendable {
         }
         let jws: JWS
         do throws(AuthError) {
-            jws = try JWS(Secret(text))
+            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT".
+            jws = try JWS(try client.decrypted(Secret(text), .authorizationResponse))
         } catch {
             throw AuthError(error.code == .unsupported ? .unsupported : .invalidCallback, error.message)
         }
@@ -72,11 +73,6 @@ struct SignedAuthorizationResponse: Sendable {
             parameters.append(name, text)
         }
         self.parameters = parameters
-    }
-
-    /// The `state` that a response claims to carry, for telling responses apart before anything is verified.
-    static func claimedState(in response: String) -> String? {
-        (try? JWS(Secret(response)))?.payload["state"]?.string
     }
 
     /// Parameters that mean something, and have to be inside.

@@ -27,6 +27,14 @@ extension ClientRegistration {
         values.authorizationDetails = try configuration[keys.authorizationDetails]
         values.pushedRequests = try configuration[keys.pushedRequests]
         values.securityProfile = try configuration[keys.securityProfile]
+        values.decryptionKeys = try configuration[keys.decryptionKey].map(DecryptionKeySource.init)
+        values.encryptedResponses = Set(try configuration[keys.encryptedResponses])
+        guard values.encryptedResponses.isEmpty || values.decryptionKeys != nil else {
+            throw configuration.error("encrypted responses need a \"decryption_key\"", at: keys.encryptedResponses)
+        }
+        try configuration.located(keys.decryptionKey) { [values] () throws(AuthError) in
+            _ = try values.decryptionKeys?.keys()
+        }
         let key = try configuration[keys.clientKey]
         // A key file that cannot be used is a fault of the configuration, and said before the first request.
         try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key?.source.key() }

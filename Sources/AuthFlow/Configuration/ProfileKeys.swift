@@ -30,6 +30,33 @@ public enum ProfileKeys {
         ),
         "The private key that client assertions and request objects are signed with: a PEM, JWK or JWK set file that others cannot read. It is read again when it was replaced."
     )
+    static let decryptionKey = ConfigurationKey(
+        "decryption_key",
+        ConfigurationValue<[DecryptionKeySource]>.oneOrMore(
+            .either(
+                ConfigurationValue<String>.path.map { path throws(AuthError) in DecryptionKeySource.file(path: path) },
+                .object([ClientKey.file, ClientKey.keyID, decryptionAlgorithm]) { object throws(ConfigurationError) in
+                    .file(
+                        path: try object[ClientKey.file],
+                        keyID: try object[ClientKey.keyID],
+                        algorithm: try object[decryptionAlgorithm]
+                    )
+                }
+            )
+        ),
+        "The private key that the provider encrypts tokens to: a PEM, JWK or JWK set file that others cannot read; during a rotation the old one too."
+    )
+    private static let decryptionAlgorithm = ConfigurationKey(
+        "algorithm",
+        .choice(of: KeyManagementAlgorithm.all),
+        "The algorithm that the key is registered for. Default: that of the JWK, else every one that fits the key but RSA-OAEP with SHA-1."
+    )
+    static let encryptedResponses = ConfigurationKey(
+        "encrypted_responses",
+        .list(ConfigurationValue<EncryptedResponse>.choice),
+        default: [],
+        "What has to be encrypted to the client; plain ones are then refused. With a decryption_key, all may be."
+    )
     static let assertionAudience = ConfigurationKey(
         "client_assertion_audience",
         ConfigurationValue<ClientAuthentication.Audience>.choice,
@@ -173,7 +200,8 @@ public enum ProfileKeys {
     /// Their declarations, in the order of the manual.
     static let declarations: [ConfigurationKeyDeclaration] =
         ([
-            clientID, clientSecret, clientAuthentication, clientKey, assertionAudience, assertionAlgorithm, flow,
+            clientID, clientSecret, clientAuthentication, clientKey, decryptionKey, encryptedResponses,
+            assertionAudience, assertionAlgorithm, flow,
             scopes,
             resources, authorizationDetails, redirectURI, responseMode, pushedRequests, signsRequests, securityProfile,
             idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
@@ -265,8 +293,8 @@ struct ProfileChoices: Sendable {
 
 /// The file of a client's key.
 struct ClientKey: Sendable {
-    fileprivate static let file = ConfigurationKey("file", required: .path, "The file.")
-    fileprivate static let keyID = ConfigurationKey(
+    static let file = ConfigurationKey("file", required: .path, "The file.")
+    static let keyID = ConfigurationKey(
         "kid",
         .text,
         "The kid that the key is registered by; in a set, the key to use. Default: that of the JWK, else its thumbprint."

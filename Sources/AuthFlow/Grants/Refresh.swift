@@ -122,7 +122,7 @@ extension OAuthClient {
 
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
             let expectation = expectation(of: metadata, occasion: .refresh(of: original), response)
-            tokens.verifiedIDToken = try await verifyIDToken(idToken, expectation, metadata: metadata)
+            (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)
         } else {
             // OIDC Core section 12.2: the response "might not contain an id_token". The one of the sign-in stays a hint.
             tokens.idToken = credential.tokens.idToken

@@ -72,7 +72,7 @@ extension OAuthClient {
         var tokens = try requireUsable(response)
         guard let idToken = tokens.idToken else { return tokens }
         let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
-        tokens.verifiedIDToken = try await verifyIDToken(idToken, expectation, metadata: metadata)
+        (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)
         return tokens
     }
 

@@ -28,20 +28,24 @@ extension OAuthClient {
         return algorithms.filter(allowed.contains)
     }
 
-    /// Verifies an ID Token of this client's, also with the client's secret where the registration names such an algorithm.
+    /// Decrypts and verifies an ID Token of this client's, also with the client's secret where the registration names such an
+    /// algorithm.
+    /// - Returns: The signed token, which RP-Initiated Logout 1.0 section 2 has the client send as a hint, and what it says.
     func verifyIDToken(
         _ idToken: Secret,
         _ expectation: IDTokenValidation.Expectation,
         metadata: ProviderMetadata,
         reporter: FlowReporter? = nil
-    ) async throws -> IDToken {
-        try await server.verifyIDToken(
-            idToken,
+    ) async throws -> (signed: Secret, verified: IDToken) {
+        let signed = try decrypted(idToken, .idToken)
+        let verified = try await server.verifyIDToken(
+            signed,
             expectation,
             metadata: metadata,
             secret: registration.authentication.secret,
             reporter: reporter
         )
+        return (signed, verified)
     }
 
     /// The end of every grant that signs a user in: validates the tokens and finds out who the user is. No token is released
@@ -64,7 +68,7 @@ extension OAuthClient {
         // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
         let isOpenID = (authorizedScopes + response.requestedScopes).contains("openid")
         if tokens.idToken != nil || isOpenID {
-            tokens.verifiedIDToken = try await reporter.step(.idTokenValidation) {
+            (tokens.idToken, tokens.verifiedIDToken) = try await reporter.step(.idTokenValidation) {
                 guard let idToken = tokens.idToken else {
                     throw AuthError(
                         .invalidIDToken,

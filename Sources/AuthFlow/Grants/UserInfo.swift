@@ -29,8 +29,8 @@ extension OAuthClient {
         // OIDC Core section 5.3.2: a signed response has the content type application/jwt.
         let claims =
             response.mediaType == "application/jwt"
-            ? try await signedClaims(response, metadata)
-            : try response.json(from: "\(endpoint)")
+            ? try await protectedClaims(response, metadata)
+            : try plainClaims(response, endpoint)
         // OIDC Core section 5.3.2: "The sub Claim in the UserInfo Response MUST be verified to exactly match the sub
         // Claim in the ID Token; if they do not match, the UserInfo Response values MUST NOT be used."
         if let idToken = tokens.verifiedIDToken {
@@ -44,15 +44,29 @@ extension OAuthClient {
         return claims
     }
 
-    /// The claims of a signed response, once it is verified that the provider signed it for this client.
-    private func signedClaims(_ response: TransportResponse, _ metadata: ProviderMetadata) async throws -> JSON {
+    private func plainClaims(_ response: TransportResponse, _ endpoint: Endpoint) throws(AuthError) -> JSON {
+        guard !registration.encryptedResponses.contains(.userInfo) else {
+            throw AuthError(.invalidUserInfo, "Userinfo is not encrypted, although the client demands it.")
+        }
+        return try response.json(from: "\(endpoint)")
+    }
+
+    /// The claims of a response that is encrypted, signed, or both.
+    private func protectedClaims(_ response: TransportResponse, _ metadata: ProviderMetadata) async throws -> JSON {
         @Sendable func refused(_ reason: String) -> AuthError {
             AuthError(.invalidUserInfo, "The signed userinfo was refused: \(reason).")
         }
         guard let token = String(validating: response.body, as: UTF8.self) else { throw refused("it is not text") }
         let jws: JWS
         do throws(AuthError) {
-            jws = try JWS(Secret(token.trimmingWhitespace()))
+            let content = try decrypted(Secret(token.trimmingWhitespace()), .userInfo)
+            if content.exposed.utf8.first == UInt8(ascii: "{") {
+                guard let claims = try? JSON(parsing: Array(content.exposed.utf8)) else {
+                    throw refused("it is not JSON")
+                }
+                return claims
+            }
+            jws = try JWS(content)
         } catch {
             throw AuthError(error.code == .unsupported ? .unsupported : .invalidUserInfo, error.message)
         }

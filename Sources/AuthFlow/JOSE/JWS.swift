@@ -21,7 +21,7 @@ package struct JWS: Sendable {
         guard bytes.count <= Self.maximumSize else { throw malformed("it has more than \(Self.maximumSize) bytes") }
         let dots = bytes.indices.filter { bytes[$0] == UInt8(ascii: ".") }
         guard dots.count != 4 else {
-            throw AuthError(.unsupported, "The token is encrypted (JWE), which is not supported.")
+            throw AuthError(.unsupported, "The token is encrypted (JWE), and there is no key to decrypt it with.")
         }
         guard dots.count == 2 else { throw malformed("it does not have three parts (RFC 7515 section 7.1)") }
         guard let payload = Base64URL.decode(utf8: bytes[(dots[0] + 1)..<dots[1]]),

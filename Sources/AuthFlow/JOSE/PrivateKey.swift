@@ -21,7 +21,7 @@ public struct PrivateKey: SigningKey {
     private let material: Material
 
     /// The longest RSA key that is read, in bits.
-    private static let maximumRSASize = 8192
+    static let maximumRSASize = 8192
 
     /// The public key (RFC 7517), with its `kid`: the one that was given, else its thumbprint (RFC 7638).
     public let publicJWK: JSON
@@ -123,19 +123,13 @@ public struct PrivateKey: SigningKey {
 
     private static func publicMembers(of material: Material) -> [String: JSON]? {
         func encoded(_ bytes: some Sequence<UInt8>) -> JSON { .string(Base64URL.encode(bytes)) }
-        func curve(_ name: String, _ point: Data) -> [String: JSON] {
-            [
-                "kty": "EC", "crv": .string(name), "x": encoded(point.prefix(point.count / 2)),
-                "y": encoded(point.suffix(point.count / 2)),
-            ]
-        }
         switch material {
         case .rsa(let key):
             guard let primitives = try? key.publicKey.getKeyPrimitives() else { return nil }
             return ["kty": "RSA", "n": encoded(primitives.modulus), "e": encoded(primitives.publicExponent)]
-        case .p256(let key): return curve("P-256", key.publicKey.rawRepresentation)
-        case .p384(let key): return curve("P-384", key.publicKey.rawRepresentation)
-        case .p521(let key): return curve("P-521", key.publicKey.rawRepresentation)
+        case .p256(let key): return JWKMembers.curve("P-256", key.publicKey.rawRepresentation)
+        case .p384(let key): return JWKMembers.curve("P-384", key.publicKey.rawRepresentation)
+        case .p521(let key): return JWKMembers.curve("P-521", key.publicKey.rawRepresentation)
         case .ed25519(let key):
             return ["kty": "OKP", "crv": "Ed25519", "x": encoded(key.publicKey.rawRepresentation)]
         }
@@ -189,11 +183,6 @@ extension PrivateKey {
         func bytes(_ name: String) -> [UInt8]? { json[name]?.string.flatMap { Base64URL.decode($0) } }
         let keyID = json["kid"]?.string
         let algorithm = json["alg"]?.string.map(SignatureAlgorithm.init(rawValue:))
-        // RFC 7518 section 6.2.2.1: the length of d "MUST be ceiling(log-base-2(n)/8) octets"; some leave zeros out.
-        func scalar(_ size: Int) -> [UInt8]? {
-            guard let d = bytes("d"), !d.isEmpty, d.count <= size else { return nil }
-            return [UInt8](repeating: 0, count: size - d.count) + d
-        }
         let read: PrivateKey?
         switch (json["kty"]?.string, json["crv"]?.string) {
         case ("RSA", _):
@@ -208,13 +197,13 @@ extension PrivateKey {
             else { throw Self.refusal("the RSA key is damaged, too long, or has less than 2048 bits") }
             read = try PrivateKey(rsa: key, keyID: keyID, algorithm: algorithm)
         case ("EC", "P-256"):
-            read = try scalar(32).flatMap { try? P256.Signing.PrivateKey(rawRepresentation: $0) }
+            read = try JWKMembers.scalar(json, 32).flatMap { try? P256.Signing.PrivateKey(rawRepresentation: $0) }
                 .map { key throws(AuthError) in try PrivateKey(.p256(key), keyID: keyID, algorithm: algorithm) }
         case ("EC", "P-384"):
-            read = try scalar(48).flatMap { try? P384.Signing.PrivateKey(rawRepresentation: $0) }
+            read = try JWKMembers.scalar(json, 48).flatMap { try? P384.Signing.PrivateKey(rawRepresentation: $0) }
                 .map { key throws(AuthError) in try PrivateKey(.p384(key), keyID: keyID, algorithm: algorithm) }
         case ("EC", "P-521"):
-            read = try scalar(66).flatMap { try? P521.Signing.PrivateKey(rawRepresentation: $0) }
+            read = try JWKMembers.scalar(json, 66).flatMap { try? P521.Signing.PrivateKey(rawRepresentation: $0) }
                 .map { key throws(AuthError) in try PrivateKey(.p521(key), keyID: keyID, algorithm: algorithm) }
         case ("OKP", "Ed25519"):
             read = try bytes("d").flatMap { try? Curve25519.Signing.PrivateKey(rawRepresentation: $0) }
@@ -224,11 +213,8 @@ extension PrivateKey {
         }
         guard let read else { throw Self.refusal("it is damaged") }
         // A private part that belongs to another public part would sign what no server accepts.
-        for name in ["x", "y", "n", "e"] where json[name] != nil {
-            guard
-                json[name]?.string.flatMap({ Base64URL.decode($0) })
-                    == read.publicJWK[name]?.string.flatMap({ Base64URL.decode($0) })
-            else { throw Self.refusal("its private part does not belong to its public part") }
+        guard JWKMembers.fits(json, read.publicJWK) else {
+            throw Self.refusal("its private part does not belong to its public part")
         }
         self = read
     }
@@ -282,54 +268,4 @@ extension PrivateKey: CustomStringConvertible, CustomReflectable {
     public var description: String { keyID ?? "a private key" }
     /// A mirror without children.
     public var customMirror: Mirror { Mirror(self, children: [:]) }
-}
-
-/// One block of a PEM text (RFC 7468).
-private struct PEMBlock {
-    let label: String
-    let text: String
-
-    /// The one block with a private key that needs no passphrase.
-    static func privateKey(in text: String) throws(AuthError) -> PEMBlock {
-        func refuse(_ reason: String) -> AuthError {
-            AuthError(.invalidConfiguration, "The private key cannot be used: \(reason).")
-        }
-        let blocks = blocks(in: text)
-        // RFC 1421 section 4.6.1.1: older files say so beneath the label.
-        if blocks.contains(where: { $0.label == "ENCRYPTED PRIVATE KEY" || $0.text.contains("Proc-Type: 4,ENCRYPTED") })
-        {
-            throw refuse("it has a passphrase, which cannot be asked for at every request; write it without one")
-        }
-        // OpenSSL writes EC PARAMETERS before an elliptic key, and a certificate may stand beside one.
-        let keys = blocks.filter { ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"].contains($0.label) }
-        guard let key = keys.first else {
-            if blocks.contains(where: { $0.label == "OPENSSH PRIVATE KEY" }) {
-                throw refuse("it is in the format of OpenSSH; convert it with: ssh-keygen -p -m PKCS8 -f FILE")
-            }
-            if blocks.contains(where: { $0.label.hasSuffix("PUBLIC KEY") }) { throw refuse("it is a public key") }
-            if blocks.contains(where: { $0.label == "CERTIFICATE" }) { throw refuse("it is a certificate") }
-            throw refuse("the text has no private key in PEM or JWK form")
-        }
-        guard keys.count == 1 else { throw refuse("the text has several; keep one in each file") }
-        return key
-    }
-
-    private static func blocks(in text: String) -> [PEMBlock] {
-        var blocks: [PEMBlock] = []
-        var open: (label: String, lines: [Substring])?
-        for line in text.split(whereSeparator: \.isNewline) {
-            let line = Substring(line.reversed().drop { $0 == " " || $0 == "\t" }.reversed())
-            if line.hasPrefix("-----BEGIN "), line.hasSuffix("-----"), line.count > 16 {
-                open = (String(line.dropFirst(11).dropLast(5)), [line])
-            } else if var current = open {
-                current.lines.append(line)
-                open = current
-                if line == "-----END \(current.label)-----" {
-                    blocks.append(PEMBlock(label: current.label, text: current.lines.joined(separator: "\n")))
-                    open = nil
-                }
-            }
-        }
-        return blocks
-    }
 }

@@ -32,14 +32,15 @@ struct AuthorizationCodeSignIn: Sendable {
         _ = try await reporter.step(.discovery) { try await client.metadata() }
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the response from other visits.
         let state = client.host.randomToken()
-        let expected = RedirectOptions(
+        var expected = RedirectOptions(
             redirectURIs: client.registration.redirectURIs,
             state: Secret(state),
             responseMode: client.registration.responseMode,
             reporter: reporter,
             clock: client.host.clock
         )
-        return try await userAgent.withRedirectSession(expected) { session in
+        expected.claimedState = client.claimedState
+        return try await userAgent.withRedirectSession(expected) { [expected] session in
             let request = try await reporter.step(.authorizationRequest) {
                 try await client.authorizationRequest(options, redirectURI: session.redirectURI, state: state)
             }

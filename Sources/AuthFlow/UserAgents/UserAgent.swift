@@ -83,6 +83,11 @@ public struct RedirectOptions: Sendable {
         self.reporter = reporter
         self.clock = clock
     }
+
+    /// Reads the `state` in a signed response (JARM), which may be encrypted to the client.
+    package var claimedState: @Sendable (_ response: String) -> String? = { response in
+        (try? JWS(Secret(response)))?.payload["state"]?.string
+    }
 }
 
 extension RedirectOptions {
@@ -92,7 +97,7 @@ extension RedirectOptions {
     ///   - url: The whole URL.
     ///   - redirectURI: The redirect URI that was sent.
     public func accepts(_ url: String, at redirectURI: String) -> Bool {
-        Self.response(in: url, at: redirectURI, responseMode).map { Self.carries(state, $0) } ?? false
+        Self.response(in: url, at: redirectURI, responseMode).map(carries) ?? false
     }
 
     /// The parameters in a redirect, still encoded; nil when the URL is not the redirect URI with parameters behind it.
@@ -107,16 +112,19 @@ extension RedirectOptions {
         return rest.dropFirst()
     }
 
-    /// Whether parameters hold exactly this state. A redirect without it must not end a wait, or be told why.
-    package static func carries(_ state: Secret, _ parameters: Substring) -> Bool {
-        guard let decoded = FormURLEncoding.decode(parameters) else { return false }
-        // A signed response (JARM) has its state inside. Nothing is believed yet: this only tells visits apart.
-        let states =
-            decoded.values(for: "state")
-            + decoded.values(for: "response").compactMap(SignedAuthorizationResponse.claimedState)
-        guard states.count == 1 else { return false }
+    /// Whether parameters hold exactly the expected state. A redirect without it must not end a wait, or be told why.
+    package func carries(_ parameters: Substring) -> Bool {
+        guard let found = Self.state(in: parameters, claimedState) else { return false }
         // Secrets are compared in constant time.
-        return Secret(states[0]) == state
+        return Secret(found) == state
+    }
+
+    /// The only `state` in parameters; nil when there is none, or more than one. A signed response (JARM) has it inside. Nothing is
+    /// believed yet: this only tells visits apart.
+    static func state(in parameters: Substring, _ claimedState: (String) -> String?) -> String? {
+        guard let decoded = FormURLEncoding.decode(parameters) else { return nil }
+        let states = decoded.values(for: "state") + decoded.values(for: "response").compactMap(claimedState)
+        return states.count == 1 ? states[0] : nil
     }
 }
 

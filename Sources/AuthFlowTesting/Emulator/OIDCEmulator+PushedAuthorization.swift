@@ -172,6 +172,6 @@ extension OIDCEmulator {
             with: algorithm,
             secret: client.secret ?? ""
         )
-        return text.map(fault.text)
+        return text.flatMap { try? client.received(fault.text($0), .authorizationResponse) }
     }
 }

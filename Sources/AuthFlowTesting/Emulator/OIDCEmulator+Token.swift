@@ -203,9 +203,10 @@ extension OIDCEmulator {
             case .none: grant.authorization.client.secret ?? ""
             case .publicKeyAsSecret: keys.publicKeyText
             }
-        return fault.idToken.text(
+        let signed = fault.idToken.text(
             try keys.sign(.object(claims), header: .object(header), with: algorithm, secret: secret)
         )
+        return try grant.authorization.client.received(signed, .idToken)
     }
 
     /// The authentication context: the first requested one.

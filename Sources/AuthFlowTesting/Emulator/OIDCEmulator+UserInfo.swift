@@ -37,6 +37,13 @@ extension OIDCEmulator {
             response.head.headerFields[.contentType] = "application/jwt"
             response.body = Array(token.utf8)
         }
+        if client.encryption?.responses.contains(.userInfo) == true {
+            guard let token = try? client.received(String(decoding: response.body, as: UTF8.self), .userInfo) else {
+                return .failure
+            }
+            response.head.headerFields[.contentType] = "application/jwt"
+            response.body = Array(token.utf8)
+        }
         fault.response(&response)
         return response
     }

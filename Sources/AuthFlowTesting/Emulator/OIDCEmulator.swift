@@ -66,6 +66,8 @@ public final class OIDCEmulator: ProviderEmulator {
         public var jwks: JSON?
         /// The audiences that its assertions may have.
         public var assertionAudiences: Set<ClientAuthentication.Audience> = [.issuer, .tokenEndpoint, .endpoint]
+        /// How what it is sent is encrypted to it; nil for not at all.
+        public var encryption: EmulatedEncryption?
         /// The platform whose JWTs prove the client in place of a key of its own; nil for none.
         public var workload: Workload?
         /// Whether it has to push its authorization requests.

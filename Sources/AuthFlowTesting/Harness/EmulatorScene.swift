@@ -159,15 +159,24 @@ public struct EmulatorScene: Sendable {
     }
 
     /// Follows an authorization request as a browser would, and returns the redirect.
-    public func visit(_ url: String, responseMode: ResponseMode = .query) async throws -> String {
+    /// - Parameters:
+    ///   - url: The URL of the request.
+    ///   - responseMode: How the response is delivered.
+    ///   - client: The client that an encrypted response is for; default: none is encrypted.
+    public func visit(
+        _ url: String,
+        responseMode: ResponseMode = .query,
+        client: OAuthClient? = nil
+    ) async throws -> String {
         let query = emulator.parameters(ofRequestAt: url)
-        let options = RedirectOptions(
+        var options = RedirectOptions(
             redirectURIs: [try RedirectURI(query["redirect_uri"] ?? "")],
             state: Secret(query["state"] ?? ""),
             responseMode: responseMode,
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )
+        if let client { options.claimedState = client.claimedState }
         return try await userAgent().withRedirectSession(options) { try await $0.visit(url) }
     }
 }

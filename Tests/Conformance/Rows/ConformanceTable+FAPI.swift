@@ -5,137 +5,136 @@ import AuthFlowTesting
 extension ConformanceTable {
     private static let prefix = "fapi2-security-profile-final-client-test-"
 
-    static let fapi: [ConformanceRow] = [
-        bound("87", prefix + "happy-path", "Sign in and call a resource, with nonces.") { scene in
-            scene.emulator.dpop = .requiredWithNonce
-            scene.emulator.resourceWantsNonce = true
-        },
-        .refuses(
-            "88",
-            prefix + "discovery-issuer-mismatch",
-            "Stop when the document names another issuer.",
-            fault: .metadata(.wrongIssuer),
-            code: .issuerMismatch,
-            last: "GET /.well-known/openid-configuration"
-        ),
-        .refuses("89", prefix + "invalid-iss", "Refuse another issuer.", fault: .idToken(.wrongIssuer)),
-        .refuses("90", prefix + "invalid-aud", "Refuse another audience.", fault: .idToken(.wrongAudience)),
-        .refuses(
-            "91",
-            prefix + "invalid-secondary-aud",
-            "Refuse an additional audience that is not trusted.",
-            fault: .idToken(.secondAudience)
-        ),
-        .refuses("92", prefix + "invalid-null-alg", "Refuse an unsigned ID Token.", fault: .idToken(.unsigned)),
-        .refuses(
-            "93",
-            prefix + "invalid-alternate-alg",
-            "Refuse a valid signature by another algorithm than the one agreed.",
-            fault: .idToken(.signed(with: .rs256))
-        ) { $0.idTokenSigningAlgorithms = [.ps256, .es256] },
-        .refuses(
-            "94",
-            prefix + "invalid-expired-exp",
-            "Refuse an ID Token that expired six minutes ago.",
-            fault: .idToken(.expired(secondsAgo: 360))
-        ),
-        .refuses("95", prefix + "invalid-missing-exp", "Refuse a missing exp.", fault: .idToken(.missingExpiry)),
-        .refuses("96", prefix + "invalid-missing-aud", "Refuse a missing aud.", fault: .idToken(.missingAudience)),
-        .refuses("97", prefix + "invalid-missing-iss", "Refuse a missing iss.", fault: .idToken(.missingIssuer)),
-        .accepts("98", prefix + "valid-aud-as-array", "Accept aud as an array.", fault: .idToken(.audienceAsArray)),
-        .refuses("99", prefix + "invalid-nonce", "Refuse another nonce.", fault: .idToken(.wrongNonce)),
-        .refuses("100", prefix + "invalid-missing-nonce", "Refuse a missing nonce.", fault: .idToken(.missingNonce)),
-        refusesAnswer(
-            "101",
-            "invalid-authorization-response-iss",
-            "Refuse an authorization response of another issuer.",
-            .wrongIss,
-            .issuerMismatch
-        ),
-        refusesAnswer(
-            "102",
-            "remove-authorization-response-iss",
-            "Refuse an authorization response without iss.",
-            .missingIss,
-            .issuerMismatch
-        ),
-        refusesAnswer(
-            "103",
-            "ensure-authorization-response-with-invalid-state-fails",
-            "Refuse an authorization response with a wrong state.",
-            .wrongState,
-            .invalidCallback
-        ),
-        refusesAnswer(
-            "104",
-            "ensure-authorization-response-with-invalid-missing-state-fails",
-            "Refuse an authorization response without a state.",
-            .missingState,
-            .invalidCallback
-        ),
-        .accepts(
-            "105",
-            prefix + "token-endpoint-response-without-expires_in",
-            "Accept a token response without expires_in.",
-            fault: .tokenResponse(.missingExpiry)
-        ),
-        .accepts(
-            "106",
-            prefix + "token-type-case-insensitivity",
-            "Compare token_type case-insensitively.",
-            fault: .tokenResponse(.oddlyCasedTokenType)
-        ),
-        bound("106b", prefix + "token-type-case-insensitivity", "Compare DPoP case-insensitively.") { scene in
-            scene.emulator.dpop = .required
-            scene.emulator.fault = .tokenResponse(.member("token_type", "dpOp"))
-        },
-        bound(
-            "107",
-            prefix + "rs-dpop-auth-scheme-case-insensitivity",
-            "Use the nonce of a challenge whose scheme is written dPoP."
-        ) { scene in
-            scene.emulator.dpop = .required
-            scene.emulator.resourceWantsNonce = true
-        },
-        bound("108", prefix + "happy-path-no-dpop-nonce", "Sign in and call a resource, without nonces.") { scene in
-            scene.emulator.dpop = .required
-        },
-        .row(
-            "109",
-            "fapi2-security-profile-final-client-refresh-token-test",
-            "Refresh each time the resource refuses the token, with the latest refresh token."
-        ) { scene in
-            scene.emulator.dpop = .requiredWithNonce
-            var settings = try boundSettings()
-            settings.scopes.append("offline_access")
-            let client = try scene.client(registration: settings)
-            var tokens = [try await client.signIn().credential.tokens.refreshToken]
-            for _ in 0..<2 {
-                scene.emulator.endAccessTokens()
-                _ = try await client.userInfo()
-                tokens.append(try await client.freshTokens().refreshToken)
-            }
-            try ConformanceRow.require(Set(tokens).count == 3, "Each refresh returns a new refresh token.")
-        },
-        .notApplicable("110", "invalid-openbanking-intent-id", "A rule of Open Banking in the United Kingdom."),
-        .refuses("120", "iat one week ago", "Refuse it.", fault: .idToken(.issuedLongAgo)),
-        .accepts("121", "at_hash absent", "Accept it.", fault: .idToken(.claim("at_hash", nil))),
-        .accepts(
-            "122",
-            "scope absent from the token response",
-            "Assume the requested scopes.",
-            fault: .tokenResponse(.missingScope)
-        ),
-        .notApplicable("123", "encrypted ID Token", "Encryption (JWE) is not implemented."),
-        .refuses(
-            "124",
-            "ID Token encrypted with RSA1_5",
-            "Refuse it.",
-            fault: .idToken(.text { _ in "eyJhbGciOiJSU0ExXzUiLCJlbmMiOiJBMTI4Q0JDLUhTMjU2In0.AA.AA.AA.AA" }),
-            code: .unsupported
-        ),
-        .refuses("125", "bad signature", "Refuse it.", fault: .idToken(.badSignature), last: "GET /jwks"),
-    ]
+    static let fapi: [ConformanceRow] =
+        [
+            bound("87", prefix + "happy-path", "Sign in and call a resource, with nonces.") { scene in
+                scene.emulator.dpop = .requiredWithNonce
+                scene.emulator.resourceWantsNonce = true
+            },
+            .refuses(
+                "88",
+                prefix + "discovery-issuer-mismatch",
+                "Stop when the document names another issuer.",
+                fault: .metadata(.wrongIssuer),
+                code: .issuerMismatch,
+                last: "GET /.well-known/openid-configuration"
+            ),
+            .refuses("89", prefix + "invalid-iss", "Refuse another issuer.", fault: .idToken(.wrongIssuer)),
+            .refuses("90", prefix + "invalid-aud", "Refuse another audience.", fault: .idToken(.wrongAudience)),
+            .refuses(
+                "91",
+                prefix + "invalid-secondary-aud",
+                "Refuse an additional audience that is not trusted.",
+                fault: .idToken(.secondAudience)
+            ),
+            .refuses("92", prefix + "invalid-null-alg", "Refuse an unsigned ID Token.", fault: .idToken(.unsigned)),
+            .refuses(
+                "93",
+                prefix + "invalid-alternate-alg",
+                "Refuse a valid signature by another algorithm than the one agreed.",
+                fault: .idToken(.signed(with: .rs256))
+            ) { $0.idTokenSigningAlgorithms = [.ps256, .es256] },
+            .refuses(
+                "94",
+                prefix + "invalid-expired-exp",
+                "Refuse an ID Token that expired six minutes ago.",
+                fault: .idToken(.expired(secondsAgo: 360))
+            ),
+            .refuses("95", prefix + "invalid-missing-exp", "Refuse a missing exp.", fault: .idToken(.missingExpiry)),
+            .refuses("96", prefix + "invalid-missing-aud", "Refuse a missing aud.", fault: .idToken(.missingAudience)),
+            .refuses("97", prefix + "invalid-missing-iss", "Refuse a missing iss.", fault: .idToken(.missingIssuer)),
+            .accepts("98", prefix + "valid-aud-as-array", "Accept aud as an array.", fault: .idToken(.audienceAsArray)),
+            .refuses("99", prefix + "invalid-nonce", "Refuse another nonce.", fault: .idToken(.wrongNonce)),
+            .refuses(
+                "100",
+                prefix + "invalid-missing-nonce",
+                "Refuse a missing nonce.",
+                fault: .idToken(.missingNonce)
+            ),
+            refusesAnswer(
+                "101",
+                "invalid-authorization-response-iss",
+                "Refuse an authorization response of another issuer.",
+                .wrongIss,
+                .issuerMismatch
+            ),
+            refusesAnswer(
+                "102",
+                "remove-authorization-response-iss",
+                "Refuse an authorization response without iss.",
+                .missingIss,
+                .issuerMismatch
+            ),
+            refusesAnswer(
+                "103",
+                "ensure-authorization-response-with-invalid-state-fails",
+                "Refuse an authorization response with a wrong state.",
+                .wrongState,
+                .invalidCallback
+            ),
+            refusesAnswer(
+                "104",
+                "ensure-authorization-response-with-invalid-missing-state-fails",
+                "Refuse an authorization response without a state.",
+                .missingState,
+                .invalidCallback
+            ),
+            .accepts(
+                "105",
+                prefix + "token-endpoint-response-without-expires_in",
+                "Accept a token response without expires_in.",
+                fault: .tokenResponse(.missingExpiry)
+            ),
+            .accepts(
+                "106",
+                prefix + "token-type-case-insensitivity",
+                "Compare token_type case-insensitively.",
+                fault: .tokenResponse(.oddlyCasedTokenType)
+            ),
+            bound("106b", prefix + "token-type-case-insensitivity", "Compare DPoP case-insensitively.") { scene in
+                scene.emulator.dpop = .required
+                scene.emulator.fault = .tokenResponse(.member("token_type", "dpOp"))
+            },
+            bound(
+                "107",
+                prefix + "rs-dpop-auth-scheme-case-insensitivity",
+                "Use the nonce of a challenge whose scheme is written dPoP."
+            ) { scene in
+                scene.emulator.dpop = .required
+                scene.emulator.resourceWantsNonce = true
+            },
+            bound("108", prefix + "happy-path-no-dpop-nonce", "Sign in and call a resource, without nonces.") { scene in
+                scene.emulator.dpop = .required
+            },
+            .row(
+                "109",
+                "fapi2-security-profile-final-client-refresh-token-test",
+                "Refresh each time the resource refuses the token, with the latest refresh token."
+            ) { scene in
+                scene.emulator.dpop = .requiredWithNonce
+                var settings = try boundSettings()
+                settings.scopes.append("offline_access")
+                let client = try scene.client(registration: settings)
+                var tokens = [try await client.signIn().credential.tokens.refreshToken]
+                for _ in 0..<2 {
+                    scene.emulator.endAccessTokens()
+                    _ = try await client.userInfo()
+                    tokens.append(try await client.freshTokens().refreshToken)
+                }
+                try ConformanceRow.require(Set(tokens).count == 3, "Each refresh returns a new refresh token.")
+            },
+            .notApplicable("110", "invalid-openbanking-intent-id", "A rule of Open Banking in the United Kingdom."),
+            .refuses("120", "iat one week ago", "Refuse it.", fault: .idToken(.issuedLongAgo)),
+            .accepts("121", "at_hash absent", "Accept it.", fault: .idToken(.claim("at_hash", nil))),
+            .accepts(
+                "122",
+                "scope absent from the token response",
+                "Assume the requested scopes.",
+                fault: .tokenResponse(.missingScope)
+            ),
+        ] + encryptedFAPI + [
+            .refuses("125", "bad signature", "Refuse it.", fault: .idToken(.badSignature), last: "GET /jwks")
+        ]
 
     /// The settings of a client with DPoP-bound tokens.
     static func boundSettings() throws -> ClientRegistration.Values {

@@ -1,0 +1,36 @@
+import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The members of a key in JWK form (RFC 7518 section 6).
+enum JWKMembers {
+    /// The public members of an elliptic key, from its two coordinates side by side.
+    static func curve(_ name: String, _ point: Data) -> [String: JSON] {
+        [
+            "kty": "EC", "crv": .string(name), "x": .string(Base64URL.encode(point.prefix(point.count / 2))),
+            "y": .string(Base64URL.encode(point.suffix(point.count / 2))),
+        ]
+    }
+
+    /// The private member `d`; nil when it is missing or too long. RFC 7518 section 6.2.2.1: the length of d "MUST be
+    /// ceiling(log-base-2(n)/8) octets"; some leave zeros out.
+    static func scalar(_ json: JSON, _ size: Int) -> [UInt8]? {
+        guard let d = json["d"]?.string.flatMap({ Base64URL.decode($0) }), !d.isEmpty, d.count <= size else {
+            return nil
+        }
+        return [UInt8](repeating: 0, count: size - d.count) + d
+    }
+
+    /// Whether the public members that a key has are those of the public key that was derived from its private part.
+    static func fits(_ json: JSON, _ derived: JSON) -> Bool {
+        ["x", "y", "n", "e"].allSatisfy { name in
+            json[name] == nil
+                || json[name]?.string.flatMap({ Base64URL.decode($0) })
+                    == derived[name]?.string.flatMap { Base64URL.decode($0) }
+        }
+    }
+}

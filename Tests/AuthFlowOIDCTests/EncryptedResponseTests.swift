@@ -1,0 +1,235 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// ID Tokens, userinfo and authorization responses that are encrypted to the client.
+@Suite struct EncryptedResponseTests {
+    static let keys: [KeyManagementAlgorithm: DecryptionKey] = Dictionary(
+        uniqueKeysWithValues: [KeyManagementAlgorithm.rsaOAEP, .rsaOAEP256, .ecdhES, .ecdhESA128KW, .ecdhESA256KW]
+            .compactMap { algorithm in (try? DecryptionKey(generatedFor: algorithm)).map { (algorithm, $0) } }
+    )
+
+    static func client(
+        _ key: DecryptionKey,
+        _ algorithm: KeyManagementAlgorithm = .ecdhESA256KW,
+        encryption: String = "A256GCM",
+        responses: Set<EncryptedResponse> = [.idToken],
+        _ change: (inout EmulatedEncryption) -> Void = { _ in }
+    ) -> OIDCEmulator.Client {
+        var client = OIDCEmulator.Client.demo
+        client.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        var encrypted = EmulatedEncryption(
+            to: key.publicJWK,
+            algorithm: algorithm,
+            encryption: encryption,
+            responses: responses
+        )
+        change(&encrypted)
+        client.encryption = encrypted
+        return client
+    }
+
+    static func registration(
+        _ keys: [DecryptionKey],
+        _ change: (inout ClientRegistration.Values) -> Void = { _ in }
+    ) throws -> ClientRegistration.Values {
+        var values = try EmulatorScene.registration()
+        values.scopes.append("offline_access")
+        values.decryptionKeys = keys.isEmpty ? nil : DecryptionKeySource(keys)
+        change(&values)
+        return values
+    }
+
+    @Test(arguments: [
+        (KeyManagementAlgorithm.rsaOAEP, "A128CBC-HS256"), (.rsaOAEP256, "A256GCM"), (.ecdhES, "A128GCM"),
+        (.ecdhESA128KW, "A128CBC-HS256"), (.ecdhESA256KW, "A256CBC-HS512"),
+    ]) func signsInRefreshesAndSignsOutWithEncryptedIDTokens(
+        _ algorithm: KeyManagementAlgorithm,
+        _ encryption: String
+    ) async throws {
+        let key = try #require(Self.keys[algorithm])
+        let registered = Self.client(key, algorithm, encryption: encryption)
+        try await EmulatorScene.with(.sockets, clients: [registered]) { scene in
+            let values = try Self.registration([key]) {
+                $0.encryptedResponses = [.idToken]
+                $0.postLogoutRedirectURI = "http://127.0.0.1:8400/callback"
+            }
+            let client = try scene.client(registration: values)
+            let credential = try await client.signIn().credential
+            #expect(credential.identity?.displayName == "Alice Example")
+            // What is kept is the signed token: it is sent back as a hint, which nobody else could decrypt.
+            #expect(credential.tokens.idToken?.exposed.split(separator: ".").count == 3)
+            let refreshed = try await client.refresh()
+            #expect(refreshed.tokens.idToken?.exposed.split(separator: ".").count == 3)
+            let signOut = try await client.signOut(endingSession: true)
+            guard case .done = signOut.endSession else {
+                Issue.record("\(signOut.endSession)")
+                return
+            }
+            let hint = scene.emulator.receivedRequests.last { $0.path == "/end_session" }?.query["id_token_hint"]
+            #expect(hint?.split(separator: ".").count == 3)
+        }
+    }
+
+    @Test(arguments: [nil, SignatureAlgorithm.es256]) func readsEncryptedUserInfo(_ signature: SignatureAlgorithm?)
+        async throws
+    {
+        let key = try #require(Self.keys[.ecdhES])
+        var registered = Self.client(key, .ecdhES, responses: [.userInfo])
+        registered.userInfoSigningAlgorithm = signature
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let client = try scene.client(
+            registration: try Self.registration([key]) { $0.encryptedResponses = [.userInfo] }
+        )
+        _ = try await client.signIn()
+        #expect(try await client.userInfo()["name"] == "Alice Example")
+    }
+
+    @Test(arguments: [ResponseMode.jwt, .formPostJWT]) func readsAnEncryptedAuthorizationResponse(_ mode: ResponseMode)
+        async throws
+    {
+        let key = try #require(Self.keys[.rsaOAEP256])
+        let registered = Self.client(key, .rsaOAEP256, responses: [.authorizationResponse])
+        try await EmulatorScene.with(.sockets, clients: [registered]) { scene in
+            let values = try Self.registration([key]) {
+                $0.responseMode = mode
+                $0.encryptedResponses = [.authorizationResponse]
+            }
+            let credential = try await scene.client(registration: values).signIn().credential
+            #expect(credential.identity?.displayName == "Alice Example")
+        }
+    }
+
+    /// A web server finds the request that a response belongs to by the state inside.
+    @Test(arguments: [true, false]) func aServerFindsTheRequestOfASignedResponse(_ isEncrypted: Bool) async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let registered = Self.client(key, .ecdhES, responses: isEncrypted ? [.authorizationResponse] : [])
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let registration = try ClientRegistration(try Self.registration([key]) { $0.responseMode = .queryJWT })
+        let client = OAuthClient(server: scene.server(), registration: registration)
+        let pending = PendingAuthorizations(store: MemoryTokenStore())
+        let browser = Secret("the-cookie-of-a-browser")
+        let request = try await client.authorizationRequest()
+        try await pending.keep(request, for: browser)
+        let callback = try await scene.visit(request.url, client: client)
+        let taken = try await pending.take(for: callback, in: browser, of: client)
+        #expect(try await client.exchange(callback, for: taken).identity?.displayName == "Alice Example")
+    }
+
+    @Test func bothKeysWorkDuringARotation() async throws {
+        let (old, new) = (try DecryptionKey(), try DecryptionKey())
+        for key in [old, new] {
+            let registered = Self.client(key)
+            let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+            _ = try await scene.client(registration: try Self.registration([new, old])).signIn()
+        }
+    }
+
+    struct Hostile: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let change: @Sendable (inout EmulatedEncryption) -> Void
+        let words: String
+    }
+
+    private static let hostile = [
+        Hostile(
+            testDescription: "RSA1_5 in the header",
+            change: { $0.header = { $0["alg"] = "RSA1_5" } },
+            words: "RSA1_5"
+        ),
+        Hostile(testDescription: "compressed", change: { $0.header = { $0["zip"] = "DEF" } }, words: "zip"),
+        Hostile(
+            testDescription: "for an unknown key",
+            change: { $0.header = { $0["kid"] = "other" } },
+            words: "no key"
+        ),
+        Hostile(
+            testDescription: "not signed",
+            change: { $0.content = { _ in #"{"sub":"248289761001"}"# } },
+            words: "not signed"
+        ),
+        Hostile(
+            testDescription: "an unsigned token inside",
+            change: {
+                $0.content = {
+                    "eyJhbGciOiJub25lIn0.\($0.split(separator: ".")[1])."
+                }
+            },
+            words: "signed with \"none\""
+        ),
+        Hostile(
+            testDescription: "encrypted twice",
+            change: { $0.content = { _ in "eyJhbGciOiJFQ0RILUVTIn0.a.a.a.a" } },
+            words: "encrypted twice"
+        ),
+        Hostile(
+            testDescription: "a tag that was cut",
+            change: { $0.text = { String($0.dropLast(6)) } },
+            words: "cannot be decrypted"
+        ),
+        Hostile(testDescription: "not encrypted", change: { $0.responses = [] }, words: "not encrypted"),
+    ]
+
+    @Test(arguments: hostile) func refusesAHostileIDToken(_ hostile: Hostile) async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let registered = Self.client(key, .ecdhES, hostile.change)
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        let client = try scene.client(
+            registration: try Self.registration([key]) { $0.encryptedResponses = [.idToken] }
+        )
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.code == .invalidIDToken)
+        #expect(error?.message.contains(hostile.words) == true, "\(error?.message ?? "")")
+        #expect(try await client.credential() == nil)
+    }
+
+    @Test func saysThatThereIsNoKey() async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let scene = EmulatorScene(
+            try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.client(key, .ecdhES)])
+        )
+        let error = await #expect(throws: AuthError.self) {
+            try await scene.client(registration: try Self.registration([])).signIn()
+        }
+        #expect(error?.code == .unsupported && error?.message.contains("no key") == true)
+    }
+
+    /// A refreshed token that cannot be decrypted must not cost the session.
+    @Test func aRefreshWhoseIDTokenCannotBeDecryptedKeepsTheNewRefreshToken() async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let scene = EmulatorScene(
+            try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.client(key, .ecdhES)])
+        )
+        let store = MemoryTokenStore()
+        let before = try await scene.client(registration: try Self.registration([key]), store: store).signIn()
+            .credential
+        let without = try scene.client(registration: try Self.registration([try DecryptionKey()]), store: store)
+        await #expect(throws: AuthError.self) { try await without.refresh() }
+        let kept = try #require(try await without.credential())
+        #expect(kept.tokens.refreshToken != before.tokens.refreshToken)
+        let with = try scene.client(registration: try Self.registration([key]), store: store)
+        #expect(try await with.refresh().identity?.displayName == "Alice Example")
+    }
+
+    @Test func aBackendVerifiesAnEncryptedIDToken() async throws {
+        let key = try #require(Self.keys[.ecdhES])
+        let scene = EmulatorScene(
+            try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.client(key, .ecdhES)])
+        )
+        let client = try scene.client(registration: try Self.registration([key]))
+        let signed = try #require(try await client.signIn().credential.tokens.idToken)
+        let encrypted = try EmulatedEncryption(to: key.publicJWK, algorithm: .ecdhES).encrypted(signed.exposed)
+        let verified = try await scene.server().verify(
+            Secret(encrypted),
+            audience: "authflow-demo",
+            decryptionKeys: DecryptionKeySource([key])
+        )
+        #expect(verified.subject == "248289761001")
+        await #expect(throws: AuthError.self) {
+            try await scene.server().verify(Secret(encrypted), audience: "authflow-demo")
+        }
+    }
+}

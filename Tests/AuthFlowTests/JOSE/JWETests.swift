@@ -1,0 +1,182 @@
+import AuthFlowJSON
+import Crypto
+import Foundation
+import Testing
+
+@testable import AuthFlow
+
+/// Encrypted tokens (RFC 7516), against ones that another library has made.
+@Suite struct JWETests {
+    private func key(_ token: EncryptedTokens.Token) throws -> DecryptionKey {
+        let text = try #require(EncryptedTokens.keys[token.keyID])
+        var members = try #require(try JSON(parsing: Array(text.utf8)).object)
+        // The SHA-1 variant has to be named.
+        if token.algorithm == "RSA-OAEP" { members["alg"] = "RSA-OAEP" }
+        return try DecryptionKey(jwk: .object(members))
+    }
+
+    @Test(arguments: EncryptedTokens.all) func decryptsWhatAnotherLibraryHasEncrypted(_ token: EncryptedTokens.Token)
+        throws
+    {
+        let content = try JWE(Secret(token.text)).decrypted(with: [try key(token)])
+        #expect(content.exposed == EncryptedTokens.content)
+    }
+
+    /// The example of RFC 7518 appendix C.
+    @Test func derivesTheKeyOfTheExample() throws {
+        let bob = try DecryptionKey(
+            jwk: [
+                "kty": "EC", "crv": "P-256", "x": "weNJy2HscCSM6AEDTDg04biOvhFhyyWvOHQfeF_PxMQ",
+                "y": "e8lnCO-AlStT-NJVX-crhB7QRYhiix03illJOVAOyck",
+                "d": "VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw",
+            ]
+        )
+        let secret = try bob.agreement(with: [
+            "kty": "EC", "crv": "P-256", "x": "gI0GAILBdu7T53akrFmMyGcsF3n5dO7MmwNBHKW5SV0",
+            "y": "SLW_xSffzlPWrHEVI30DHM_4egVwt3NQqeUD7nMFpps",
+        ])
+        let key = AgreedKey.derive(
+            from: secret,
+            algorithm: "A128GCM",
+            partyU: Array("Alice".utf8),
+            partyV: Array("Bob".utf8),
+            size: 16
+        )
+        #expect(key.withUnsafeBytes { Base64URL.encode($0) } == "VqqN6vgjbSBcIijNcacQGg")
+    }
+
+    @Test(arguments: EncryptedTokens.all) func refusesATokenInWhichOneByteDiffers(_ token: EncryptedTokens.Token) throws
+    {
+        let key = try key(token)
+        let parts = token.text.split(separator: ".", omittingEmptySubsequences: false)
+        var messages: Set<String> = []
+        for index in 1..<5 where !parts[index].isEmpty {
+            var bytes = try #require(Base64URL.decode(parts[index]))
+            bytes[bytes.count / 2] ^= 1
+            var changed = parts.map(String.init)
+            changed[index] = Base64URL.encode(bytes)
+            let text = changed.joined(separator: ".")
+            let error = #expect(throws: AuthError.self) { try JWE(Secret(text)).decrypted(with: [key]) }
+            if let error { messages.insert(error.message) }
+        }
+        // What is wrong is not said: it would tell an attacker something about the key.
+        #expect(messages.count == 1)
+    }
+
+    struct Header: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let members: [String: JSON]
+        let words: String
+    }
+
+    private static let headers = [
+        Header(testDescription: "RSA1_5", members: ["alg": "RSA1_5"], words: "RSA1_5"),
+        Header(testDescription: "dir", members: ["alg": "dir"], words: "alg"),
+        Header(testDescription: "A128KW", members: ["alg": "A128KW"], words: "alg"),
+        Header(testDescription: "PBES2", members: ["alg": "PBES2-HS256+A128KW"], words: "alg"),
+        Header(testDescription: "no algorithm", members: ["alg": .null], words: "alg"),
+        Header(testDescription: "an unknown enc", members: ["enc": "A128CTR"], words: "enc"),
+        Header(testDescription: "compressed", members: ["zip": "DEF"], words: "zip"),
+        Header(testDescription: "critical", members: ["crit": ["exp"]], words: "crit"),
+        Header(testDescription: "a URL for keys", members: ["jku": "https://evil.example.com"], words: "jku"),
+        Header(testDescription: "a certificate's URL", members: ["x5u": "https://evil.example.com"], words: "x5u"),
+        Header(testDescription: "rounds", members: ["p2c": 1_000_000_000], words: "p2c"),
+        Header(testDescription: "not a JWT", members: ["cty": "image/png"], words: "cty"),
+        Header(testDescription: "another key", members: ["kid": "unknown"], words: "no key"),
+        Header(testDescription: "another type of key", members: ["alg": "RSA-OAEP-256"], words: "no key"),
+    ]
+
+    @Test(arguments: headers) func refusesAHeaderThatIsNotAgreedOn(_ header: Header) throws {
+        let token = try #require(EncryptedTokens.all.first { $0.keyID == "p256" && $0.algorithm == "ECDH-ES" })
+        let parts = token.text.split(separator: ".", omittingEmptySubsequences: false)
+        let old = try JSON(parsing: try #require(Base64URL.decode(parts[0]))).object ?? [:]
+        let new = JSON.object(old.merging(header.members) { $1 }.filter { $0.value != .null })
+        let text = ([Base64URL.encode(try new.serialized())] + parts.dropFirst().map(String.init)).joined(
+            separator: "."
+        )
+        let error = #expect(throws: AuthError.self) {
+            try JWE(Secret(text)).decrypted(with: [try key(token)])
+        }
+        #expect(error?.message.contains(header.words) == true, "\(error?.message ?? "")")
+    }
+
+    /// Points that are not on the curve would give the private key away bit by bit.
+    @Test func refusesAnEphemeralKeyThatIsNotOnTheCurve() throws {
+        let token = try #require(EncryptedTokens.all.first { $0.keyID == "p256" })
+        let key = try key(token)
+        let x = Base64URL.encode([UInt8](repeating: 1, count: 32))
+        for jwk: JSON in [
+            ["kty": "EC", "crv": "P-256", "x": .string(x), "y": .string(x)],
+            ["kty": "EC", "crv": "P-384", "x": .string(x), "y": .string(x)],
+            ["kty": "OKP", "crv": "X25519", "x": .string(x)], ["kty": "EC", "crv": "P-256", "x": "AQ", "y": "AQ"], [:],
+            .null,
+        ] {
+            #expect(throws: (any Error).self) { try key.agreement(with: jwk) }
+        }
+    }
+
+    @Test(arguments: ["a.b.c.d", "a.b.c.d.e.f", "....", "!.!.!.!.!", "e30....", "e30.AA.AA.AA.AA"])
+    func refusesWhatIsNoEncryptedToken(_ text: String) {
+        #expect(throws: AuthError.self) { try JWE(Secret(text)) }
+    }
+
+    @Test func refusesATokenThatIsTooLong() {
+        #expect(throws: AuthError.self) { try JWE(Secret(String(repeating: "A", count: 70_000) + ".a.a.a.a")) }
+    }
+
+    // MARK: Keys
+
+    @Test(arguments: [
+        KeyManagementAlgorithm.rsaOAEP, .rsaOAEP256, .ecdhES, .ecdhESA128KW, .ecdhESA192KW, .ecdhESA256KW,
+    ]) func aGeneratedKeyCanBeWrittenAndRead(_ algorithm: KeyManagementAlgorithm) throws {
+        let key = try DecryptionKey(generatedFor: algorithm)
+        let pem = try #require(key.pem)
+        let read = try DecryptionKey(pem: pem, algorithm: algorithm)
+        #expect(read.publicJWK == key.publicJWK && read.publicJWK["d"] == nil)
+        #expect(read.publicJWK["use"] == "enc" && read.publicJWK["alg"]?.string == algorithm.rawValue)
+    }
+
+    /// A stolen SHA-1 or a wrong `use` is no default.
+    @Test func anRSAKeyIsUsedWithSHA1OnlyWhenItSaysSo() throws {
+        let pem = try #require(try DecryptionKey(generatedFor: .rsaOAEP256).pem)
+        #expect(try DecryptionKey(pem: pem).algorithms == [.rsaOAEP256])
+        #expect(try DecryptionKey(pem: pem, algorithm: .rsaOAEP).algorithms == [.rsaOAEP])
+        #expect(throws: AuthError.self) { try DecryptionKey(pem: pem, algorithm: .ecdhES) }
+        #expect(throws: AuthError.self) {
+            try DecryptionKey(pem: pem, algorithm: KeyManagementAlgorithm(rawValue: "RSA1_5"))
+        }
+    }
+
+    @Test(arguments: [
+        #"{"kty":"EC","crv":"P-256","x":"weNJy2HscCSM6AEDTDg04biOvhFhyyWvOHQfeF_PxMQ"}"#,
+        #"{"kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw","use":"sig"}"#,
+        #"{"kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw","key_ops":["sign"]}"#,
+        #"{"kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw","x":"AAAA"}"#,
+        #"{"kty":"EC","crv":"P-256","d":"!"}"#, #"{"kty":"EC","crv":"secp256k1","d":"AQ"}"#,
+        #"{"kty":"RSA","d":"AQ"}"#, #"{"kty":"OKP","crv":"X25519","d":"AQ"}"#, #"{"kty":"oct","k":"AQ","d":"AQ"}"#,
+        #"{"keys":[]}"#, "{", "nothing",
+    ]) func refusesAKeyThatCannotDecrypt(_ text: String) {
+        let error = #expect(throws: AuthError.self) {
+            try DecryptionKey.keys(text: Secret(text), keyID: nil, algorithm: nil)
+        }
+        #expect(error?.code == .invalidConfiguration)
+    }
+
+    @Test func readsEveryKeyForEncryptionOfASet() throws {
+        let keys = EncryptedTokens.keys.values.joined(separator: ",")
+        let signing = #"{"kty":"EC","crv":"P-256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw","use":"sig"}"#
+        let read = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys),\(signing)]}"), keyID: nil, algorithm: nil)
+        #expect(Set(read.compactMap(\.keyID)) == Set(EncryptedTokens.keys.keys))
+        // Of a set only those that can have the algorithm.
+        let rsa = try DecryptionKey.keys(text: Secret("{\"keys\":[\(keys)]}"), keyID: nil, algorithm: .rsaOAEP)
+        #expect(rsa.map(\.algorithms) == [[.rsaOAEP]])
+    }
+
+    @Test func aKeyOfASetThatIsForSignaturesIsPassedOver() {
+        let text =
+            #"{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","d":"VEmDZpDXXK8p8N0Cndsxs924q6nS1RXFASRl6BfUqdw"}]}"#
+        #expect(throws: AuthError.self) {
+            try DecryptionKey.keys(text: Secret(text), keyID: nil, algorithm: nil)
+        }
+    }
+}
