@@ -182,6 +182,15 @@ struct GlewlwydTests {
         #expect(try await client.freshTokens().accessToken == tokens.accessToken)
     }
 
+    /// The provider takes the scopes of the token for the audience of its signed response.
+    @Test func verifiesASignedIntrospectionResponse() async throws {
+        let members =
+            #""scopes": ["openid", "profile"], "dpop": true, "signed_introspection": {"audience": "openid profile"}"#
+        let client = try strictClient(members)
+        _ = try await client.signIn()
+        #expect(try await client.introspect()["active"] == true)
+    }
+
     @Test func reportsAWrongPassword() async throws {
         let client = try client(password: "looking-glass")
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }

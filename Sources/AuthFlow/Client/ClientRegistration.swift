@@ -103,6 +103,9 @@ public import AuthFlowJSON
         /// The responses that have to be encrypted; default: none has to.
         public var encryptedResponses: Set<EncryptedResponse> = []
 
+        /// The demand that introspection responses are signed (RFC 9701); default, nil: they are plain.
+        public var signedIntrospection: SignedIntrospection?
+
         /// `authorization_details` (RFC 9396): a JSON array of what is asked for; default: none.
         public var authorizationDetails: JSON?
 

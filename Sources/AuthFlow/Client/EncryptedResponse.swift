@@ -6,6 +6,8 @@ public enum EncryptedResponse: String, Sendable, Hashable, CaseIterable {
     case userInfo = "userinfo"
     /// Signed authorization responses (`authorization_encrypted_response_alg`).
     case authorizationResponse = "authorization_response"
+    /// Signed introspection responses (`introspection_encrypted_response_alg`).
+    case introspection
 }
 
 extension OAuthClient {

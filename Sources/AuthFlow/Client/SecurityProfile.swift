@@ -55,5 +55,7 @@ extension ClientRegistration.Values {
             throw refuse("the response mode is \(responseMode.rawValue), and not jwt", "Message Signing section 5.4.2")
         }
         responseMode = .jwt
+        // Section 5.5.2: "shall ... request signed token introspection responses".
+        signedIntrospection = signedIntrospection ?? SignedIntrospection()
     }
 }

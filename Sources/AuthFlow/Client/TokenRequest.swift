@@ -44,7 +44,7 @@ extension OAuthClient {
         signed: (() async throws -> FormParameters)? = nil
     ) async throws -> ProviderResponse {
         var request = request
-        request.headerFields[.accept] = "application/json"
+        request.headerFields[.accept] = request.headerFields[.accept] ?? "application/json"
         try await adapter.prepare(&request, in: providerContext)
         let scopes = request.scopes ?? scopes
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"

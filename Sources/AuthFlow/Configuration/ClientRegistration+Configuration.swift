@@ -35,6 +35,7 @@ extension ClientRegistration {
         try configuration.located(keys.decryptionKey) { [values] () throws(AuthError) in
             _ = try values.decryptionKeys?.keys()
         }
+        values.signedIntrospection = try configuration[keys.signedIntrospection]
         let key = try configuration[keys.clientKey]
         // A key file that cannot be used is a fault of the configuration, and said before the first request.
         try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key?.source.key() }

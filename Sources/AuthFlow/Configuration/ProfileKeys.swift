@@ -57,6 +57,23 @@ public enum ProfileKeys {
         default: [],
         "What has to be encrypted to the client; plain ones are then refused. With a decryption_key, all may be."
     )
+    private static let introspectionAudience = ConfigurationKey(
+        "audience",
+        .text,
+        "The audience that the response must have. Default: client_id; some providers name the audience of the token."
+    )
+    static let signedIntrospection = ConfigurationKey(
+        "signed_introspection",
+        ConfigurationValue<SignedIntrospection?>.either(
+            ConfigurationValue<Bool>.flag.map { isDemanded throws(AuthError) in isDemanded ? SignedIntrospection() : nil
+            },
+            .object([introspectionAudience]) { object throws(ConfigurationError) in
+                SignedIntrospection(audience: try object[introspectionAudience])
+            }
+        ),
+        default: nil,
+        "Whether the provider has to sign what it says about a token (RFC 9701). Default: false; true under fapi2-message-signing."
+    )
     static let assertionAudience = ConfigurationKey(
         "client_assertion_audience",
         ConfigurationValue<ClientAuthentication.Audience>.choice,
@@ -201,6 +218,7 @@ public enum ProfileKeys {
     static let declarations: [ConfigurationKeyDeclaration] =
         ([
             clientID, clientSecret, clientAuthentication, clientKey, decryptionKey, encryptedResponses,
+            signedIntrospection,
             assertionAudience, assertionAlgorithm, flow,
             scopes,
             resources, authorizationDetails, redirectURI, responseMode, pushedRequests, signsRequests, securityProfile,

@@ -153,25 +153,26 @@ extension OIDCEmulator {
 
     /// An authorization response as a signed JWT (JARM section 2.1).
     func signedResponse(_ parameters: FormParameters, to client: Client) -> String? {
-        let fault = fault?.signedResponse ?? SignedResponseFault()
-        let (keys, usual) = state.withLock { ($0.keys, $0.signingAlgorithm) }
-        let algorithm = fault.algorithm ?? usual
         var claims: [String: JSON] = [
             "iss": .string(issuer), "aud": .string(client.id),
             "exp": .integer(Int64(now().timeIntervalSince1970) + 600),
         ]
         for pair in parameters.pairs where pair.name != "iss" { claims[pair.name] = .string(pair.value) }
+        return signed(claims, type: "JWT", fault?.signedResponse ?? SignedResponseFault()).flatMap {
+            try? client.received($0, .authorizationResponse)
+        }
+    }
+
+    /// Claims that the provider has signed, after a fault.
+    func signed(_ claims: [String: JSON], type: String, _ fault: SignedResponseFault) -> String? {
+        let (keys, usual) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let algorithm = fault.algorithm ?? usual
+        var claims = claims
         fault.claims(&claims)
         var header: [String: JSON] = [
-            "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "JWT",
+            "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": .string(type),
         ]
         fault.header(&header)
-        let text = try? keys.sign(
-            .object(claims),
-            header: .object(header),
-            with: algorithm,
-            secret: client.secret ?? ""
-        )
-        return text.flatMap { try? client.received(fault.text($0), .authorizationResponse) }
+        return (try? keys.sign(.object(claims), header: .object(header), with: algorithm)).map(fault.text)
     }
 }

@@ -232,11 +232,33 @@ extension OIDCEmulator {
         return TransportResponse(head: HTTPResponse(status: .ok))
     }
 
-    /// RFC 7662: introspects a token for a client that authenticates.
+    /// RFC 7662: introspects a token for a client that authenticates, and RFC 9701: signs the response for one that asks for that.
     func introspect(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
-        guard let client = authenticatedClient(form, request), client.secret != nil || answersPublicClients else {
+        guard let client = authenticatedClient(form, request),
+            client.authenticationMethod != "none" || answersPublicClients
+        else {
             return .json(["error": "invalid_client"], status: .unauthorized)
         }
+        let plain = introspection(of: form)
+        let mediaType = "application/token-introspection+jwt"
+        guard request.headerFields[.accept] == mediaType, plain.status == 200,
+            let members = try? JSON(parsing: plain.body)
+        else { return plain }
+        let claims: [String: JSON] = [
+            "iss": .string(issuer), "aud": .string(client.id), "iat": .integer(Int64(now().timeIntervalSince1970)),
+            "token_introspection": members,
+        ]
+        guard
+            let signed = signed(claims, type: "token-introspection+jwt", fault?.introspection ?? SignedResponseFault()),
+            let text = try? client.received(signed, .introspection)
+        else { return .failure }
+        return TransportResponse(
+            head: HTTPResponse(status: .ok, headerFields: [.contentType: mediaType]),
+            body: Array(text.utf8)
+        )
+    }
+
+    private func introspection(of form: FormParameters) -> TransportResponse {
         if let session = state.withLock({ $0.deviceSecrets[form["token"] ?? ""] }) {
             return .json([
                 "active": true, "sid": .string(session.sid),

@@ -21,6 +21,7 @@ public struct EmulatorFault: Sendable {
     var deviceAuthorization = DeviceAuthorizationFault()
     var pushedAuthorization = PushedAuthorizationFault()
     var signedResponse = SignedResponseFault()
+    var introspection = SignedResponseFault()
 
     /// A fault of the ID Token.
     public static func idToken(_ fault: IDTokenFault) -> EmulatorFault { with(\.idToken, fault) }
@@ -52,6 +53,9 @@ public struct EmulatorFault: Sendable {
 
     /// A fault of a signed authorization response.
     public static func signedResponse(_ fault: SignedResponseFault) -> EmulatorFault { with(\.signedResponse, fault) }
+
+    /// A fault of a signed introspection response.
+    public static func introspection(_ fault: SignedResponseFault) -> EmulatorFault { with(\.introspection, fault) }
 
     private static func with<Part>(_ part: WritableKeyPath<EmulatorFault, Part>, _ value: Part) -> EmulatorFault {
         var fault = EmulatorFault()

@@ -1,0 +1,131 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// What a provider says about a token, signed (RFC 9701).
+@Suite struct SignedIntrospectionTests {
+    private static let robot = OIDCEmulator.Client(
+        id: "api",
+        secret: "s3cret",
+        authenticationMethod: "client_secret_basic",
+        redirectURIs: ["http://127.0.0.1:8400/callback"]
+    )
+
+    private static func registration(_ demand: SignedIntrospection? = SignedIntrospection())
+        -> ClientRegistration.Values
+    {
+        var values = ClientRegistration.Values(clientID: "api")
+        values.authentication = .clientSecretBasic(Secret("s3cret"))
+        values.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        values.signedIntrospection = demand
+        return values
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases)
+    func verifiesWhatTheProviderSigned(_ setting: EmulatorScene.Setting) async throws {
+        try await EmulatorScene.with(setting, clients: [Self.robot]) { scene in
+            let client = try scene.client(registration: Self.registration())
+            _ = try await client.signIn()
+            let claims = try await client.introspect()
+            #expect(claims["active"] == true && claims["client_id"] == "api" && claims["iss"] == nil)
+            #expect(try await client.introspect(Secret("unknown"))["active"] == false)
+        }
+    }
+
+    @Test func decryptsBefore() async throws {
+        let key = try DecryptionKey()
+        var registered = Self.robot
+        registered.encryption = EmulatedEncryption(
+            to: key.publicJWK,
+            algorithm: .ecdhESA256KW,
+            responses: [.introspection]
+        )
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        var values = Self.registration()
+        values.decryptionKeys = DecryptionKeySource([key])
+        values.encryptedResponses = [.introspection]
+        let client = try scene.client(registration: values)
+        _ = try await client.signIn()
+        #expect(try await client.introspect()["active"] == true)
+    }
+
+    struct Hostile: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let fault: SignedResponseFault
+        let words: String
+    }
+
+    private static let hostile = [
+        Hostile(testDescription: "another issuer", fault: .wrongIssuer, words: "(iss)"),
+        Hostile(testDescription: "no issuer", fault: .missingIssuer, words: "iss"),
+        Hostile(testDescription: "another audience", fault: .wrongAudience, words: "(aud)"),
+        Hostile(testDescription: "no audience", fault: .missingAudience, words: "aud"),
+        Hostile(testDescription: "no time", fault: .claim("iat", nil), words: "iat"),
+        Hostile(testDescription: "recorded an hour ago", fault: .claims { $0["iat"] = 1_700_000_000 }, words: "(iat)"),
+        Hostile(testDescription: "expired", fault: .claims { $0["exp"] = 1_700_000_000 }, words: "(exp)"),
+        Hostile(testDescription: "a wrong signature", fault: .badSignature, words: "signature"),
+        Hostile(testDescription: "not signed", fault: .header { $0["alg"] = "none" }, words: "algorithm"),
+        Hostile(testDescription: "with the secret", fault: .signed(with: .hs256), words: "algorithm"),
+        Hostile(testDescription: "another type", fault: .header { $0["typ"] = "JWT" }, words: "(typ)"),
+        Hostile(testDescription: "no type", fault: .header { $0["typ"] = nil }, words: "(typ)"),
+        Hostile(testDescription: "critical", fault: .header { $0["crit"] = ["x"] }, words: "crit"),
+        Hostile(
+            testDescription: "an older form, with the members at the top",
+            fault: .claims {
+                $0["token_introspection"] = nil
+                $0["active"] = true
+            },
+            words: "whether the token is active"
+        ),
+        Hostile(
+            testDescription: "active as a string",
+            fault: .claim("token_introspection", ["active": "true"]),
+            words: "whether the token is active"
+        ),
+    ]
+
+    @Test(arguments: hostile) func refusesWhatTheProviderHasNotSignedForThisClient(_ hostile: Hostile) async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let client = try scene.client(registration: Self.registration())
+        _ = try await client.signIn()
+        scene.emulator.fault = .introspection(hostile.fault)
+        let error = await #expect(throws: AuthError.self) { try await client.introspect() }
+        #expect(error?.code == .invalidResponse)
+        #expect(error?.message.contains(hostile.words) == true, "\(error?.message ?? "")")
+    }
+
+    /// A provider that does not know RFC 9701 responds with plain JSON.
+    @Test func refusesAPlainResponse() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        let plain = try scene.client(registration: Self.registration(nil))
+        let tokens = try await plain.signIn().credential.tokens
+        #expect(try await plain.client.introspect(tokens.accessToken)["active"] == true)
+        let asking = InProcessTransport(origin: "https://id.example.com") { request, body in
+            var changed = request
+            changed.headerFields[.accept] = "application/json"
+            return try await scene.transport.send(
+                TransportRequest(
+                    request.method,
+                    try Endpoint("https://id.example.com\(request.path ?? "")"),
+                    headerFields: changed.headerFields,
+                    body: body
+                )
+            )
+        }
+        let client = try scene.client(registration: Self.registration(), transport: asking)
+        let error = await #expect(throws: AuthError.self) { try await client.client.introspect(tokens.accessToken) }
+        #expect(error?.message.contains("not signed") == true, "\(error?.message ?? "")")
+    }
+
+    /// Some providers name the audience of the token.
+    @Test func acceptsTheAudienceThatTheConfigurationNames() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [Self.robot]))
+        scene.emulator.fault = .introspection(.claim("aud", ["https://api.example.com"]))
+        let client = try scene.client(registration: Self.registration(.init(audience: "https://api.example.com")))
+        _ = try await client.signIn()
+        #expect(try await client.introspect()["active"] == true)
+    }
+}
