@@ -60,7 +60,7 @@ import Testing
             let client = try scene.client(registration: values)
             let credential = try await client.signIn().credential
             #expect(credential.identity?.displayName == "Alice Example")
-            // What is kept is the signed token: it is sent back as a hint, which nobody else could decrypt.
+            // What is kept is the signed token: it is sent back as a hint, which no other server could decrypt.
             #expect(credential.tokens.idToken?.exposed.split(separator: ".").count == 3)
             let refreshed = try await client.refresh()
             #expect(refreshed.tokens.idToken?.exposed.split(separator: ".").count == 3)

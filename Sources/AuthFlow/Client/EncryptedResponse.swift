@@ -19,7 +19,7 @@ extension OAuthClient {
     ///   `unsupported` when the client has no key.
     func decrypted(_ token: Secret, _ kind: EncryptedResponse) throws(AuthError) -> Secret {
         guard JWE.isEncrypted(token) else {
-            // Whoever can choose plain text could otherwise take the encryption away.
+            // An attacker who can send a plain token could otherwise take the encryption away.
             guard !registration.encryptedResponses.contains(kind) else {
                 throw AuthError(
                     .invalidIDToken,
