@@ -81,13 +81,14 @@ extension UserAgentFactory {
         let username = ConfigurationKey("username", required: .text, "The user name.")
         let password = ConfigurationKey("password", required: .secret, "The password, by reference.")
         let origin = ConfigurationKey("origin", required: .url, "The origin that both may be sent to.")
-        return UserAgentFactory("glewlwyd", keys: [username, password, origin]) { options, _ in
+        return UserAgentFactory("glewlwyd", keys: [username, password, origin]) { options, context in
             HeadlessUserAgent(
                 driver: GlewlwydLoginDriver(
                     username: try options[username],
                     password: try options[password],
                     origin: try options[origin].origin
-                )
+                ),
+                transport: context.transport
             )
         }
     }

@@ -139,6 +139,38 @@ struct GlewlwydTests {
         #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
     }
 
+    /// Mutual TLS: the provider asks for the certificate itself, or a proxy in front of it does.
+    @Test(arguments: [
+        ("TLS", "tls_client_auth", "tls", "client"), ("HEADER", "tls_client_auth", "tls", "client"),
+        ("HEADER", "self_signed_tls_client_auth", "self-signed", "self"),
+    ]) func signsInWithACertificate(_ place: String, _ method: String, _ client: String, _ file: String) async throws {
+        let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_\(place)_ISSUER"])
+        let folder = try #require(environment["AUTHFLOW_GLEWLWYD_CERTIFICATES"])
+        let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
+        let configuration = """
+            {"profiles": {"certificate": {
+              "provider": "oidc", "issuer": "\(issuer)", "client_id": "authflow-interop-\(client)",
+              "client_authentication": "\(method)", "ca_file": "\(folder)/ca.pem",
+              "client_certificate": {"certificate": "\(folder)/\(file).pem", "key": "\(folder)/\(file).key"},
+              "scopes": ["openid", "profile"], "redirect_uri": "\(redirectURI)", "store": "memory",
+              "user_agent": {
+                "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
+              }
+            }}}
+            """
+        let client = try AuthClient(
+            profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
+            providers: [.oidc],
+            userAgents: [.glewlwyd],
+            host: HostServices(environment: ["PASSWORD": "wonderland"])
+        )
+        let tokens = try await client.signIn().credential.tokens
+        // RFC 8705 section 3.1: the provider says what the token is bound to, and it was compared.
+        let claims = try JWT.payload(of: tokens.accessToken)
+        #expect(claims["cnf"]?["x5t#S256"]?.string?.utf8.count == 43)
+        #expect(try await client.refresh().tokens.accessToken != tokens.accessToken)
+    }
+
     /// A client of the strict issuer, by configuration alone. This provider takes only the address that is called as the audience
     /// of an assertion.
     private func strictClient(_ members: String) throws -> AuthClient {
@@ -201,5 +233,12 @@ struct GlewlwydTests {
     @Test func failsWithAnErrorResponseForUnknownScopes() async throws {
         let client = try client(scopes: #"["unknown"]"#)
         await #expect(throws: AuthError.self) { try await client.signIn() }
+    }
+}
+
+private enum JWT {
+    static func payload(of token: Secret) throws -> JSON {
+        let parts = token.exposed.split(separator: ".")
+        return try JSON(parsing: try #require(parts.count == 3 ? Base64URL.decode(parts[1]) : nil))
     }
 }

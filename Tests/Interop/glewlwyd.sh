@@ -10,12 +10,17 @@
 #   AUTHFLOW_GLEWLWYD_KEY       the private key of the client authflow-interop-key, at the issuer .../api/fapi, which takes pushed
 #                               requests alone and wants nonces in DPoP proofs
 #   AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS  the private keys of the clients authflow-interop-ALG, whose tokens are encrypted by ALG
+#   AUTHFLOW_GLEWLWYD_TLS_ISSUER     an issuer that asks for certificates of clients itself
+#   AUTHFLOW_GLEWLWYD_HEADER_ISSUER  an issuer behind a proxy that does
+#   AUTHFLOW_GLEWLWYD_CERTIFICATES   a folder with their authority (ca.pem) and the certificates of the clients authflow-interop-tls
+#                                    (client.pem, client.key) and authflow-interop-self-signed (self.pem, self.key)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
 missing=()
 command -v glewlwyd >/dev/null || missing+=(glewlwyd)
 command -v rnbyc >/dev/null || missing+=(rnbyc)
+command -v openssl >/dev/null || missing+=(openssl)
 command -v sqlite3 >/dev/null || missing+=(sqlite3)
 [ -e /usr/share/javascript/jquery/jquery.min.js ] || missing+=(libjs-jquery)
 if [ ${#missing[@]} -gt 0 ]; then
@@ -25,39 +30,44 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 
 work=$(mktemp -d)
-server=
+started=()
 cleanup() {
-  [ -z "$server" ] || { kill "$server" 2>/dev/null && wait "$server" 2>/dev/null; } || true
+  for process in "${started[@]}"; do { kill "$process" && wait "$process"; } 2>/dev/null || true; done
   rm -rf "$work"
 }
 trap cleanup EXIT
 
-# Two free ports: for the provider, and for the redirect URI, which this provider compares exactly.
-read -r port redirect_port < <(python3 -c '
+# Free ports: for the providers, and for the redirect URI, which this provider compares exactly.
+read -r port tls_port header_port proxy_port redirect_port < <(python3 -c '
 import socket
-sockets = [socket.socket() for _ in range(2)]
+sockets = [socket.socket() for _ in range(5)]
 for s in sockets: s.bind(("127.0.0.1", 0))
 print(*(s.getsockname()[1] for s in sockets))')
 origin=http://127.0.0.1:$port
 export AUTHFLOW_GLEWLWYD_ISSUER=$origin/api/oidc
+export AUTHFLOW_GLEWLWYD_TLS_ISSUER=https://127.0.0.1:$tls_port/api/oidc
+export AUTHFLOW_GLEWLWYD_HEADER_ISSUER=https://127.0.0.1:$proxy_port/api/oidc
 export AUTHFLOW_GLEWLWYD_REDIRECT=http://127.0.0.1:$redirect_port/callback
 
-# The web application as packaged has links that lead nowhere where its configuration and jQuery belong.
-cp -r /usr/share/glewlwyd/webapp "$work/webapp"
-rm -rf "$work/webapp/config.json" "$work/webapp/js/jquery.min.js"
-cp /usr/share/javascript/jquery/jquery.min.js "$work/webapp/js/"
-sed "s#http://localhost:4593#$origin#g" /etc/glewlwyd/config-2.7.json/config.json >"$work/webapp/config.json"
-
-init=/usr/share/doc/glewlwyd/database/init.sqlite3.sql
-{ [ -f "$init" ] && cat "$init" || zcat "$init.gz"; } | sqlite3 "$work/glewlwyd.db"
-
-cat >"$work/glewlwyd.conf" <<CONF
+# Starts a Glewlwyd with a database of its own.
+#   start NAME PORT ORIGIN [CONFIGURATION]
+start() {
+  local folder=$work/$1 port=$2 origin=$3 more=${4:-}
+  mkdir "$folder"
+  # The web application as packaged has links that lead nowhere where its configuration and jQuery belong.
+  cp -r /usr/share/glewlwyd/webapp "$folder/webapp"
+  rm -rf "$folder/webapp/config.json" "$folder/webapp/js/jquery.min.js"
+  cp /usr/share/javascript/jquery/jquery.min.js "$folder/webapp/js/"
+  sed "s#http://localhost:4593#$origin#g" /etc/glewlwyd/config-2.7.json/config.json >"$folder/webapp/config.json"
+  local init=/usr/share/doc/glewlwyd/database/init.sqlite3.sql
+  { [ -f "$init" ] && cat "$init" || zcat "$init.gz"; } | sqlite3 "$folder/glewlwyd.db"
+  cat >"$folder/glewlwyd.conf" <<CONF
 port=$port
 bind_address="127.0.0.1"
 external_url="$origin"
 login_url="login.html"
 api_prefix="api"
-static_files_path="$work/webapp"
+static_files_path="$folder/webapp"
 static_files_mime_types = (
   { extension = ".html" mime_type = "text/html" },
   { extension = ".css" mime_type = "text/css" },
@@ -67,7 +77,7 @@ static_files_mime_types = (
 )
 log_mode="file"
 log_level="WARNING"
-log_file="$work/glewlwyd.log"
+log_file="$folder/glewlwyd.log"
 cookie_secure=0
 session_key="GLEWLWYD2_SESSION_ID"
 admin_scope="g_admin"
@@ -77,11 +87,39 @@ client_module_path="/usr/lib/glewlwyd/client"
 user_auth_scheme_module_path="/usr/lib/glewlwyd/scheme"
 plugin_module_path="/usr/lib/glewlwyd/plugin"
 hash_algorithm="SHA512"
-database = { type = "sqlite3" path = "$work/glewlwyd.db" };
+database = { type = "sqlite3" path = "$folder/glewlwyd.db" };
+$more
 CONF
+  glewlwyd --config-file="$folder/glewlwyd.conf" >"$folder/output" 2>&1 &
+  started+=($!)
+}
 
-glewlwyd --config-file="$work/glewlwyd.conf" >"$work/output" 2>&1 &
-server=$!
+export AUTHFLOW_GLEWLWYD_CERTIFICATES=$work/certificates
+mkdir "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
+(
+  cd "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
+  umask 077
+  key="ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2"
+  openssl req -x509 -newkey $key -subj "/O=AuthFlow/CN=interop authority" -keyout ca.key -out ca.pem
+  for name in server client; do
+    openssl req -newkey $key -subj "/O=AuthFlow/CN=tls-$name" -keyout $name.key -out $name.csr
+    openssl x509 -req -in $name.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -out $name.pem \
+      -extfile <(echo "subjectAltName=IP:127.0.0.1")
+  done
+  openssl req -x509 -newkey $key -subj "/O=AuthFlow/CN=self-signed" -keyout self.key -out self.pem
+  cat ca.pem self.pem >clients.pem
+) 2>/dev/null
+
+start main "$port" "$origin"
+start tls "$tls_port" "https://127.0.0.1:$tls_port" "
+use_secure_connection=true
+secure_connection_key_file=\"$AUTHFLOW_GLEWLWYD_CERTIFICATES/server.key\"
+secure_connection_pem_file=\"$AUTHFLOW_GLEWLWYD_CERTIFICATES/server.pem\"
+secure_connection_ca_file=\"$AUTHFLOW_GLEWLWYD_CERTIFICATES/ca.pem\""
+start header "$header_port" "https://127.0.0.1:$proxy_port"
+python3 "$here/tls_proxy.py" "$proxy_port" "$header_port" "$AUTHFLOW_GLEWLWYD_CERTIFICATES/server.pem" \
+  "$AUTHFLOW_GLEWLWYD_CERTIFICATES/server.key" "$AUTHFLOW_GLEWLWYD_CERTIFICATES/clients.pem" & started+=($!)
+
 rnbyc -j -g RSA2048 -k interop-rs256 -a RS256 >"$work/keys.json"
 export AUTHFLOW_GLEWLWYD_KEY=$work/client.json
 export AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS=$work/decryption.json
@@ -94,9 +132,12 @@ import json, sys
 keys = json.load(sys.stdin)["keys"]
 for key in keys: key.pop("alg", None)
 json.dump({"keys": [key for key in keys if "d" in key]}, sys.stdout)' >"$AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS")
-if ! python3 "$here/glewlwyd_seed.py" "$origin" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" "$AUTHFLOW_GLEWLWYD_KEY" \
-  "$AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS"; then
-  cat "$work/output" "$work/glewlwyd.log" >&2 || true
+seed() {
+  SSL_CERT_FILE=$AUTHFLOW_GLEWLWYD_CERTIFICATES/ca.pem python3 "$here/glewlwyd_seed.py" "$@" && return
+  cat "$work"/*/output "$work"/*/glewlwyd.log >&2 || true
   exit 1
-fi
+}
+seed "$origin" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" "$AUTHFLOW_GLEWLWYD_KEY" "$AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS"
+seed "https://127.0.0.1:$tls_port" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" TLS "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
+seed "https://127.0.0.1:$proxy_port" "$AUTHFLOW_GLEWLWYD_REDIRECT" "$work/keys.json" header "$AUTHFLOW_GLEWLWYD_CERTIFICATES"
 "$@"

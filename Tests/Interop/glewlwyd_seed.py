@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Seeds a fresh Glewlwyd through its admin API: an OIDC plug-in, scopes, a user and a public client.
+"""Seeds a fresh Glewlwyd through its admin API: OIDC plug-ins, scopes, a user and clients.
 
 Usage: glewlwyd_seed.py ORIGIN REDIRECT_URI KEYS_FILE CLIENT_KEYS_FILE DECRYPTION_KEYS_FILE
+       glewlwyd_seed.py ORIGIN REDIRECT_URI KEYS_FILE TLS|header CERTIFICATES_FOLDER    for clients with certificates
 """
 
+import base64
 import http.cookiejar
 import json
+import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 
 origin, redirect_uri, keys_file, client_keys_file, decryption_keys_file = sys.argv[1:]
+certificate_source = client_keys_file if client_keys_file in ("TLS", "header") else None
 opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
 
 
@@ -63,6 +67,11 @@ parameters = {
     "client-enc-parameter": "enc", "client-alg_kid-parameter": "alg_kid",
     "client-encrypt_id_token-parameter": "encrypt_id_token", "client-encrypt_userinfo-parameter": "encrypt_userinfo",
 }
+if certificate_source:
+    parameters.update({
+        "client-cert-source": certificate_source, "client-cert-header-name": "X-Client-Cert",
+        "client-cert-use-endpoint-aliases": True, "client-cert-self-signed-allowed": True,
+    })
 call("POST", "/api/mod/plugin/", {
     "module": "oidc", "name": "oidc", "display_name": "oidc", "enabled": True, "parameters": parameters})
 # A second issuer, as strict as FAPI 2.0: pushed requests alone, assertions, DPoP with nonces.
@@ -79,7 +88,7 @@ call("POST", "/api/mod/plugin/", {
 # The client table keeps only what its format names.
 module = next(m for m in json.loads(call("GET", "/api/mod/client/")) if m["name"] == "database")
 module["parameters"]["data-format"]["post_logout_redirect_uris"] = {"multiple": True, "read": True, "write": True}
-for name in ("alg", "enc", "alg_kid", "encrypt_id_token", "encrypt_userinfo"):
+for name in ("tls_client_auth_subject_dn", "alg", "enc", "alg_kid", "encrypt_id_token", "encrypt_userinfo"):
     module["parameters"]["data-format"][name] = {"multiple": False, "read": True, "write": True}
 call("PUT", "/api/mod/client/database", module)
 call("PUT", "/api/mod/client/database/reset")
@@ -91,6 +100,27 @@ call("PUT", "/api/scope/openid", {
 call("POST", "/api/user/", {
     "username": "alice", "name": "Alice Example", "email": "alice@example.com", "password": "wonderland",
     "enabled": True, "scope": ["openid", "profile", "email"]})
+if certificate_source:
+    folder = decryption_keys_file
+    with open(f"{folder}/self.pem") as file:
+        self_signed = "".join(file.read().split("-----")[2].split())
+    public = subprocess.run(
+        ["openssl", "x509", "-in", f"{folder}/self.pem", "-noout", "-pubkey"], check=True, capture_output=True, text=True
+    ).stdout.split("-----")[2]
+    # The point of P-256 ends the encoded key.
+    point = base64.b64decode("".join(public.split()))[-64:]
+    x, y = (base64.urlsafe_b64encode(half).decode().rstrip("=") for half in (point[:32], point[32:]))
+    usual = {
+        "enabled": True, "confidential": True, "redirect_uri": [redirect_uri],
+        "authorization_type": ["code", "refresh_token"], "scope": ["openid", "profile", "email"]}
+    call("POST", "/api/client/", dict(
+        usual, client_id="authflow-interop-tls", name="with a certificate", token_endpoint_auth_method=["tls_client_auth"],
+        tls_client_auth_subject_dn="CN=tls-client,O=AuthFlow"))
+    call("POST", "/api/client/", dict(
+        usual, client_id="authflow-interop-self-signed", name="with a certificate of its own",
+        token_endpoint_auth_method=["self_signed_tls_client_auth"],
+        jwks={"keys": [{"kty": "EC", "crv": "P-256", "x": x, "y": y, "kid": "self", "x5c": [self_signed]}]}))
+    sys.exit()
 call("POST", "/api/client/", {
     "client_id": "authflow-interop", "name": "AuthFlow interop", "enabled": True, "confidential": False,
     "redirect_uri": [redirect_uri], "post_logout_redirect_uris": [redirect_uri], "authorization_type": ["code", "refresh_token", "device_authorization"],

@@ -15,7 +15,7 @@ COPY = ROOT / ".build-mutants" / "tree"
 SOURCES = """
 JOSE/IDTokenValidation JOSE/JWTClaims JOSE/JWK JOSE/JWKSet JOSE/JWS JOSE/KeySource JOSE/HMACSignature JOSE/Base64URL
 JOSE/DPoPKey JOSE/PrivateKey JOSE/SigningKey JOSE/PrivateKeyFile JOSE/JWE
-JOSE/DecryptionKey JOSE/ContentEncryption JOSE/PEMBlock JOSE/JWKMembers Client/EncryptedResponse Assertions/Assertion
+JOSE/DecryptionKey JOSE/ContentEncryption JOSE/PEMBlock JOSE/JWKMembers Client/EncryptedResponse Client/CertificateBinding Assertions/Assertion
 Assertions/AssertionSource+Platform Grants/JWTBearer Grants/Introspection Grants/IdentityAssertion AuthFlowDesktop/CommandAssertionSource
 Client/ClientAuthentication Client/PushedAuthorization
 Client/SignedAuthorizationResponse Client/SecurityProfile Client/AuthorizationDetails Grants/ClientCredentials
@@ -34,7 +34,7 @@ AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopba
 # Tests from the quickest to the slowest; the first failure ends a run.
 STAGES = [
     "JWK|JWE|PrivateKey|KeySource|AuthorizationServerTests|IDToken|AuthorizationResponse|Demand|ClientRegistration|DynamicRegistration|UserInfo|WebFinger|ProviderMetadata|ProviderResponse|Endpoint|RedirectURI|Base64URL|RedirectArrival|SchemeHandler|LaunchEnvironment",
-    "SignedIntrospection|EncryptedResponse|Assertion|SignedResponse|PushedAuthorization|ClientAssertion|ClientCredentials|SecurityProfile|ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|SeparateUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
+    "Certificate|SignedIntrospection|EncryptedResponse|Assertion|SignedResponse|PushedAuthorization|ClientAssertion|ClientCredentials|SecurityProfile|ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|SeparateUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
 # The tests that see the checks at the port run first for these.

@@ -103,6 +103,9 @@ public import AuthFlowJSON
         /// The responses that have to be encrypted; default: none has to.
         public var encryptedResponses: Set<EncryptedResponse> = []
 
+        /// The certificate that the transport shows; default, nil: what access tokens are bound to is not compared with it.
+        public var certificate: CertificateBinding?
+
         /// The demand that introspection responses are signed (RFC 9701); default, nil: they are plain.
         public var signedIntrospection: SignedIntrospection?
 

@@ -198,6 +198,7 @@ extension OAuthClient {
                     : "The provider sent an access token of type \"\(name)\", although one bound to a key was asked for (RFC 9449)."
             )
         }
+        try registration.certificate?.check(tokens.accessToken)
         tokens.dpopKey = response.key
         tokens.verifiedIDToken = nil
         return tokens

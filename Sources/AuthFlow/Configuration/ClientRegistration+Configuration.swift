@@ -35,6 +35,9 @@ extension ClientRegistration {
         try configuration.located(keys.decryptionKey) { [values] () throws(AuthError) in
             _ = try values.decryptionKeys?.keys()
         }
+        if let certificate = try configuration[NetworkSettings.Keys.clientCertificate] {
+            values.certificate = .file(path: certificate.file)
+        }
         values.signedIntrospection = try configuration[keys.signedIntrospection]
         let key = try configuration[keys.clientKey]
         // A key file that cannot be used is a fault of the configuration, and said before the first request.

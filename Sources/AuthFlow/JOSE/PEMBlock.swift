@@ -28,7 +28,7 @@ struct PEMBlock {
         return key
     }
 
-    private static func blocks(in text: String) -> [PEMBlock] {
+    static func blocks(in text: String) -> [PEMBlock] {
         var blocks: [PEMBlock] = []
         var open: (label: String, lines: [Substring])?
         for line in text.split(whereSeparator: \.isNewline) {

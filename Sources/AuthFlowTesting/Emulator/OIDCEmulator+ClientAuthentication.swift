@@ -35,6 +35,10 @@ extension OIDCEmulator {
             switch client.authenticationMethod {
             case "none": return form["client_secret"] == nil && form["client_assertion"] == nil
             case "client_secret_post": return client.secret != nil && form["client_secret"] == client.secret
+            case "tls_client_auth", "self_signed_tls_client_auth":
+                return form["client_secret"] == nil && form["client_assertion"] == nil
+                    && client.certificateThumbprint != nil
+                    && Self.thumbprint(of: request) == client.certificateThumbprint
             case "private_key_jwt" where client.workload != nil, "spiffe_jwt":
                 return form["client_secret"] == nil && hasWorkloadAssertion(form, of: client)
             case "private_key_jwt", "client_secret_jwt":

@@ -106,6 +106,10 @@ extension OIDCEmulator {
         guard parts.count == 2, let grant = state.withLock({ $0.accessTokens[parts[1]] }) else {
             return (nil, #"Bearer error="invalid_token""#)
         }
+        // RFC 8705 section 3: a token that is bound to a certificate comes with it.
+        if let certificate = grant.authorization.client.certificateThumbprint {
+            guard Self.thumbprint(of: request) == certificate else { return (nil, #"Bearer error="invalid_token""#) }
+        }
         switch (parts[0].lowercased(), grant.thumbprint) {
         case ("bearer", nil): return (grant, nil)
         case ("dpop", let expected?):

@@ -269,10 +269,12 @@ extension OIDCEmulator {
         guard let grant = form["token"].flatMap({ token in state.withLock { $0.accessTokens[token] } }) else {
             return .json(["active": false])
         }
-        return .json([
+        var members: [String: JSON] = [
             "active": true, "client_id": .string(grant.authorization.client.id),
             "scope": .string(grant.scopes.joined(separator: " ")),
             "sub": users[grant.session.userIndex].claims["sub"] ?? "",
-        ])
+        ]
+        members["cnf"] = grant.authorization.client.certificateThumbprint.map { ["x5t#S256": .string($0)] }
+        return .json(.object(members))
     }
 }

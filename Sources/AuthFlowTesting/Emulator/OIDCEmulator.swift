@@ -68,6 +68,8 @@ public final class OIDCEmulator: ProviderEmulator {
         public var assertionAudiences: Set<ClientAuthentication.Audience> = [.issuer, .tokenEndpoint, .endpoint]
         /// How what it is sent is encrypted to it; nil for not at all.
         public var encryption: EmulatedEncryption?
+        /// `x5t#S256` of the certificate that proves it (RFC 8705); nil for none. The subject of a certificate is not read.
+        public var certificateThumbprint: String?
         /// The platform whose JWTs prove the client in place of a key of its own; nil for none.
         public var workload: Workload?
         /// Whether it has to push its authorization requests.
@@ -246,7 +248,15 @@ public final class OIDCEmulator: ProviderEmulator {
         let prefix = received.path.hasPrefix(pathPrefix) ? pathPrefix : ""
         state.withLock { $0.requests.append(received) }
         let (query, form) = (received.query, received.form)
-        switch (request.method, String(received.path.dropFirst(prefix.count))) {
+        var path = received.path.dropFirst(prefix.count)
+        let asksForCertificate = path.hasPrefix("\(Self.certificatePrefix)/")
+        if asksForCertificate {
+            guard Self.thumbprint(of: request) != nil else {
+                return .json(["error": "invalid_client"], status: .unauthorized)
+            }
+            path = path.dropFirst(Self.certificatePrefix.count)
+        }
+        switch (request.method, String(path)) {
         case (.get, "/.well-known/openid-configuration"): return metadata()
         case (.get, "/.well-known/webfinger"): return webFinger(query)
         case (.get, "/jwks"): return keySet()
@@ -309,6 +319,10 @@ public final class OIDCEmulator: ProviderEmulator {
             "dpop_signing_alg_values_supported": ["ES256"],
             "authorization_response_iss_parameter_supported": true,
         ]
+        if clients.contains(where: { $0.certificateThumbprint != nil }) {
+            document["mtls_endpoint_aliases"] = certificateEndpoints
+            document["tls_client_certificate_bound_access_tokens"] = true
+        }
         if pushedRequests != .never { document["pushed_authorization_request_endpoint"] = .string("\(issuer)/par") }
         if pushedRequests == .always { document["require_pushed_authorization_requests"] = true }
         return (fault?.metadata ?? MetadataFault()).applied(to: document)

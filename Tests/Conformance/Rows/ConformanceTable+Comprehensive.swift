@@ -39,7 +39,12 @@ extension ConformanceTable {
             .notApplicable("45", "oidcc-client-test-userinfo-bearer-body", "The alternative to 44, which is used."),
             .notApplicable("46", "oidcc-client-test-aggregated-claims", "Aggregated claims are passed on unchanged."),
             .notApplicable("47", "oidcc-client-test-distributed-claims", "Distributed claims are passed on unchanged."),
-            .notApplicable("48", "oidcc-client-test-mtls-endpoint-aliases", mutualTLS),
+            certified(
+                "48",
+                "oidcc-client-test-mtls-endpoint-aliases",
+                .tlsClientAuth,
+                "Use the aliases, and no others."
+            ),
             .accepts("49", "client authentication: none", "Send no client authentication.", client: .init(id: "public"))
             {
                 $0.clientID = "public"
@@ -76,8 +81,13 @@ extension ConformanceTable {
                 $0.clientID = "key"
                 $0.authentication = .privateKeyJWT(SigningKeySource(try key.get()))
             },
-            .notApplicable("53", "client authentication: tls_client_auth", mutualTLS),
-            .notApplicable("54", "client authentication: self_signed_tls_client_auth", mutualTLS),
+            certified("53", "client authentication: tls_client_auth", .tlsClientAuth, "Authenticate by a certificate."),
+            certified(
+                "54",
+                "client authentication: self_signed_tls_client_auth",
+                .selfSignedTLSClientAuth,
+                "Authenticate by a registered certificate."
+            ),
             .row("55", "request object by value", "Sign the request.", clients: [keyClient]) { scene in
                 try await ConformanceRow.signsIn(scene) {
                     $0.clientID = "key"
@@ -160,8 +170,48 @@ extension ConformanceTable {
         $0.idTokenSigningAlgorithms = [.hs256]
     }
 
-    private static let mutualTLS =
-        "The certificate is shown by the transport, which these rows replace; it is tried against nginx in make interop."
+    /// A sign-in whose transport shows a certificate. TLS itself is tried with Glewlwyd and nginx in `make interop`.
+    private static func certified(
+        _ number: String,
+        _ name: String,
+        _ method: ClientAuthentication.Method,
+        _ demand: String
+    ) -> ConformanceRow {
+        let certificate: [UInt8] = [0x30, 0x82, 1, 2, 3]
+        var client = OIDCEmulator.Client(id: "certified", authenticationMethod: method.rawValue)
+        client.certificateThumbprint = try? CertificateBinding(certificate: certificate).thumbprint()
+        let registered = client
+        return .row(number, name, demand, clients: [registered]) { scene in
+            scene.emulator.pushedRequests = .always
+            var settings = try EmulatorScene.registration()
+            settings.clientID = registered.id
+            settings.scopes.append("offline_access")
+            settings.authentication = method == .tlsClientAuth ? .tlsClientAuth : .selfSignedTLSClientAuth
+            settings.certificate = CertificateBinding(certificate: certificate)
+            let client = try scene.client(
+                registration: settings,
+                transport: CertificateTransport(scene.transport, certificate: certificate)
+            )
+            _ = try await client.signIn()
+            _ = try await client.userInfo()
+            _ = try await client.refresh()
+            let called = Set(scene.emulator.receivedRequests.map(\.path))
+            for name in ["token", "par", "userinfo"] {
+                try ConformanceRow.require(called.contains("/mtls/\(name)"), "The alias of \(name) is used.")
+                try ConformanceRow.require(!called.contains("/\(name)"), "\(name) itself is not used.")
+            }
+            let without = try scene.client(registration: settings)
+            do {
+                _ = try await without.signIn()
+            } catch let error as AuthError {
+                return try ConformanceRow.require(
+                    error.providerError?.error == "invalid_client",
+                    "Without the certificate the provider refuses."
+                )
+            }
+            throw ConformanceRow.Failure(description: "Without the certificate the provider refuses.")
+        }
+    }
     private static let key = Result { try PrivateKey(generatedFor: .es256) }
     private static let keyClient: OIDCEmulator.Client = {
         var client = OIDCEmulator.Client(id: "key", authenticationMethod: "private_key_jwt")
