@@ -57,6 +57,8 @@ let package = Package(
         .target(name: "CCurl"),
         // Loads libxml2 likewise.
         .target(name: "CMarkup"),
+        // Loads the libraries of hardware tokens likewise.
+        .target(name: "CPKCS11"),
 
         // Engine
         .target(
@@ -68,7 +70,8 @@ let package = Package(
         .target(
             name: "AuthFlow",
             dependencies: [
-                "AuthFlowJSON", .target(name: "CCurl", condition: .when(platforms: [.linux])), httpTypes, crypto,
+                "AuthFlowJSON", .target(name: "CCurl", condition: .when(platforms: [.linux])),
+                .target(name: "CPKCS11", condition: .when(platforms: [.linux, .macOS])), httpTypes, crypto,
                 cryptoExtras,
             ]
         ),
@@ -251,7 +254,7 @@ let package = Package(
             path: "Tests/Interop",
             exclude: [
                 "README.md", "servers.sh", "keyring.sh", "browser.sh", "desktop.sh", "browser_login.py", "glewlwyd.sh",
-                "glewlwyd_seed.py",
+                "glewlwyd_seed.py", "tls_proxy.py", "softhsm.sh", "tpm.sh",
             ]
         ),
     ],
@@ -260,7 +263,7 @@ let package = Package(
 
 for target in package.targets {
     switch target.type {
-    case .regular where ["CCurl", "CMarkup"].contains(target.name):
+    case .regular where ["CCurl", "CMarkup", "CPKCS11"].contains(target.name):
         break  // C
     case .regular, .test, .executable:
         target.swiftSettings = [

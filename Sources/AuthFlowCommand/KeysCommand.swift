@@ -13,6 +13,21 @@ struct KeysCommand: AsyncParsableCommand {
         subcommands: [New.self, Show.self, PublicKeys.self]
     )
 
+    struct TokenPIN: ParsableArguments {
+        @Option(name: .customLong("pin-from"), help: "The environment variable with the PIN of the token.")
+        var variable: String?
+
+        /// The key in a file, or in a token.
+        func source(_ place: String, keyID: String? = nil) throws -> SigningKeySource {
+            guard place.hasPrefix("pkcs11:") else { return .file(path: place, keyID: keyID) }
+            let pin = variable.flatMap { ToolEnvironment.host.environment[$0] }
+            guard variable == nil || pin != nil else {
+                throw AuthError(.invalidConfiguration, "The environment variable \(variable ?? "") is not set.")
+            }
+            return try .pkcs11(place, pin: pin.map(Secret.init))
+        }
+    }
+
     struct New: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             abstract: "Write a new private key that only you can read, and print its public key set."
@@ -66,14 +81,16 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Show the identifier and the algorithms of a key file."
         )
 
-        @Argument(help: "A PEM, JWK or JWK set file.")
+        @Argument(help: "A PEM, JWK or JWK set file, or the PKCS #11 URI of a key in a token.")
         var path: String
+
+        @OptionGroup var token: TokenPIN
 
         @Option(help: "The kid of the key in a set.")
         var kid: String?
 
         func run() async throws {
-            let key = try SigningKeySource.file(path: path, keyID: kid).key()
+            let key = try token.source(path, keyID: kid).key()
             Terminal.result("kid         \(key.keyID ?? "")")
             Terminal.result("algorithms  \(key.algorithms.map(\.rawValue).joined(separator: " "))")
         }
@@ -85,11 +102,13 @@ struct KeysCommand: AsyncParsableCommand {
             abstract: "Print the public key set of key files, to register or to publish."
         )
 
-        @Argument(help: "The key files; during a rotation the new one first.")
+        @Argument(help: "The key files, or PKCS #11 URIs of keys in a token; during a rotation the new one first.")
         var paths: [String]
 
+        @OptionGroup var token: TokenPIN
+
         func run() async throws {
-            let keys = try paths.map { try SigningKeySource.file(path: $0).key().publicJWK }
+            let keys = try paths.map { try token.source($0).key().publicJWK }
             let names = keys.compactMap { $0["kid"]?.string }
             guard Set(names).count == keys.count else {
                 throw AuthError(

@@ -15,7 +15,7 @@ COPY = ROOT / ".build-mutants" / "tree"
 SOURCES = """
 JOSE/IDTokenValidation JOSE/JWTClaims JOSE/JWK JOSE/JWKSet JOSE/JWS JOSE/KeySource JOSE/HMACSignature JOSE/Base64URL
 JOSE/DPoPKey JOSE/PrivateKey JOSE/SigningKey JOSE/PrivateKeyFile JOSE/JWE
-JOSE/DecryptionKey JOSE/ContentEncryption JOSE/PEMBlock JOSE/JWKMembers Client/EncryptedResponse Client/CertificateBinding Assertions/Assertion
+JOSE/DecryptionKey JOSE/ContentEncryption JOSE/PEMBlock JOSE/PKCS11/PKCS11URI JOSE/JWKMembers Client/EncryptedResponse Client/CertificateBinding Assertions/Assertion
 Assertions/AssertionSource+Platform Grants/JWTBearer Grants/Introspection Grants/IdentityAssertion AuthFlowDesktop/CommandAssertionSource
 Client/ClientAuthentication Client/PushedAuthorization
 Client/SignedAuthorizationResponse Client/SecurityProfile Client/AuthorizationDetails Grants/ClientCredentials

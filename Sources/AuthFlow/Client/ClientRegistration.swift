@@ -91,6 +91,10 @@ public import AuthFlowJSON
         /// are not bound are then refused.
         public var usesDPoP = false
 
+        /// The key that tokens are bound to in place of one for each sign-in, for keys that cannot be copied; default, nil. With it,
+        /// ``usesDPoP`` has to be true. All sign-ins of the client can then be told to be of one key.
+        public var dpopKey: SigningKeySource?
+
         /// When authorization requests are pushed to the server (RFC 9126); default: when it requires or offers that.
         public var pushedRequests = PushedRequests.automatic
 
@@ -148,6 +152,9 @@ extension ClientRegistration.Values {
             try ProviderRequest.requireFree(parameters, of: purpose)
         }
         try Self.check(idTokenSigningAlgorithms, authentication)
+        guard dpopKey == nil || usesDPoP else {
+            throw AuthError(.invalidConfiguration, "A DPoP key is given, and tokens are not to be bound to it.")
+        }
         guard encryptedResponses.isEmpty || decryptionKeys != nil else {
             throw AuthError(.invalidConfiguration, "Encrypted responses need a key to decrypt them with.")
         }

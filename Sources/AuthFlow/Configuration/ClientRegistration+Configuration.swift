@@ -41,7 +41,13 @@ extension ClientRegistration {
         values.signedIntrospection = try configuration[keys.signedIntrospection]
         let key = try configuration[keys.clientKey]
         // A key file that cannot be used is a fault of the configuration, and said before the first request.
-        try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key?.source.key() }
+        if let key, !key.source.isInToken {
+            try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key.source.key() }
+        }
+        if let dpopKey = try configuration[keys.dpopKey] {
+            values.dpopKey = dpopKey.source
+            values.usesDPoP = true
+        }
         if try configuration[keys.signsRequests] || values.securityProfile == .fapi2MessageSigning {
             guard let key else {
                 let place: any AnyConfigurationKey =

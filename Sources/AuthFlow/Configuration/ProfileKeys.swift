@@ -22,22 +22,22 @@ public enum ProfileKeys {
     )
     static let clientKey = ConfigurationKey(
         "client_key",
-        ConfigurationValue<ClientKey>.either(
-            ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },
-            .object([ClientKey.file, ClientKey.keyID, ClientKey.algorithm]) { object throws(ConfigurationError) in
-                try ClientKey(object)
-            }
-        ),
-        "The private key that client assertions and request objects are signed with: a PEM, JWK or JWK set file that others cannot read. It is read again when it was replaced."
+        ClientKey.value,
+        "The private key that client assertions and request objects are signed with: a PEM, JWK or JWK set file that others cannot read, and that is read again when it was replaced; or a key in a PKCS #11 token."
+    )
+    static let dpopKey = ConfigurationKey(
+        "dpop_key",
+        ClientKey.value,
+        "A key that tokens are bound to (RFC 9449) in place of one for each sign-in: for keys in hardware. With it, dpop is true."
     )
     static let decryptionKey = ConfigurationKey(
         "decryption_key",
         ConfigurationValue<[DecryptionKeySource]>.oneOrMore(
             .either(
                 ConfigurationValue<String>.path.map { path throws(AuthError) in DecryptionKeySource.file(path: path) },
-                .object([ClientKey.file, ClientKey.keyID, decryptionAlgorithm]) { object throws(ConfigurationError) in
+                .object([decryptionFile, ClientKey.keyID, decryptionAlgorithm]) { object throws(ConfigurationError) in
                     .file(
-                        path: try object[ClientKey.file],
+                        path: try object[decryptionFile],
                         keyID: try object[ClientKey.keyID],
                         algorithm: try object[decryptionAlgorithm]
                     )
@@ -46,6 +46,7 @@ public enum ProfileKeys {
         ),
         "The private key that the provider encrypts tokens to: a PEM, JWK or JWK set file that others cannot read; during a rotation the old one too."
     )
+    private static let decryptionFile = ConfigurationKey("file", required: .path, "The file.")
     private static let decryptionAlgorithm = ConfigurationKey(
         "algorithm",
         .choice(of: KeyManagementAlgorithm.all),
@@ -223,7 +224,7 @@ public enum ProfileKeys {
             scopes,
             resources, authorizationDetails, redirectURI, responseMode, pushedRequests, signsRequests, securityProfile,
             idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
-            sendsClientIDAtSignOut, usesDPoP, apiOrigins, timeout, parameters,
+            sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters,
         ] as [any AnyConfigurationKey]).map(\.declaration)
 }
 
@@ -309,30 +310,52 @@ struct ProfileChoices: Sendable {
     }
 }
 
-/// The file of a client's key.
+/// The place of a client's key.
 struct ClientKey: Sendable {
-    static let file = ConfigurationKey("file", required: .path, "The file.")
+    /// A key as a profile has it: the path of its file, or an object.
+    static let value = ConfigurationValue<ClientKey>.either(
+        ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },
+        .object([file, keyID, algorithm, token, pin]) { object throws(ConfigurationError) in try ClientKey(object) }
+    )
+
+    static let file = ConfigurationKey("file", ConfigurationValue<String>.path, "The file.")
     static let keyID = ConfigurationKey(
         "kid",
         .text,
         "The kid that the key is registered by; in a set, the key to use. Default: that of the JWK, else its thumbprint."
     )
-    fileprivate static let algorithm = ConfigurationKey(
+    private static let algorithm = ConfigurationKey(
         "algorithm",
         .choice(of: SignatureAlgorithm.asymmetric),
         "The algorithm that assertions are registered with. Default: the best of the key's that the provider announces."
     )
+    private static let token = ConfigurationKey(
+        "pkcs11",
+        .text,
+        "In place of a file: the URI of a key in a PKCS #11 token (RFC 7512), such as pkcs11:token=Work;object=signing. Its library is named by module-path; without it, p11-kit knows."
+    )
+    private static let pin = ConfigurationKey("pin", .secret, "The PIN of the token, by reference.")
 
     let source: SigningKeySource
     let algorithm: SignatureAlgorithm?
 
-    fileprivate init(path: String) {
+    private init(path: String) {
         self.source = .file(path: path)
         self.algorithm = nil
     }
 
-    fileprivate init(_ object: ConfigurationObject) throws(ConfigurationError) {
-        self.source = .file(path: try object[Self.file], keyID: try object[Self.keyID])
+    private init(_ object: ConfigurationObject) throws(ConfigurationError) {
         self.algorithm = try object[Self.algorithm]
+        switch (try object[Self.file], try object[Self.token]) {
+        case (let file?, nil): self.source = .file(path: file, keyID: try object[Self.keyID])
+        case (nil, let uri?):
+            #if os(Linux) || os(macOS)
+            let pin = try object[Self.pin]
+            self.source = try object.located(Self.token) { () throws(AuthError) in try .pkcs11(uri, pin: pin) }
+            #else
+            throw object.error("this system has no PKCS #11 tokens", at: Self.token)
+            #endif
+        default: throw object.error("a key is in a \"file\" or, by \"pkcs11\", in a token")
+        }
     }
 }

@@ -98,6 +98,8 @@ extension AuthError {
         public static let accountMismatch = Self(rawValue: "account_mismatch")
         /// No user is signed in, or the session has ended.
         public static let loginRequired = Self(rawValue: "login_required")
+        /// A key in a hardware token cannot be used: the token is absent, locked, or does not accept the PIN.
+        public static let keyUnavailable = Self(rawValue: "key_unavailable")
         /// A workload's assertion is missing, has expired, or is for another audience.
         public static let assertionUnusable = Self(rawValue: "assertion_unusable")
         /// Credentials could not be read, written or locked.

@@ -9,16 +9,22 @@ import Foundation
 
 extension OAuthClient {
     /// A key for the tokens of a new sign-in; nil when they are not to be bound to one.
-    /// - Throws: ``AuthError`` with `unsupported` when the provider announces algorithms and ES256 is not among them.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider announces algorithms and the key's is not among them;
+    ///   `key_unavailable` when it is in a token that cannot be used.
     func newDPoPKey(at metadata: ProviderMetadata) throws(AuthError) -> DPoPKey? {
         guard registration.usesDPoP else { return nil }
-        if let algorithms = metadata.json["dpop_signing_alg_values_supported"]?.strings, !algorithms.contains("ES256") {
+        let own = try registration.dpopKey?.key()
+        let algorithm =
+            try own?.algorithm(nil, allowed: registration.securityProfile?.algorithms, announced: nil) ?? .es256
+        let announced = metadata.json["dpop_signing_alg_values_supported"]?.strings
+        guard announced?.contains(algorithm.rawValue) ?? true else {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) takes no proofs that are signed with ES256, the only ones that are made here (RFC 9449)."
+                "The provider \(metadata.issuer) takes no proofs that are signed with \(algorithm.rawValue), the only ones that this client's key makes (RFC 9449)."
             )
         }
-        return try DPoPKey(host: host)
+        guard let own else { return try DPoPKey(host: host) }
+        return try DPoPKey(own)
     }
 
     /// Sends a request, with a proof when tokens are bound to a key.
@@ -38,13 +44,13 @@ extension OAuthClient {
             var proven = try await request()
             let endpoint = try Endpoint(proven.url)
             let nonce = nonce ?? server.dpopNonces.nonce(for: endpoint.origin)
-            proven.head.headerFields[.dpop] = try key.proof(
+            proven.head.headerFields[.dpop] = try await key.proof(
                 method: proven.head.method.rawValue,
                 endpoint: endpoint,
                 nonce: nonce,
                 accessToken: accessToken,
                 time: accessToken == nil ? server.time : host.now(),
-                host: host
+                client: self
             )
             let response = try await server.send(proven)
             let learnt = server.dpopNonces.learn(from: response, origin: endpoint.origin)
@@ -69,16 +75,16 @@ extension OAuthClient {
         method: HTTPRequest.Method,
         endpoint: Endpoint,
         tokens: TokenSet
-    ) throws(AuthError) -> HTTPFields {
+    ) async throws -> HTTPFields {
         var fields = HTTPFields()
         fields[.authorization] = "\(tokens.dpopKey == nil ? "Bearer" : "DPoP") \(tokens.accessToken.exposed)"
-        fields[.dpop] = try tokens.dpopKey?.proof(
+        fields[.dpop] = try await tokens.dpopKey?.proof(
             method: method.rawValue,
             endpoint: endpoint,
             nonce: server.dpopNonces.nonce(for: endpoint.origin),
             accessToken: tokens.accessToken,
             time: host.now(),
-            host: host
+            client: self
         )
         return fields
     }

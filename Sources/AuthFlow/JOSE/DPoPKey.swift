@@ -10,12 +10,16 @@ import Foundation
 /// The key that tokens are bound to: a client that cannot sign with it cannot use them (RFC 9449).
 ///
 /// One is generated for each sign-in, stored with its tokens, and deleted with them. It is a P-256 key and signs with
-/// ES256.
+/// ES256. Where the registration names a key that cannot be copied, what is stored is its public part.
 struct DPoPKey: Sendable, Hashable {
-    /// The private key, base64url.
+    /// The private key, base64url; of a key that cannot be copied the public key (RFC 7517), which begins with a brace.
     let stored: Secret
 
-    private let publicPoint: [UInt8]
+    /// The public key (RFC 7518 section 6). RFC 9449 section 4.2: "It MUST NOT contain a private key."
+    let publicJWK: JSON
+
+    /// The thumbprint of the public key (RFC 7638), by which requests and tokens identify it.
+    let thumbprint: String
 
     /// Generates a key.
     /// - Throws: ``AuthError`` when the random source yields no valid key.
@@ -30,31 +34,37 @@ struct DPoPKey: Sendable, Hashable {
         throw AuthError(.unsupported, "No DPoP key could be generated: the random source is broken.")
     }
 
+    /// A key that stays where it is.
+    /// - Throws: ``AuthError`` with `unsupported` when its public key cannot be used.
+    init(_ key: any SigningKey) throws(AuthError) {
+        let members = (key.publicJWK.object ?? [:]).filter { Self.publicMembers.contains($0.key) }
+        guard let text = try? JSON.object(members).serialized(),
+            let own = DPoPKey(stored: Secret(String(decoding: text, as: UTF8.self)))
+        else { throw AuthError(.unsupported, "The DPoP key has a public key that cannot be used.") }
+        self = own
+    }
+
     /// Reads a key from its ``stored`` form.
     init?(stored: Secret) {
-        guard let key = Self.privateKey(stored) else { return nil }
+        if stored.exposed.utf8.first == UInt8(ascii: "{") {
+            guard let json = try? JSON(parsing: Array(stored.exposed.utf8)),
+                let members = json.object, Self.publicMembers.isSuperset(of: members.keys)
+            else { return nil }
+            self.publicJWK = json
+        } else {
+            guard let key = Self.privateKey(stored) else { return nil }
+            self.publicJWK = .object(JWKMembers.curve("P-256", key.publicKey.rawRepresentation))
+        }
+        guard let thumbprint = publicJWK.jwkThumbprint else { return nil }
+        self.thumbprint = thumbprint
         self.stored = stored
-        self.publicPoint = Array(key.publicKey.rawRepresentation)
     }
+
+    /// The members of public keys. A private one has others.
+    private static let publicMembers: Set<String> = ["kty", "crv", "x", "y", "n", "e"]
 
     private static func privateKey(_ stored: Secret) -> P256.Signing.PrivateKey? {
         Base64URL.decode(stored.exposed).flatMap { try? P256.Signing.PrivateKey(rawRepresentation: $0) }
-    }
-
-    /// The public key (RFC 7518 section 6.2.1). RFC 9449 section 4.2: "It MUST NOT contain a private key."
-    var publicJWK: JSON {
-        [
-            "kty": "EC", "crv": "P-256", "x": .string(Base64URL.encode(publicPoint.prefix(32))),
-            "y": .string(Base64URL.encode(publicPoint.suffix(32))),
-        ]
-    }
-
-    /// The thumbprint of the public key (RFC 7638), by which requests and tokens identify it.
-    var thumbprint: String {
-        let (x, y) = (Base64URL.encode(publicPoint.prefix(32)), Base64URL.encode(publicPoint.suffix(32)))
-        // Section 3: the required members, in lexicographic order, without whitespace.
-        let text = #"{"crv":"P-256","kty":"EC","x":"\#(x)","y":"\#(y)"}"#
-        return Base64URL.encode(SHA256.hash(data: Array(text.utf8)))
     }
 
     /// Creates the DPoP proof for one request (RFC 9449 section 4.2).
@@ -64,17 +74,17 @@ struct DPoPKey: Sendable, Hashable {
     ///   - nonce: The nonce that the server requires; nil when it has sent none.
     ///   - accessToken: The access token that the request carries; nil at a token endpoint.
     ///   - time: The time, by the clock of the server that checks it where that is known.
-    ///   - host: The randomness.
+    ///   - client: The client, which knows where a key is that cannot be copied.
     func proof(
         method: String,
         endpoint: Endpoint,
         nonce: String?,
         accessToken: Secret?,
         time: Date,
-        host: HostServices
-    ) throws(AuthError) -> String {
+        client: OAuthClient
+    ) async throws -> String {
         var claims: [String: JSON] = [
-            "jti": .string(host.randomToken()),
+            "jti": .string(client.host.randomToken()),
             "htm": .string(method),
             // "htu: The HTTP target URI ... of the request to which the JWT is attached, without query and fragment parts."
             "htu": .string(String(endpoint.url.prefix { $0 != "?" })),
@@ -86,15 +96,36 @@ struct DPoPKey: Sendable, Hashable {
         claims["ath"] = accessToken.map {
             .string(Base64URL.encode(SHA256.hash(data: Array($0.exposed.utf8))))
         }
-        let header: JSON = ["typ": "dpop+jwt", "alg": "ES256", "jwk": publicJWK]
-        guard let key = Self.privateKey(stored), let headerText = try? header.serialized(),
-            let payload = try? JSON.object(claims).serialized()
-        else { throw AuthError(.unsupported, "The DPoP proof could not be written.") }
+        let key = Self.privateKey(stored)
+        let outside = key == nil ? try outsideKey(of: client) : nil
+        let algorithm = try outside.map { outside throws(AuthError) in
+            try outside.algorithm(nil, allowed: client.registration.securityProfile?.algorithms, announced: nil)
+        }
+        let header: JSON = [
+            "typ": "dpop+jwt", "alg": .string((algorithm ?? .es256).rawValue), "jwk": publicJWK,
+        ]
+        guard let headerText = try? header.serialized(), let payload = try? JSON.object(claims).serialized() else {
+            throw AuthError(.unsupported, "The DPoP proof could not be written.")
+        }
         let text = "\(Base64URL.encode(headerText)).\(Base64URL.encode(payload))"
-        guard let signature = try? key.signature(for: Array(text.utf8)) else {
+        if let outside, let algorithm {
+            return "\(text).\(Base64URL.encode(try await outside.signature(over: Array(text.utf8), by: algorithm)))"
+        }
+        guard let signature = try? key?.signature(for: Array(text.utf8)) else {
             throw AuthError(.unsupported, "The DPoP proof could not be signed.")
         }
         return "\(text).\(Base64URL.encode(signature.rawRepresentation))"
+    }
+
+    /// The key of the registration, when it is the one that the tokens are bound to.
+    private func outsideKey(of client: OAuthClient) throws(AuthError) -> any SigningKey {
+        guard let key = try client.registration.dpopKey?.key(), key.publicJWK.jwkThumbprint == thumbprint else {
+            throw AuthError(
+                .keyUnavailable,
+                "The tokens are bound to another key than the one that is configured now. Configure that key again, or sign in again."
+            )
+        }
+        return key
     }
 }
 

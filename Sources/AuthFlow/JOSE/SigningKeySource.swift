@@ -1,10 +1,12 @@
+import Synchronization
+
 /// Where a client's signing key comes from: a value, or a file that is read again when it was replaced.
 public struct SigningKeySource: Sendable {
     private let read: @Sendable () throws(AuthError) -> any SigningKey
 
     /// A key that stays the same.
     public init(_ key: any SigningKey) {
-        self.read = { () throws(AuthError) in key }
+        self.init(isInToken: false) { () throws(AuthError) in key }
     }
 
     /// The key in a file: PEM, JWK or a JWK set. To rotate it, replace the file: the next signature uses the new key.
@@ -17,11 +19,57 @@ public struct SigningKeySource: Sendable {
         )
     }
 
+    #if os(Linux) || os(macOS)
+    /// A key that cannot be copied, in a PKCS #11 token. The token is opened when the key is first used.
+    /// - Parameters:
+    ///   - uri: Names the key (RFC 7512), such as `pkcs11:token=Work;object=signing?module-path=/usr/lib/softhsm/libsofthsm2.so`.
+    ///     Without `module-path` it is looked for in every module that p11-kit knows.
+    ///   - pin: The PIN of the token; nil for a token that asks for none. A PIN that was refused is not tried again.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not name a private key.
+    public static func pkcs11(_ uri: String, pin: Secret? = nil) throws(AuthError) -> SigningKeySource {
+        let place = PKCS11Place(uri: try PKCS11URI(uri), pin: pin)
+        return SigningKeySource(isInToken: true) { () throws(AuthError) in try place.key() }
+    }
+    #endif
+
+    /// Whether the key is in a token, which need not be present before it is used.
+    let isInToken: Bool
+
+    private init(isInToken: Bool, read: @escaping @Sendable () throws(AuthError) -> any SigningKey) {
+        self.isInToken = isInToken
+        self.read = read
+    }
+
     private init(_ file: PrivateKeyFile<PrivateKey>) {
-        self.read = { () throws(AuthError) in try file.key() }
+        self.init(isInToken: false) { () throws(AuthError) in try file.key() }
     }
 
     /// The key to sign with now.
     /// - Throws: ``AuthError`` with `invalid_configuration` when the file cannot be used.
     public func key() throws(AuthError) -> any SigningKey { try read() }
 }
+
+#if os(Linux) || os(macOS)
+
+/// The place of a key in a token, and the key once it was opened.
+private final class PKCS11Place: Sendable {
+    private let uri: PKCS11URI
+    private let pin: Secret?
+    private let opened = Mutex<PKCS11Key?>(nil)
+
+    init(uri: PKCS11URI, pin: Secret?) {
+        self.uri = uri
+        self.pin = pin
+    }
+
+    func key() throws(AuthError) -> PKCS11Key {
+        let result = opened.withLock { opened -> Result<PKCS11Key, AuthError> in
+            if let opened { return .success(opened) }
+            let key = Result { () throws(AuthError) in try PKCS11Key(uri, pin: pin) }
+            opened = try? key.get()
+            return key
+        }
+        return try result.get()
+    }
+}
+#endif

@@ -35,7 +35,7 @@ extension AuthClient {
     /// - Throws: ``AuthError`` with `invalid_configuration` when the token may not go there; what ``freshTokens(account:)`` throws.
     public func authorizationFields(method: HTTPRequest.Method, url: String) async throws -> HTTPFields {
         let endpoint = try requireAllowed(url)
-        return try client.authorizationFields(method: method, endpoint: endpoint, tokens: try await freshTokens())
+        return try await client.authorizationFields(method: method, endpoint: endpoint, tokens: try await freshTokens())
     }
 
     /// Passes for an origin that the access token may be sent to.

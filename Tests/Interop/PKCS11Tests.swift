@@ -1,0 +1,161 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import Testing
+
+/// Keys that cannot be copied, in a PKCS #11 token. Run by `Tests/Interop/softhsm.sh` and `tpm.sh`, which make one.
+@Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_PKCS11_MODULE"] != nil))
+struct PKCS11Tests {
+    private let environment = ProcessInfo.processInfo.environment
+    /// The TPM has one token with one key.
+    private static let isSoftware = ProcessInfo.processInfo.environment["AUTHFLOW_PKCS11_TPM"] == nil
+
+    private var module: String { environment["AUTHFLOW_PKCS11_MODULE"] ?? "" }
+    private var pin: String { environment["AUTHFLOW_PKCS11_PIN"] ?? "" }
+
+    private func source(
+        _ attributes: String = "token=AuthFlow;object=signing",
+        module: String? = nil,
+        pin: String? = nil
+    ) throws -> SigningKeySource {
+        try .pkcs11(
+            "pkcs11:\(attributes)?module-path=\(module ?? self.module)",
+            pin: Secret(pin ?? self.pin)
+        )
+    }
+
+    private static let keys: [(String, SignatureAlgorithm)] =
+        [("signing", .es256)] + (isSoftware ? [("large", .es384), ("rsa", .ps256), ("rsa", .rs256)] : [])
+
+    @Test(arguments: keys) func provesAClientByAKeyInTheToken(_ name: String, _ algorithm: SignatureAlgorithm)
+        async throws
+    {
+        let source = try source("token=AuthFlow;object=\(name)")
+        var registered = OIDCEmulator.Client(id: "machine", authenticationMethod: "private_key_jwt")
+        registered.jwks = ["keys": [try source.key().publicJWK]]
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: [registered])
+        var values = ClientRegistration.Values(clientID: "machine")
+        values.authentication = .privateKeyJWT(source, algorithm: algorithm)
+        values.scopes = ["reports"]
+        let client = OAuthClient(
+            server: EmulatorScene(emulator).server(),
+            registration: try ClientRegistration(values)
+        )
+        // Side by side, as a server's requests are.
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<8 { group.addTask { _ = try await client.clientCredentials() } }
+            try await group.waitForAll()
+        }
+        #expect(emulator.requests.count { $0 == "POST /token" } == 8)
+    }
+
+    /// The whole of it by configuration alone: assertions and proofs by one key, and nothing of it in the store.
+    @Test func bindsTokensToAKeyInTheTokenByConfiguration() async throws {
+        var registered = OIDCEmulator.Client(id: "machine", authenticationMethod: "private_key_jwt")
+        registered.jwks = ["keys": [try source().key().publicJWK]]
+        registered.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        let client = registered
+        try await EmulatorScene.with(.sockets, clients: [client]) { scene in
+            scene.emulator.dpop = .requiredWithNonce
+            let folder = try #require(environment["AUTHFLOW_PKCS11_FOLDER"])
+            let key = """
+                {"pkcs11": "pkcs11:token=AuthFlow;object=signing?module-path=\(module)", "pin": {"env": "PIN"}}
+                """
+            let configuration = """
+                {"profiles": {"hardware": {
+                  "provider": "oidc", "issuer": "\(scene.emulator.issuer)", "client_id": "machine",
+                  "client_key": \(key), "dpop_key": \(key), "scopes": ["openid", "offline_access"],
+                  "redirect_uri": "http://127.0.0.1:8400/callback",
+                  "store": {"name": "file", "directory": "\(folder)/store"},
+                  "user_agent": {
+                    "name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["\(scene.emulator.issuer)"]
+                  }
+                }}}
+                """
+            func authClient() throws -> AuthClient {
+                try AuthClient(
+                    profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
+                    providers: [.oidc],
+                    userAgents: [.headless],
+                    host: HostServices(environment: ["PASSWORD": "wonderland", "PIN": pin])
+                )
+            }
+            let tokens = try await authClient().signIn().credential.tokens
+            #expect(tokens.tokenType == "DPoP")
+            let stored = try FileManager.default.subpathsOfDirectory(atPath: "\(folder)/store").compactMap {
+                try? String(contentsOfFile: "\(folder)/store/\($0)", encoding: .utf8)
+            }.joined()
+            #expect(stored.contains("dpop_key") && !stored.contains("\"d\""))
+            // Another process refreshes, by the same key.
+            let other = try authClient()
+            _ = try await other.refresh()
+            _ = try await other.userInfo()
+        }
+    }
+
+    struct Failing: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let attributes: String
+        var module: String?
+        var pin: String?
+        let words: String
+    }
+
+    private static let failing = [
+        Failing(testDescription: "an absent token", attributes: "token=Elsewhere;object=signing", words: "not present"),
+        Failing(testDescription: "an absent serial", attributes: "serial=0;object=signing", words: "not present"),
+        Failing(
+            testDescription: "an absent key",
+            attributes: "token=AuthFlow;object=nothing",
+            words: "no such private key"
+        ),
+        Failing(testDescription: "a wrong id", attributes: "token=AuthFlow;id=%ff", words: "no such private key"),
+        Failing(
+            testDescription: "an absent library",
+            attributes: "token=AuthFlow;object=signing",
+            module: "/nowhere/libnothing.so",
+            words: "cannot be loaded"
+        ),
+        Failing(
+            testDescription: "another library",
+            attributes: "token=AuthFlow;object=signing",
+            module: "libc.so.6",
+            words: "no PKCS #11 library"
+        ),
+    ]
+
+    @Test(arguments: failing) func saysWhyAKeyCannotBeUsed(_ failing: Failing) throws {
+        let source = try source(failing.attributes, module: failing.module, pin: failing.pin)
+        let error = #expect(throws: AuthError.self) { try source.key() }
+        #expect(error?.code == .keyUnavailable)
+        #expect(error?.message.contains(failing.words) == true, "\(error?.message ?? "")")
+        #expect(error?.message.contains(pin) == false)
+    }
+
+    @Test(.enabled(if: isSoftware)) func asksForAPINAndDoesNotTryAWrongOneTwice() throws {
+        let without = try SigningKeySource.pkcs11("pkcs11:token=Fragile;object=x?module-path=\(module)")
+        #expect(#expect(throws: AuthError.self) { try without.key() }?.message.contains("asks for a PIN") == true)
+        let wrong = try source("token=Fragile;object=x", pin: "9999")
+        #expect(#expect(throws: AuthError.self) { try wrong.key() }?.message.contains("PIN is wrong") == true)
+        for _ in 0..<5 {
+            let again = try source("token=Fragile;object=x", pin: "9999")
+            let error = #expect(throws: AuthError.self) { try again.key() }
+            #expect(error?.message.contains("not tried again") == true)
+        }
+        // The token was asked once, and so is not locked: the right PIN is accepted.
+        let right = try source("token=Fragile;object=x", pin: "0000")
+        #expect(#expect(throws: AuthError.self) { try right.key() }?.message.contains("no such private key") == true)
+    }
+
+    @Test(arguments: [
+        "pkcs11:token=x", "pkcs11:object=x;type=public", "pkcs11:object=x?pin-value=1", "pkcs11:object=x;object=y",
+        "pkcs11:object=%zz", "pkcs11:object=", "pkcs11:object=x;color=red", "pkcs12:object=x", "object=x",
+        "pkcs11:object=x?module-name=y",
+    ]) func refusesAURIThatNamesNoPrivateKey(_ uri: String) {
+        let error = #expect(throws: AuthError.self) { try SigningKeySource.pkcs11(uri) }
+        #expect(error?.code == .invalidConfiguration)
+    }
+}

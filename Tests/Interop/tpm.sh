@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Runs a command beside an emulated TPM 2.0, whose keys are reached through PKCS #11 (Debian packages swtpm, tpm2-abrmd, tpm2-tools,
+# libtpm2-pkcs11-1 and libtpm2-pkcs11-tools).
+#
+#   Tests/Interop/tpm.sh COMMAND [ARGUMENT ...]
+#
+# Makes a token with a key that cannot leave the TPM, runs the command, and ends the TPM. The command finds in its environment what
+# softhsm.sh describes, with the key "signing" alone, and AUTHFLOW_PKCS11_TPM.
+set -euo pipefail
+missing=()
+command -v swtpm >/dev/null || missing+=(swtpm)
+command -v tpm2_ptool >/dev/null || missing+=(libtpm2-pkcs11-tools)
+command -v tpm2_create >/dev/null || missing+=(tpm2-tools)
+command -v tpm2-abrmd >/dev/null || missing+=(tpm2-abrmd libtss2-tcti-tabrmd0)
+command -v dbus-run-session >/dev/null || missing+=(dbus-daemon)
+module=/usr/lib/$(uname -m)-linux-gnu/libtpm2_pkcs11.so.1
+[ -e "$module" ] || missing+=(libtpm2-pkcs11-1)
+[ -e "/usr/lib/$(uname -m)-linux-gnu/libtss2-tcti-swtpm.so.0" ] || missing+=(libtss2-tcti-swtpm0)
+if [ ${#missing[@]} -gt 0 ]; then
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+# The resource manager is reached over a message bus of its own.
+if [ -z "${AUTHFLOW_PKCS11_TPM:-}" ]; then
+  export AUTHFLOW_PKCS11_TPM=1
+  exec dbus-run-session -- "$0" "$@" 2> >(grep -v "Failed to set fd limit" >&2)
+fi
+work=$(mktemp -d)
+started=()
+cleanup() {
+  for process in "${started[@]}"; do { kill "$process" && wait "$process"; } 2>/dev/null || true; done
+  rm -rf "$work"
+}
+trap cleanup EXIT
+mkdir "$work/state" "$work/store"
+read -r port control < <(python3 -c '
+import socket
+# The library takes the port after that of the TPM for its control.
+while True:
+    try:
+        first = socket.create_server(("127.0.0.1", 0))
+        second = socket.create_server(("127.0.0.1", first.getsockname()[1] + 1))
+        break
+    except OSError: pass
+print(first.getsockname()[1], second.getsockname()[1])')
+swtpm socket --tpm2 --tpmstate "dir=$work/state" --server "type=tcp,port=$port,bindaddr=127.0.0.1" \
+  --ctrl "type=tcp,port=$control,bindaddr=127.0.0.1" --flags not-need-init,startup-clear >"$work/swtpm.log" 2>&1 & started+=($!)
+for _ in $(seq 100); do python3 -c "import socket; socket.create_connection(('127.0.0.1', $control))" 2>/dev/null && break; sleep 0.05; done
+root=$([ "$(id -u)" -ne 0 ] || echo --allow-root)
+tpm2-abrmd --session $root --tcti="swtpm:host=127.0.0.1,port=$port" --flush-all >"$work/abrmd.log" 2>&1 & started+=($!)
+export TPM2TOOLS_TCTI=tabrmd:bus_type=session TPM2_PKCS11_TCTI=tabrmd:bus_type=session TPM2_PKCS11_STORE=$work/store
+export AUTHFLOW_PKCS11_FOLDER=$work AUTHFLOW_PKCS11_MODULE=$module AUTHFLOW_PKCS11_PIN=123456
+for _ in $(seq 100); do tpm2_getrandom 1 >/dev/null 2>&1 && break; sleep 0.05; done
+{
+  tpm2_ptool init --path "$work/store"
+  tpm2_ptool addtoken --pid 1 --label AuthFlow --userpin "$AUTHFLOW_PKCS11_PIN" --sopin 12345678 --path "$work/store"
+  tpm2_ptool addkey --algorithm ecc256 --label AuthFlow --key-label signing --userpin "$AUTHFLOW_PKCS11_PIN" --path "$work/store"
+} >"$work/log" 2>&1 || { cat "$work/log" "$work"/*.log >&2; exit 1; }
+"$@"
