@@ -5,7 +5,7 @@
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
-  gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils softhsm2 opensc \
+  python3-venv curl gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils softhsm2 opensc \
   swtpm tpm2-tools tpm2-abrmd libtss2-tcti-tabrmd0 libtss2-tcti-swtpm0 libtpm2-pkcs11-1 libtpm2-pkcs11-tools dbus-daemon
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
@@ -75,10 +75,12 @@ conformance: dependencies ## Run the conformance rows and write docs/conformance
 	$$(swift build --product conformance-report --show-bin-path)/conformance-report > docs/conformance.md
 	@grep -F '**' docs/conformance.md
 
-interop: test-dependencies ## Sign in at Glewlwyd, and with a real Chromium; keep credentials in a real GNOME Keyring
+interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, and with a real Chromium; keys in tokens; a real GNOME Keyring
 	swift build --build-tests
 	Tests/Interop/servers.sh swift test --skip-build --disable-xctest --filter ServersTests
 	Tests/Interop/glewlwyd.sh swift test --skip-build --disable-xctest --filter InteropTests
+	Tests/Interop/glewlwyd.sh Tests/Interop/sts.sh $$(swift build --show-bin-path)/authflow
+	Tests/Interop/idpyoidc.sh swift test --skip-build --disable-xctest --filter IdpyoidcTests
 	Tests/Interop/softhsm.sh swift test --skip-build --disable-xctest --filter PKCS11Tests
 	Tests/Interop/tpm.sh swift test --skip-build --disable-xctest --filter PKCS11Tests
 	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow

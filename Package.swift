@@ -254,7 +254,8 @@ let package = Package(
             path: "Tests/Interop",
             exclude: [
                 "README.md", "servers.sh", "keyring.sh", "browser.sh", "desktop.sh", "browser_login.py", "glewlwyd.sh",
-                "glewlwyd_seed.py", "tls_proxy.py", "softhsm.sh", "tpm.sh",
+                "glewlwyd_seed.py", "tls_proxy.py", "softhsm.sh", "tpm.sh", "idpyoidc.sh", "idpyoidc_provider.py",
+                "sts.sh",
             ]
         ),
     ],

@@ -51,6 +51,9 @@ import Testing
             $0.authentication = .privateKeyJWT(SigningKeySource(try PrivateKey()), algorithm: .rs256)
         },
         Breach(name: "no pushed requests", clause: "5.3.3.2, 2") { $0.pushedRequests = .never },
+        Breach(name: "pushed parameters in the browser", clause: "5.3.3.2, 6") {
+            $0.repeatedPushedParameters = [.scope]
+        },
         Breach(name: "ID Tokens by RS256", clause: "5.4.1") { $0.idTokenSigningAlgorithms = [.rs256] },
         Breach(name: "no key to sign requests with", clause: "Message Signing section 5.3.2") {
             $0.securityProfile = .fapi2MessageSigning

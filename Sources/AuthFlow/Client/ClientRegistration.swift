@@ -98,6 +98,10 @@ public import AuthFlowJSON
         /// When authorization requests are pushed to the server (RFC 9126); default: when it requires or offers that.
         public var pushedRequests = PushedRequests.automatic
 
+        /// Parameters that are repeated in the browser's address beside `request_uri`, for servers that refuse a pushed request
+        /// without them; default: none. What is repeated is shown to the browser, and the pushed value counts.
+        public var repeatedPushedParameters: [RepeatedPushedParameter] = []
+
         /// The key that signs authorization requests (RFC 9101); default, nil: they are not signed.
         public var requestObjectKey: SigningKeySource?
 

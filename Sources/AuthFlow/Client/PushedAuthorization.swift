@@ -16,6 +16,18 @@ public enum PushedRequests: String, Sendable, Hashable, CaseIterable {
     case never
 }
 
+/// A parameter that some servers want in the browser besides, although it was pushed.
+public enum RepeatedPushedParameter: String, Sendable, Hashable, CaseIterable {
+    /// `response_type`.
+    case responseType = "response_type"
+    /// `response_mode`.
+    case responseMode = "response_mode"
+    /// `scope`.
+    case scope
+    /// `redirect_uri`.
+    case redirectURI = "redirect_uri"
+}
+
 /// The handle of an authorization request that was pushed.
 struct PushedAuthorization: Sendable {
     let requestURI: String
@@ -94,7 +106,11 @@ extension OAuthClient {
         )
         let pushed = try PushedAuthorization(response)
         // RFC 9126 section 4: client_id and request_uri, and FAPI 2.0 section 5.3.3.2 adds: nothing else.
-        return endpoint.url(adding: ["client_id": registration.clientID, "request_uri": pushed.requestURI])
+        var visited: FormParameters = ["client_id": registration.clientID, "request_uri": pushed.requestURI]
+        for repeated in registration.repeatedPushedParameters {
+            visited[repeated.rawValue] = parameters[repeated.rawValue]
+        }
+        return endpoint.url(adding: visited)
     }
 
     private func pushesRequests(at metadata: ProviderMetadata) throws(AuthError) -> Bool {

@@ -40,6 +40,10 @@ extension ClientRegistration.Values {
             throw refuse("authorization requests are not pushed", "Security Profile section 5.3.3.2, 2")
         }
         pushedRequests = .always
+        // "shall only send client_id and request_uri request parameters to the authorization endpoint".
+        guard repeatedPushedParameters.isEmpty else {
+            throw refuse("pushed parameters are repeated in the browser", "Security Profile section 5.3.3.2, 6")
+        }
         for algorithm in idTokenSigningAlgorithms ?? [] where !securityProfile.algorithms.contains(algorithm) {
             throw refuse("ID Tokens may be signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
         }

@@ -26,6 +26,7 @@ extension ClientRegistration {
         values.resources = try configuration[keys.resources]
         values.authorizationDetails = try configuration[keys.authorizationDetails]
         values.pushedRequests = try configuration[keys.pushedRequests]
+        values.repeatedPushedParameters = try configuration[keys.repeatedPushedParameters]
         values.securityProfile = try configuration[keys.securityProfile]
         values.decryptionKeys = try configuration[keys.decryptionKey].map(DecryptionKeySource.init)
         values.encryptedResponses = Set(try configuration[keys.encryptedResponses])

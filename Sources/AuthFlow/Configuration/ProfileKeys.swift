@@ -93,6 +93,12 @@ public enum ProfileKeys {
         default: .automatic,
         "Whether authorization requests are pushed to the provider (RFC 9126): auto when it requires or offers that."
     )
+    static let repeatedPushedParameters = ConfigurationKey(
+        "par_repeats",
+        .list(ConfigurationValue<RepeatedPushedParameter>.choice),
+        default: [],
+        "Parameters of a pushed request that are repeated in the browser, for providers that want them there."
+    )
     static let signsRequests = ConfigurationKey(
         "signed_requests",
         .flag,
@@ -222,7 +228,8 @@ public enum ProfileKeys {
             signedIntrospection,
             assertionAudience, assertionAlgorithm, flow,
             scopes,
-            resources, authorizationDetails, redirectURI, responseMode, pushedRequests, signsRequests, securityProfile,
+            resources, authorizationDetails, redirectURI, responseMode, pushedRequests, repeatedPushedParameters,
+            signsRequests, securityProfile,
             idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
             sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters,
         ] as [any AnyConfigurationKey]).map(\.declaration)

@@ -89,13 +89,17 @@ enum SignedTimes {
     /// future to the second. FAPI 2.0 Security Profile section 5.3.2.1 has them tolerate ten seconds; not all do.
     static let backdating: Int64 = 5
 
+    /// How long before now they may be used, in seconds. `nbf` says nothing about when they were made, and cryptojwt, by which many
+    /// servers in Python read assertions, refuses what is good for less than 15 seconds.
+    static let earlier: Int64 = 30
+
     /// The claim `iat` of what is signed at a time.
     static func issued(at time: Date) -> JSON { .integer(Int64(time.timeIntervalSince1970) - backdating) }
 
     /// The claims `iat`, `nbf` and `exp`.
     static func claims(at time: Date, lifetime: Int64) -> [String: JSON] {
-        let issued = issued(at: time)
-        return ["iat": issued, "nbf": issued, "exp": .integer(Int64(time.timeIntervalSince1970) + lifetime)]
+        let now = Int64(time.timeIntervalSince1970)
+        return ["iat": issued(at: time), "nbf": .integer(now - earlier), "exp": .integer(now + lifetime)]
     }
 }
 

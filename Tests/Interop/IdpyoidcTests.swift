@@ -1,0 +1,52 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowOIDC
+import Foundation
+import Testing
+
+/// Signing in at a provider of idpyoidc, by configuration alone. Run by `Tests/Interop/idpyoidc.sh`, which starts it.
+@Suite(.serialized, .enabled(if: ProcessInfo.processInfo.environment["AUTHFLOW_IDPYOIDC_ISSUER"] != nil))
+struct IdpyoidcTests {
+    private let environment = ProcessInfo.processInfo.environment
+
+    private func client(_ members: String = "", audience: String = "endpoint") throws -> AuthClient {
+        let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
+        let redirectURI = try #require(environment["AUTHFLOW_IDPYOIDC_REDIRECT"])
+        let key = try #require(environment["AUTHFLOW_IDPYOIDC_KEY"])
+        // This provider takes only the address that is called as the audience of an assertion, and wants some of what was pushed in
+        // the browser, too.
+        let configuration = """
+            {"profiles": {"idpyoidc": {
+              "provider": "oidc", "issuer": "\(issuer)", "client_id": "authflow", "client_key": "\(key)",
+              "client_assertion_audience": "\(audience)", "par": "always",
+              "par_repeats": ["response_type", "scope", "redirect_uri"],
+              "scopes": ["openid", "profile"],
+              "redirect_uri": "\(redirectURI)", "store": "memory", \(members)
+              "user_agent": {"name": "headless", "username": "diana", "password": {"env": "NONE"}, "origins": ["\(issuer)"]}
+            }}}
+            """
+        return try AuthClient(
+            profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
+            providers: [.oidc],
+            userAgents: [.headless],
+            host: HostServices(environment: ["NONE": "none"])
+        )
+    }
+
+    @Test(arguments: ["", #""signed_requests": true,"#])
+    func signsInWithAPushedRequestAndAPrivateKey(_ members: String) async throws {
+        let client = try client(members)
+        let credential = try await client.signIn().credential
+        #expect(credential.identity?.displayName == "Diana Krall")
+        #expect(try await client.userInfo()["name"] == "Diana Krall")
+    }
+
+    /// The provider refuses an assertion for its issuer. What was sent is said.
+    @Test func aRefusedAssertionIsToldWithWhatItWas() async throws {
+        let client = try client(audience: "issuer")
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        let issuer = try #require(environment["AUTHFLOW_IDPYOIDC_ISSUER"])
+        #expect(error?.message.contains("the audience \"\(issuer)\"") == true, "\(error?.message ?? "")")
+        #expect(error?.message.contains("interop-client") == true)
+    }
+}

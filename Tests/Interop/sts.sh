@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Exchanges a token of the tool for credentials of a cloud: moto's emulation of AWS STS (PyPI), by the command `aws`.
+#
+#   Tests/Interop/glewlwyd.sh Tests/Interop/sts.sh PATH/TO/authflow
+#
+# The token is one of the client's own, from Glewlwyd. Nothing leaves this machine.
+set -euo pipefail
+authflow=$1
+here=$(cd "$(dirname "$0")" && pwd)
+python=$here/../../.build/interop-cloud
+if ! "$python/bin/aws" --version >/dev/null 2>&1 || ! [ -x "$python/bin/moto_server" ]; then
+  python3 -m venv "$python"
+  "$python/bin/pip" install --quiet --disable-pip-version-check "moto[server,sts]==5.2.1" "awscli==1.45.11"
+fi
+work=$(mktemp -d)
+server=
+cleanup() {
+  [ -z "$server" ] || { kill "$server" && wait "$server"; } 2>/dev/null || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$python/bin/moto_server" -H 127.0.0.1 -p "$port" >"$work/log" 2>&1 & server=$!
+for _ in $(seq 200); do curl --silent --output /dev/null "http://127.0.0.1:$port/" && break; sleep 0.1; done
+cat >"$work/authflow.json" <<JSON
+{"profiles": {"robot": {
+  "provider": "oidc", "issuer": "${AUTHFLOW_GLEWLWYD_ISSUER/oidc/fapi}", "client_id": "authflow-interop-key",
+  "client_key": "$AUTHFLOW_GLEWLWYD_KEY", "client_assertion_audience": "endpoint",
+  "flow": "client_credentials", "scopes": ["profile"], "store": {"name": "file", "directory": "$work/store"}
+}}}
+JSON
+export AWS_CONFIG_FILE=$work/config AWS_SHARED_CREDENTIALS_FILE=$work/none AWS_EC2_METADATA_DISABLED=true AWS_DEFAULT_REGION=eu-central-1
+unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_PROFILE
+aws() { "$python/bin/aws" --endpoint-url "http://127.0.0.1:$port" "$@"; }
+role=arn:aws:iam::123456789012:role/robot
+
+# By hand: the token is an argument.
+aws sts assume-role-with-web-identity --role-arn "$role" --role-session-name robot --query Credentials.AccessKeyId \
+  --output text --web-identity-token "$("$authflow" token --config "$work/authflow.json")" | grep -qx 'ASIA[A-Z0-9]*'
+
+# As a cluster does it: the token is in a file, and each of the cloud's programs exchanges it for itself.
+(umask 077 && "$authflow" token --config "$work/authflow.json" >"$work/token")
+printf '[default]\nrole_arn = %s\nweb_identity_token_file = %s/token\nrole_session_name = robot\nendpoint_url = http://127.0.0.1:%s\n' \
+  "$role" "$work" "$port" >"$AWS_CONFIG_FILE"
+aws sts get-caller-identity --query Arn --output text | grep -q assumed-role/robot/robot
+echo "a token of authflow's was exchanged for credentials of the role, by hand and from a file"
