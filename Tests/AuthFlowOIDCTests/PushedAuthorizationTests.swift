@@ -161,7 +161,7 @@ import Testing
         #expect(claims["max_age"] == 3600)
         #expect(claims["resource"]?.strings == ["https://a.example.com", "https://b.example.com"])
         #expect(claims["aud"]?.string == scene.emulator.issuer && claims["sub"] == nil)
-        #expect((claims["exp"]?.number ?? 0) - (claims["nbf"]?.number ?? 0) == 305)
+        #expect((claims["exp"]?.number ?? 0) - (claims["nbf"]?.number ?? 0) == 330)
     }
 
     /// RFC 9101 section 10.8: a request object must not serve as anything else.
@@ -201,6 +201,65 @@ import Testing
         let pushed = try #require(scene.emulator.receivedRequests.first { $0.path == "/par" })
         #expect(try JSON(parsing: Array((pushed.form["authorization_details"] ?? "").utf8)) == Self.payment)
         #expect(credential.tokens.authorizationDetails == granted)
+    }
+
+    struct Grant: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        let granted: JSON?
+        let isCovered: Bool
+        var isExact = false
+    }
+
+    private static let grants = [
+        Grant(testDescription: "exactly that", granted: payment, isCovered: true, isExact: true),
+        Grant(
+            testDescription: "the same in another order",
+            granted: [["amount": ["currency": "EUR"], "actions": ["initiate"], "type": "payment"]],
+            isCovered: true,
+            isExact: true
+        ),
+        Grant(
+            testDescription: "more actions and an identifier",
+            granted: [["type": "payment", "actions": ["status", "initiate"], "amount": ["currency": "EUR"], "id": 7]],
+            isCovered: true
+        ),
+        Grant(
+            testDescription: "two of them",
+            granted: .array((payment.array ?? []) + (payment.array ?? [])),
+            isCovered: true
+        ),
+        Grant(
+            testDescription: "another amount",
+            granted: [["type": "payment", "actions": ["initiate"], "amount": ["currency": "USD"]]],
+            isCovered: false
+        ),
+        Grant(testDescription: "fewer actions", granted: [["type": "payment", "actions": []]], isCovered: false),
+        Grant(testDescription: "another type", granted: [["type": "account"]], isCovered: false),
+        Grant(testDescription: "nothing", granted: [], isCovered: false),
+        Grant(testDescription: "no member", granted: nil, isCovered: false),
+        Grant(testDescription: "not an array", granted: "payment", isCovered: false),
+    ]
+
+    @Test(arguments: grants) func comparesWhatWasGrantedWithWhatWasAskedFor(_ grant: Grant) async throws {
+        scene.emulator.fault = .tokenResponse(.member("authorization_details", grant.granted))
+        var options = AuthorizationOptions()
+        options.authorizationDetails = Self.payment
+        let plain = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))
+        let request = try await plain.authorizationRequest(options)
+        let credential = try await plain.exchange(try await scene.visit(request.url), for: request)
+        #expect(request.missingAuthorizationDetails(in: credential.tokens).isEmpty == grant.isCovered)
+        // Where the client demands it, nothing else is accepted.
+        var values = try registration()
+        values.demandsExactAuthorizationDetails = true
+        let strict = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        let again = try await strict.authorizationRequest(options)
+        let callback = try await scene.visit(again.url)
+        if grant.isExact {
+            _ = try await strict.exchange(callback, for: again)
+        } else {
+            let error = await #expect(throws: AuthError.self) { try await strict.exchange(callback, for: again) }
+            #expect(error?.code == .providerRejected)
+        }
     }
 
     @Test(arguments: [["type": "payment"], [], ["payment"], [["type": ""]], [["actions": ["read"]]]] as [JSON])

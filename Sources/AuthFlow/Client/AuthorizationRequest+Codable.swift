@@ -43,6 +43,7 @@ extension AuthorizationRequest {
         // JSON has no infinity, which stands for a demand of auth_time alone.
         json["max_age"] = demand.maximumAge.map { $0.isFinite ? .double($0) : "any" }
         json["acr_values"] = demand.essentialACRValues.map { .array($0.map(JSON.string)) }
+        json["authorization_details"] = authorizationDetails
         json["dpop_key"] = dpopKey.map { .string($0.stored.exposed) }
         return .object(json)
     }
@@ -63,10 +64,12 @@ extension AuthorizationRequest {
         demand.essentialACRValues = json["acr_values"]?.strings
         let nonce = json["nonce"]?.string
         let dpopKey = json["dpop_key"]?.string.flatMap { DPoPKey(stored: Secret($0)) }
+        let details = json["authorization_details"]
         // A demand that cannot be read must not be taken for none.
         guard (json["max_age"] == nil) == (demand.maximumAge == nil),
             (json["acr_values"] == nil) == (demand.essentialACRValues == nil),
-            (json["nonce"] == nil) == (nonce == nil), (json["dpop_key"] == nil) == (dpopKey == nil)
+            (json["nonce"] == nil) == (nonce == nil), (json["dpop_key"] == nil) == (dpopKey == nil),
+            details == nil || details?.array != nil
         else { return nil }
         self.init(
             url: url,
@@ -81,6 +84,7 @@ extension AuthorizationRequest {
             demand: demand,
             scopes: scopes,
             resources: resources,
+            authorizationDetails: details,
             dpopKey: dpopKey,
             binding: binding
         )

@@ -35,6 +35,8 @@ public struct AuthorizationRequest: Sendable, Hashable {
     let scopes: [String]
     /// The resources that were asked for, as they were sent.
     let resources: [String]
+    /// `authorization_details` as they were sent; nil for none.
+    public let authorizationDetails: JSON?
     let dpopKey: DPoPKey?
     /// Where the code and its verifier may go.
     let binding: ProviderBinding
@@ -138,6 +140,7 @@ extension OAuthClient {
             demand: try AuthenticationDemand(parameters),
             scopes: sentScopes,
             resources: parameters.values(for: "resource"),
+            authorizationDetails: parameters[AuthorizationDetails.name].flatMap { try? JSON(parsing: Array($0.utf8)) },
             dpopKey: dpopKey,
             binding: ProviderBinding(metadata)
         )

@@ -120,6 +120,10 @@ public import AuthFlowJSON
         /// `authorization_details` (RFC 9396): a JSON array of what is asked for; default: none.
         public var authorizationDetails: JSON?
 
+        /// Whether tokens are refused that have other authorization details than were asked for (RFC 9396 section 7); default: no, and
+        /// what is missing is reported.
+        public var demandsExactAuthorizationDetails = false
+
         /// The profile that the client keeps to as a whole; default: none.
         public var securityProfile: SecurityProfile?
 

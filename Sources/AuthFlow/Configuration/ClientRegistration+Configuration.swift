@@ -24,6 +24,7 @@ extension ClientRegistration {
         values.sendsClientIDAtSignOut = try configuration[keys.sendsClientIDAtSignOut]
         values.usesDPoP = try configuration[keys.usesDPoP]
         values.resources = try configuration[keys.resources]
+        values.demandsExactAuthorizationDetails = try configuration[keys.demandsExactDetails]
         values.authorizationDetails = try configuration[keys.authorizationDetails]
         values.pushedRequests = try configuration[keys.pushedRequests]
         values.repeatedPushedParameters = try configuration[keys.repeatedPushedParameters]

@@ -110,6 +110,12 @@ public enum ProfileKeys {
         ConfigurationValue<JSON>.array { json throws(AuthError) in try AuthorizationDetails.check(json) },
         "What is asked for beside scopes (RFC 9396): an array of objects, each with a type."
     )
+    static let demandsExactDetails = ConfigurationKey(
+        "authorization_details_exact",
+        .flag,
+        default: false,
+        "Whether tokens are refused that have other authorization details than were asked for."
+    )
     static let securityProfile = ConfigurationKey(
         "security_profile",
         ConfigurationValue<SecurityProfile>.choice,
@@ -228,7 +234,7 @@ public enum ProfileKeys {
             signedIntrospection,
             assertionAudience, assertionAlgorithm, flow,
             scopes,
-            resources, authorizationDetails, redirectURI, responseMode, pushedRequests, repeatedPushedParameters,
+            resources, authorizationDetails, demandsExactDetails, redirectURI, responseMode, pushedRequests, repeatedPushedParameters,
             signsRequests, securityProfile,
             idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
             sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters,

@@ -27,6 +27,7 @@ extension OAuthClient {
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
         let resources = resources ?? registration.resources
         request.addResources(resources)
+        try request.addAuthorizationDetails(of: registration, at: metadata)
         let response = try await sendTokenRequest(request, scopes: scopes, key: try newDPoPKey(at: metadata))
         return try credentialWithoutUser(response, resources: resources, metadata)
     }

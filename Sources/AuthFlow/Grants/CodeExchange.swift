@@ -38,6 +38,13 @@ extension OAuthClient {
             reporter: reporter
         )
         credential.resources = request.resources
+        let missing = try AuthorizationDetails.compare(request.authorizationDetails, credential.tokens, registration)
+        if !missing.isEmpty {
+            reporter.report(
+                .codeExchange,
+                details: ["not granted": AuthorizationDetails.types(.array(missing))]
+            )
+        }
         return (credential, response)
     }
 

@@ -27,6 +27,7 @@ extension OAuthClient {
         if assertion.scopes == nil || scopes != nil {
             if !wanted.isEmpty { request.parameters["scope"] = wanted.joined(separator: " ") }
             request.addResources(resources)
+            try request.addAuthorizationDetails(of: registration, at: metadata)
         }
         let key = try assertion.key ?? newDPoPKey(at: metadata)
         let response = try await sendTokenRequest(request, scopes: wanted, key: key)
@@ -47,6 +48,7 @@ extension OAuthClient {
         // outlive what the token was given for.
         tokens.refreshToken = nil
         tokens.idToken = nil
+        _ = try AuthorizationDetails.compare(registration.authorizationDetails, tokens, registration)
         var credential = Credential(tokens: tokens, identity: nil, signedInAt: host.wholeSecond)
         credential.binding = ProviderBinding(metadata)
         credential.resources = resources

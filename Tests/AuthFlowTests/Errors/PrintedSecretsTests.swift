@@ -55,6 +55,7 @@ import Testing
             demand: AuthenticationDemand(),
             scopes: [],
             resources: [],
+            authorizationDetails: nil,
             dpopKey: nil,
             binding: ProviderBinding(ProviderMetadata(issuer: "https://id.example.com"))
         )

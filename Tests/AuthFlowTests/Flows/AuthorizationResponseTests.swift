@@ -24,6 +24,7 @@ import Testing
             demand: AuthenticationDemand(),
             scopes: [],
             resources: [],
+            authorizationDetails: nil,
             dpopKey: nil,
             binding: ProviderBinding(ProviderMetadata(issuer: Self.issuer))
         )
