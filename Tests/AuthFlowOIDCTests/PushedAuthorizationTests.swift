@@ -188,6 +188,45 @@ import Testing
         #expect(error?.code == .unsupported && error?.message.contains("RFC 9101") == true)
     }
 
+    // MARK: Requests by reference
+
+    @Test(arguments: [
+        "http://client.example.com/x", "nothing", "",
+        "https://client.example.com/" + String(repeating: "x", count: 500),
+    ])
+    func refusesAnAddressThatTheProviderCannotBeSent(_ url: String) async throws {
+        var values = try registration()
+        values.pushedRequests = .automatic
+        values.requestObjectReference = RequestObjectReference.publishingUnsigned { _ in url }
+        scene.emulator.pushedRequests = .never
+        let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        let error = await #expect(throws: AuthError.self) { try await client.authorizationRequest() }
+        #expect(error?.code == .invalidConfiguration)
+    }
+
+    @Test func aRequestObjectWithoutAKeyHasToBeNamed() throws {
+        var values = try registration()
+        values.pushedRequests = .automatic
+        values.requestObjectReference = RequestObjectReference { _ in "https://client.example.com/x" }
+        #expect(throws: AuthError.self) { try ClientRegistration(values) }
+    }
+
+    @Test func isNotPublishedWhereRequestsHaveToBePushedOrAreNotFetched() async throws {
+        var values = try registration()
+        values.pushedRequests = .automatic
+        values.requestObjectReference = .publishingUnsigned { _ in
+            Issue.record("It was published.")
+            return "https://client.example.com/x"
+        }
+        scene.emulator.fault = .metadata(.member("require_pushed_authorization_requests", true))
+        let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        await #expect(throws: AuthError.self) { try await client.authorizationRequest() }
+        scene.emulator.pushedRequests = .never
+        scene.emulator.fault = .metadata(.member("request_uri_parameter_supported", false))
+        let other = OAuthClient(server: scene.server(), registration: try ClientRegistration(values))
+        await #expect(throws: AuthError.self) { try await other.authorizationRequest() }
+    }
+
     // MARK: Rich requests
 
     private static let payment: JSON = [["type": "payment", "actions": ["initiate"], "amount": ["currency": "EUR"]]]

@@ -54,6 +54,9 @@ import Testing
         Breach(name: "pushed parameters in the browser", clause: "5.3.3.2, 6") {
             $0.repeatedPushedParameters = [.scope]
         },
+        Breach(name: "request objects by reference", clause: "5.3.3.2, 2") {
+            $0.requestObjectReference = RequestObjectReference { _ in "https://client.example.com/request" }
+        },
         Breach(name: "ID Tokens by RS256", clause: "5.4.1") { $0.idTokenSigningAlgorithms = [.rs256] },
         Breach(name: "no key to sign requests with", clause: "Message Signing section 5.3.2") {
             $0.securityProfile = .fapi2MessageSigning

@@ -105,6 +105,10 @@ public import AuthFlowJSON
         /// The key that signs authorization requests (RFC 9101); default, nil: they are not signed.
         public var requestObjectKey: SigningKeySource?
 
+        /// Where the server fetches request objects instead of being sent them (`request_uri`); default, nil: they are sent. For
+        /// servers that do not know pushed requests.
+        public var requestObjectReference: RequestObjectReference?
+
         /// The keys that the server encrypts tokens to; default, nil: encrypted tokens are refused.
         public var decryptionKeys: DecryptionKeySource?
 
@@ -160,6 +164,17 @@ extension ClientRegistration.Values {
             try ProviderRequest.requireFree(parameters, of: purpose)
         }
         try Self.check(idTokenSigningAlgorithms, authentication)
+        if let requestObjectReference {
+            guard pushedRequests != .always else {
+                throw AuthError(.invalidConfiguration, "A request is pushed, or fetched by the server, and not both.")
+            }
+            guard requestObjectKey != nil || requestObjectReference.mayBeUnsigned else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "Request objects need a key that signs them (RFC 9101 section 4)."
+                )
+            }
+        }
         guard dpopKey == nil || usesDPoP else {
             throw AuthError(.invalidConfiguration, "A DPoP key is given, and tokens are not to be bound to it.")
         }

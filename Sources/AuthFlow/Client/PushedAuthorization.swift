@@ -76,6 +76,16 @@ extension OAuthClient {
         at endpoint: Endpoint,
         _ metadata: ProviderMetadata
     ) async throws -> String {
+        if let reference = registration.requestObjectReference {
+            // RFC 9126 section 2.1: a pushed request has no request_uri.
+            guard !metadata.requiresPushedRequests else {
+                throw AuthError(
+                    .unsupported,
+                    "The provider \(metadata.issuer) takes pushed authorization requests only (RFC 9126), and none by reference."
+                )
+            }
+            return endpoint.url(adding: try await requestByReference(parameters, reference, metadata))
+        }
         let source = registration.requestObjectKey
         guard source != nil || metadata.json["require_signed_request_object"]?.bool != true else {
             throw AuthError(

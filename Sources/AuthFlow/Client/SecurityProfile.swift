@@ -41,6 +41,9 @@ extension ClientRegistration.Values {
         }
         pushedRequests = .always
         // "shall only send client_id and request_uri request parameters to the authorization endpoint".
+        guard requestObjectReference == nil else {
+            throw refuse("request objects are fetched by the provider", "Security Profile section 5.3.3.2, 2")
+        }
         guard repeatedPushedParameters.isEmpty else {
             throw refuse("pushed parameters are repeated in the browser", "Security Profile section 5.3.3.2, 6")
         }

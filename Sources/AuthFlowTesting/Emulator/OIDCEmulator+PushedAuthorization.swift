@@ -71,6 +71,12 @@ extension OIDCEmulator {
     /// The front channel: the parameters of the request, wherever they are.
     func authorizationRequest(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
         let client = clients.first { $0.id == query["client_id"] }
+        if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }), let client {
+            guard case .success(let parameters) = self.parameters(ofRequestObject: object, client) else {
+                return .page("Wrong request object", "<p>The request object is refused.</p>", status: .badRequest)
+            }
+            return authorize(parameters, request)
+        }
         if let uri = query["request_uri"] {
             // FAPI 2.0 section 5.3.3.2: only client_id and request_uri. RFC 9126 section 4: "the client MUST only use a
             // request_uri value once".
@@ -103,6 +109,12 @@ extension OIDCEmulator {
     /// The parameters of an authorization request, wherever they are: in its URL, pushed, or signed. Nothing is used up.
     func parameters(ofRequestAt url: String) -> FormParameters {
         let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
+        if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }),
+            let client = clients.first(where: { $0.id == query["client_id"] }),
+            case .success(let parameters) = self.parameters(ofRequestObject: object, client)
+        {
+            return parameters
+        }
         if let uri = query["request_uri"] { return state.withLock { $0.pushedRequests[uri]?.parameters } ?? [:] }
         guard let object = query["request"], let client = clients.first(where: { $0.id == query["client_id"] }),
             case .success(let parameters) = self.parameters(ofRequestObject: object, client)
@@ -118,9 +130,11 @@ extension OIDCEmulator {
     /// The parameters that a client has signed (RFC 9101 section 4, FAPI 2.0 Message Signing section 5.3.1).
     private func parameters(ofRequestObject text: String, _ client: Client) -> Result<FormParameters, Reason> {
         func refuse(_ text: String) -> Result<FormParameters, Reason> { .failure(Reason(text: text)) }
-        guard let jws = try? JWS(Secret(text)), isSigned(jws, by: client) else {
-            return refuse("the signature is wrong")
-        }
+        guard let jws = try? JWS(Secret(text)) else { return refuse("it is no JWT") }
+        // OIDC Core section 6.1: none is allowed for a client that is registered so.
+        let isUnsigned =
+            client.sendsUnsignedRequests && jws.header.algorithm.rawValue == "none" && jws.signature.isEmpty
+        guard isUnsigned || isSigned(jws, by: client) else { return refuse("the signature is wrong") }
         let claims = jws.payload
         guard jws.header.json["typ"]?.string == "oauth-authz-req+jwt" else { return refuse("typ is wrong") }
         guard claims["iss"]?.string == client.id, claims["client_id"]?.string == client.id else {

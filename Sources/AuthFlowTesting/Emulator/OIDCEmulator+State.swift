@@ -27,6 +27,8 @@ extension OIDCEmulator {
         var nonceNumber = 1
         var usedProofs: Set<String> = []
         var usedAssertions: Set<String> = []
+        var fetchedObjects: [String: String] = [:]
+        var fetchesRequestObjects: (@Sendable (String) async throws -> String)?
         var trustedIssuers: [String: JSON] = [:]
         var identityAudiences: [String: String] = [:]
         var pushedRequests: [String: PushedRequest] = [:]

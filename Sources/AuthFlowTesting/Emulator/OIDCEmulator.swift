@@ -66,6 +66,8 @@ public final class OIDCEmulator: ProviderEmulator {
         public var jwks: JSON?
         /// The audiences that its assertions may have.
         public var assertionAudiences: Set<ClientAuthentication.Audience> = [.issuer, .tokenEndpoint, .endpoint]
+        /// Whether its request objects need no signature (`request_object_signing_alg` `none`).
+        public var sendsUnsignedRequests = false
         /// How what it is sent is encrypted to it; nil for not at all.
         public var encryption: EmulatedEncryption?
         /// `x5t#S256` of the certificate that proves it (RFC 8705); nil for none. The subject of a certificate is not read.
@@ -136,6 +138,12 @@ public final class OIDCEmulator: ProviderEmulator {
     public var refreshPolicy: RefreshPolicy {
         get { state.withLock { $0.refreshPolicy } }
         set { state.withLock { $0.refreshPolicy = newValue } }
+    }
+
+    /// Fetches request objects by their address (`request_uri`); nil: they are not fetched.
+    public var fetchesRequestObjects: (@Sendable (_ url: String) async throws -> String)? {
+        get { state.withLock { $0.fetchesRequestObjects } }
+        set { state.withLock { $0.fetchesRequestObjects = newValue } }
     }
 
     /// Revokes every access token. Refresh tokens stay valid.
@@ -249,6 +257,11 @@ public final class OIDCEmulator: ProviderEmulator {
         state.withLock { $0.requests.append(received) }
         let (query, form) = (received.query, received.form)
         var path = received.path.dropFirst(prefix.count)
+        if path == "/authorize", let uri = query["request_uri"], uri.hasPrefix("http"),
+            let fetch = state.withLock({ $0.fetchesRequestObjects }), let object = try? await fetch(uri)
+        {
+            state.withLock { $0.fetchedObjects[uri] = object }
+        }
         let asksForCertificate = path.hasPrefix("\(Self.certificatePrefix)/")
         if asksForCertificate {
             guard Self.thumbprint(of: request) != nil else {

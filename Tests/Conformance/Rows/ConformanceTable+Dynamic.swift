@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowTesting
 import HTTPTypes
+import Synchronization
 
 extension ConformanceTable {
     static let dynamic: [ConformanceRow] = [
@@ -31,8 +32,8 @@ extension ConformanceTable {
                 }
             }
         },
-        .notApplicable("23", "oidcc-client-test-request-uri-signed-rs256", requestObjects),
-        .notApplicable("24", "oidcc-client-test-request-uri-signed-none", requestObjects),
+        byReference("23", "oidcc-client-test-request-uri-signed-rs256", isSigned: true),
+        byReference("24", "oidcc-client-test-request-uri-signed-none", isSigned: false),
         .row(
             "25",
             "oidcc-client-test-userinfo-signed",
@@ -85,8 +86,37 @@ extension ConformanceTable {
         ),
     ]
 
-    private static let requestObjects =
-        "Requests are signed by value and through pushed requests; a client of its own does not serve them by reference."
+    private static let requestKey = Result { try PrivateKey(generatedFor: .rs256) }
+
+    /// A sign-in whose request object the provider fetches from the client.
+    private static func byReference(_ number: String, _ name: String, isSigned: Bool) -> ConformanceRow {
+        var registered = OIDCEmulator.Client.demo
+        registered.sendsUnsignedRequests = !isSigned
+        registered.jwks = (try? requestKey.get()).map { ["keys": [$0.publicJWK]] }
+        return .row(number, name, "Publish the request object, and send its address.", clients: [registered]) { scene in
+            let published = Mutex<[String: String]>([:])
+            let publish: @Sendable (Secret) async throws -> String = { object in
+                published.withLock { all in
+                    let url = "https://client.example.com/requests/\(all.count)"
+                    all[url] = object.exposed
+                    return url
+                }
+            }
+            scene.emulator.fetchesRequestObjects = { url in published.withLock { $0[url] } ?? "" }
+            try await ConformanceRow.signsIn(scene) {
+                if isSigned { $0.requestObjectKey = SigningKeySource(try requestKey.get()) }
+                $0.requestObjectReference =
+                    isSigned
+                    ? RequestObjectReference(publish: publish) : .publishingUnsigned(publish)
+            }
+            let visited = scene.emulator.receivedRequests.first { $0.path == "/authorize" }
+            try ConformanceRow.require(
+                visited?.query.names.sorted() == ["client_id", "request_uri", "response_type", "scope"],
+                "The parameters are in the object, and its address is sent."
+            )
+        }
+    }
+
     private static let relation = "http://openid.net/specs/connect/1.0/issuer"
     private static let signedUserInfo = OIDCEmulator.Client(id: "signed-userinfo", userInfoSigningAlgorithm: .rs256)
 
