@@ -8,7 +8,8 @@ struct KeysCommand: AsyncParsableCommand {
         abstract: "Make and show the private keys of a client: to sign with, and to decrypt with.",
         discussion: """
             Register the public key set that "new" and "jwks" print with the provider, and name the file in the configuration \
-            as "client_key", or as "decryption_key" for the ECDH-ES and RSA-OAEP algorithms. To rotate a key, register the new one too, and then replace the file.
+            as "client_key", or as "decryption_key" for the ECDH-ES and RSA-OAEP algorithms: "show" and "jwks" \
+            are told so by --decryption. To rotate a key, register the new one too, and then replace the file.
             """,
         subcommands: [New.self, Show.self, PublicKeys.self]
     )
@@ -89,7 +90,17 @@ struct KeysCommand: AsyncParsableCommand {
         @Option(help: "The kid of the key in a set.")
         var kid: String?
 
+        @Flag(help: "It is a key to decrypt with.")
+        var decryption = false
+
         func run() async throws {
+            guard !decryption else {
+                for key in try DecryptionKeySource.file(path: path, keyID: kid).keys() {
+                    Terminal.result("kid         \(key.keyID ?? "")")
+                    Terminal.result("algorithms  \(key.algorithms.map(\.rawValue).joined(separator: " "))")
+                }
+                return
+            }
             let key = try token.source(path, keyID: kid).key()
             Terminal.result("kid         \(key.keyID ?? "")")
             Terminal.result("algorithms  \(key.algorithms.map(\.rawValue).joined(separator: " "))")
@@ -107,8 +118,14 @@ struct KeysCommand: AsyncParsableCommand {
 
         @OptionGroup var token: TokenPIN
 
+        @Flag(help: "They are keys to decrypt with, and printed as such.")
+        var decryption = false
+
         func run() async throws {
-            let keys = try paths.map { try token.source($0).key().publicJWK }
+            let keys =
+                decryption
+                ? try paths.flatMap { try DecryptionKeySource.file(path: $0).keys().map(\.publicJWK) }
+                : try paths.map { try token.source($0).key().publicJWK }
             let names = keys.compactMap { $0["kid"]?.string }
             guard Set(names).count == keys.count else {
                 throw AuthError(

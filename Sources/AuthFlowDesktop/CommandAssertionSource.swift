@@ -15,7 +15,7 @@ extension AssertionSource {
         audience: String? = nil
     ) -> AssertionSource {
         let name = "the program \(DisplayText.sanitized(command.first ?? ""))"
-        return AssertionSource(name, audience: audience) { request in
+        return AssertionSource(name, identity: command.joined(separator: "\u{0}"), audience: audience) { request in
             let environment = request.host.environment
             guard let program = command.first, let path = LaunchEnvironment.find(program, environment) else {
                 throw AuthError(.assertionUnusable, "There is no assertion: \(name) is not installed.")

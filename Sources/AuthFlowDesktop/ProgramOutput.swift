@@ -24,26 +24,10 @@ enum ProgramOutput {
         maximumSize: Int
     ) async throws -> (status: Int32, bytes: [UInt8]?) {
         #if os(Linux)
-        var ends: [Int32] = [-1, -1]
-        guard unsafe pipe(&ends) == 0 else {
-            throw AuthError(.unsupported, "\(command[0]) could not be started: there are too many open files.")
-        }
-        let (input, output) = (ends[0], ends[1])
-        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
-        let spawned = Result { try DetachedProcess.spawn(command, environment: environment, output: output) }
-        close(output)
-        let child: Child
-        do {
-            child = Child(try spawned.get())
-        } catch {
-            close(input)
-            throw error
-        }
+        try Task.checkCancellation()
+        let child = Child()
         return try await BlockingCall.run {
-            defer { close(input) }
-            let bytes = BoundedFile.contents(of: input, maximumSize: maximumSize)
-            if bytes == nil { child.kill() }
-            return (child.end(), bytes)
+            try child.run(command, environment: environment, maximumSize: maximumSize)
         } onCancel: {
             child.kill()
         }
@@ -56,23 +40,95 @@ enum ProgramOutput {
 #if os(Linux)
 /// A program that runs in a session of its own, until it has been awaited: its number may then be another's.
 private final class Child: Sendable {
-    private let identifier: pid_t
-    private let hasEnded = Mutex(false)
+    private enum State {
+        case notStarted
+        case running(pid_t)
+        /// Whether it was ended from outside or by itself, it is not to be ended any more.
+        case over
+    }
 
-    init(_ identifier: pid_t) { self.identifier = identifier }
+    private let state = Mutex(State.notStarted)
 
-    /// Ends the program and what it has started.
+    /// How long a program that has ended may leave its output open, in milliseconds: what it started may have it still.
+    private static let patience: Int32 = 100
+
+    /// Ends the program and what it has started, also when it has not been started yet.
     func kill() {
-        hasEnded.withLock { if !$0 { Glibc.kill(-identifier, SIGKILL) } }
+        state.withLock { state in
+            if case .running(let identifier) = state { Glibc.kill(-identifier, SIGKILL) }
+            if case .notStarted = state { state = .over }
+        }
+    }
+
+    /// Runs the program to its end, on a thread that may wait.
+    func run(
+        _ command: [String],
+        environment: [String: String],
+        maximumSize: Int
+    ) throws -> (status: Int32, bytes: [UInt8]?) {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe pipe(&ends) == 0 else {
+            throw AuthError(.assertionUnusable, "\(command[0]) could not be started: there are too many open files.")
+        }
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        let input = ends[0]
+        defer { close(input) }
+        do {
+            defer { close(ends[1]) }
+            let output = ends[1]
+            try state.withLock { state in
+                guard case .notStarted = state else { throw CancellationError() }
+                do throws(AuthError) {
+                    state = .running(try DetachedProcess.spawn(command, environment: environment, output: output))
+                } catch {
+                    throw AuthError(.assertionUnusable, error.message, underlyingError: error)
+                }
+            }
+        }
+        let bytes = contents(of: input, maximumSize: maximumSize)
+        if bytes == nil { kill() }
+        return (end(), bytes)
+    }
+
+    /// What the program prints until it ends; nil when that is more than allowed. A program that it leaves behind may keep the pipe
+    /// open, so that the end of the program counts and not that of the pipe.
+    private func contents(of input: Int32, maximumSize: Int) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16 * 1024)
+        while bytes.count <= maximumSize {
+            var watched = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
+            let hasEnded = hasEnded
+            let ready = unsafe poll(&watched, 1, Self.patience)
+            if ready == 0 {
+                if hasEnded { return bytes }
+                continue
+            }
+            if ready < 0, errno == EINTR { continue }
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(input, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { return bytes }
+            bytes += buffer[..<count]
+        }
+        return nil
+    }
+
+    private var hasEnded: Bool {
+        state.withLock { state in
+            guard case .running(let identifier) = state else { return true }
+            var information = siginfo_t()
+            return unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT | WNOHANG) == 0
+                && information.si_signo == SIGCHLD
+        }
     }
 
     /// Waits for its end.
-    func end() -> Int32 {
+    private func end() -> Int32 {
+        guard case .running(let identifier) = state.withLock({ $0 }) else { return 1 }
         var information = siginfo_t()
-        // Not reaped yet, so that the number stays its own until no one ends it any more.
+        // Not reaped yet, so that the number stays its own until it is not ended any more.
         while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
-        return hasEnded.withLock { hasEnded in
-            hasEnded = true
+        return state.withLock { state in
+            state = .over
             return DetachedProcess.end(of: identifier)
         }
     }

@@ -88,6 +88,8 @@ result_t authflow_pkcs11_tokens(authflow_pkcs11_module *module, authflow_pkcs11_
         token->slot = slots[i];
         memcpy(token->label, info.label, sizeof token->label);
         memcpy(token->serial, info.serial, sizeof token->serial);
+        memcpy(token->model, info.model, sizeof token->model);
+        memcpy(token->manufacturer, info.manufacturer, sizeof token->manufacturer);
         token->flags = info.flags;
     }
     *count = found;

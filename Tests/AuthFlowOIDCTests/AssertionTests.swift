@@ -252,6 +252,65 @@ import Testing
         #expect(error?.message.contains("in time") == true)
     }
 
+    /// What a helper leaves behind must not be waited for.
+    @Test func aProgramThatLeavesAnotherBehindIsNotWaitedFor() async throws {
+        let command = ["sh", "-c", "printenv JWT; setsid sleep 20 &"]
+        #expect(try await tokens(of: command, timeout: .seconds(10)).scopes == ["reports"])
+    }
+
+    @Test func aPipeInPlaceOfAFileIsNotWaitedFor() async throws {
+        let scene = try Scene()
+        try await withFile { path in
+            #expect(mkfifo(path, 0o600) == 0)
+            let client = try scene.client(.file(path: path))
+            let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(error?.code == .assertionUnusable)
+        }
+    }
+
+    /// What was missing on this machine is looked for again at once.
+    @Test func anAssertionThatAppearsLateIsUsedAtOnce() async throws {
+        let scene = try Scene()
+        try await withFile { path in
+            let client = try scene.client(.file(path: path))
+            await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            try scene.assertion().write(toFile: path, atomically: true, encoding: .utf8)
+            #expect(try await client.freshTokens().scopes == ["reports"])
+        }
+    }
+
+    /// A token that was obtained for one subject is not handed out for another.
+    @Test func aTokenForOneSubjectIsNotHandedOutForAnother() async throws {
+        let scene = try Scene()
+        let key = try PrivateKey()
+        scene.scene.emulator.trustedIssuers = ["robot": ["keys": [key.publicJWK]]]
+        let store = MemoryTokenStore()
+        func tokens(_ subject: String) async throws -> TokenSet {
+            var values = ClientRegistration.Values(clientID: "robot")
+            values.scopes = ["reports"]
+            let source = AssertionSource.signed(by: SigningKeySource(key), subject: subject)
+            return try await scene.scene.client(
+                registration: values,
+                flows: [.jwtBearer],
+                assertions: source,
+                store: store
+            ).freshTokens()
+        }
+        let alice = try await tokens("alice")
+        #expect(try await tokens("alice").accessToken == alice.accessToken)
+        #expect(try await tokens("bob").accessToken != alice.accessToken)
+    }
+
+    @Test func resourcesThatTheCallerNamesAreSent() async throws {
+        let scene = try Scene()
+        let client = try scene.client(AssertionSource("none") { _ in throw CancellationError() }).client
+        let assertion = try Assertion(Secret(try scene.assertion()), scopes: ["reports"])
+        let credential = try await client.jwtBearer(assertion, resources: ["https://api.example.com/"])
+        #expect(credential.resources == ["https://api.example.com/"])
+        let sent = scene.scene.emulator.receivedRequests.last { $0.path == "/token" }
+        #expect(sent?.form.values(for: "resource") == ["https://api.example.com/"] && sent?.form["scope"] == nil)
+    }
+
     // MARK: Client authentication
 
     @Test(arguments: ["system:serviceaccount:robots:one", "spiffe://example.com/robot"])
@@ -272,6 +331,28 @@ import Testing
         values.scopes = ["reports"]
         let machine = try scene.scene.client(registration: values, flows: [.clientCredentials])
         #expect(try await machine.freshTokens().scopes == ["reports"])
+    }
+
+    /// A security profile holds for what a platform has signed, too.
+    @Test(arguments: [("aud", "https://other.example.com"), ("alg", "")]) func aProfileHoldsForThePlatformsJWT(
+        _ member: String,
+        _ value: String
+    ) async throws {
+        var client = OIDCEmulator.Client(id: "robot", authenticationMethod: "private_key_jwt")
+        client.workload = OIDCEmulator.Workload(
+            issuer: "https://platform.example.com",
+            subject: "system:serviceaccount:robots:one"
+        )
+        let scene = try Scene(client)
+        if member == "alg" { scene.platform.signingAlgorithm = .rs256 }
+        let text = try scene.assertion(member == "aud" ? ["aud": .string(value)] : [:])
+        var values = ClientRegistration.Values(clientID: "robot")
+        values.authentication = .assertion(from: AssertionSource("the platform") { _ in try Assertion(Secret(text)) })
+        values.scopes = ["reports"]
+        values.securityProfile = .fapi2
+        let machine = try scene.scene.client(registration: values, flows: [.clientCredentials])
+        let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
+        #expect(error?.code == .assertionUnusable && error?.message.contains("security profile") == true)
     }
 
     @Test func aJWTWithoutASPIFFEIDIsNotSentAsOne() async throws {

@@ -186,6 +186,14 @@ import Testing
         #expect(try await client.credential() == nil)
     }
 
+    /// What is not a JWT is never encrypted: a demand that could not be kept is refused.
+    @Test(arguments: [EncryptedResponse.authorizationResponse, .introspection])
+    func refusesADemandThatWouldBePassedOver(_ response: EncryptedResponse) throws {
+        let values = try Self.registration([try DecryptionKey()]) { $0.encryptedResponses = [response] }
+        let error = #expect(throws: AuthError.self) { try ClientRegistration(values) }
+        #expect(error?.code == .invalidConfiguration)
+    }
+
     @Test func saysThatThereIsNoKey() async throws {
         let key = try #require(Self.keys[.ecdhES])
         let scene = EmulatorScene(

@@ -23,6 +23,7 @@ import Testing
         let work: EmulatorScene
         let api: EmulatorScene
         let user: AuthClient
+        let store = MemoryTokenStore()
 
         init(dpop: Bool = false, now: @escaping @Sendable () -> Date = { Date() }) throws {
             work = EmulatorScene(
@@ -38,7 +39,7 @@ import Testing
             values.redirectURIs = ["http://127.0.0.1:8400/callback"]
             values.scopes = ["openid", "offline_access"]
             values.usesDPoP = dpop
-            user = try work.client(registration: values, host: HostServices(now: now))
+            user = try work.client(registration: values, store: store, host: HostServices(now: now))
         }
 
         func machine(dpop: Bool = false, host: HostServices = .system) throws -> AuthClient {
@@ -77,6 +78,25 @@ import Testing
         _ = try await scene.user.signIn()
         let tokens = try await scene.machine(dpop: false).freshTokens()
         #expect(tokens.tokenType == "DPoP")
+    }
+
+    /// The user who signs in after another one gets tokens of their own, and none after a sign-out.
+    @Test func theTokensOfOneUserAreNotHandedOutToTheNext() async throws {
+        let scene = try Scene()
+        _ = try await scene.user.signIn()
+        let machine = try scene.machine()
+        let alice = try await machine.freshTokens()
+        #expect(try await machine.freshTokens().accessToken == alice.accessToken)
+        _ = try await scene.user.signOut()
+        let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
+        #expect(error?.code == .loginRequired)
+        let bob = try scene.work.client(
+            registration: scene.user.registration.values,
+            user: .bob,
+            store: scene.store
+        )
+        _ = try await bob.signIn(.replaceAccount)
+        #expect(try await machine.freshTokens().accessToken != alice.accessToken)
     }
 
     @Test func saysThatNoUserIsSignedIn() async throws {

@@ -150,6 +150,16 @@ struct PKCS11Tests {
         #expect(#expect(throws: AuthError.self) { try right.key() }?.message.contains("no such private key") == true)
     }
 
+    /// As `p11tool --list-all` prints it.
+    @Test(.enabled(if: isSoftware)) func readsAWholeURI() throws {
+        let source = try source(
+            "model=SoftHSM%20v2;manufacturer=SoftHSM%20project;token=AuthFlow;id=%01;object=signing;type=private"
+        )
+        #expect(try source.key().publicJWK["crv"] == "P-256")
+        let other = try self.source("model=Other;token=AuthFlow;object=signing")
+        #expect(throws: AuthError.self) { try other.key() }
+    }
+
     @Test(arguments: [
         "pkcs11:token=x", "pkcs11:object=x;type=public", "pkcs11:object=x?pin-value=1", "pkcs11:object=x;object=y",
         "pkcs11:object=%zz", "pkcs11:object=", "pkcs11:object=x;color=red", "pkcs12:object=x", "object=x",

@@ -90,6 +90,8 @@ struct AssertionClaims: CustomStringConvertible {
     let expiry: Double?
     let subject: String?
 
+    var algorithm: SignatureAlgorithm? { header?.algorithm }
+
     private let issuer: String?
     private let header: JWSHeader?
 

@@ -12,7 +12,7 @@ extension AssertionSource {
     public static func file(path: String, audience: String? = nil) -> AssertionSource {
         let name = "the file \(DisplayText.sanitized(path))"
         return AssertionSource(name, audience: audience) { _ in
-            guard let bytes = BoundedFile.contents(atPath: path, maximumSize: maximumSize) else {
+            guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: maximumSize) else {
                 throw AuthError(
                     .assertionUnusable,
                     "There is no assertion: \(name) does not exist, cannot be read, or has more than \(maximumSize) bytes."
@@ -44,7 +44,7 @@ extension AssertionSource {
     /// - Parameter audience: The audience to ask for; default: the issuer of the server.
     public static func actionsRunner(audience: String? = nil) -> AssertionSource {
         let name = "the job's runner"
-        return AssertionSource(name) { request in
+        return AssertionSource(name, identity: "\(name)\u{0}\(audience ?? "")") { request in
             let environment = request.host.environment
             guard let url = environment["ACTIONS_ID_TOKEN_REQUEST_URL"], !url.isEmpty,
                 let token = environment["ACTIONS_ID_TOKEN_REQUEST_TOKEN"], !token.isEmpty
@@ -89,8 +89,9 @@ extension AssertionSource {
         audience: String? = nil,
         algorithm: SignatureAlgorithm? = nil
     ) -> AssertionSource {
-        AssertionSource("the client's key") { request in
-            let key = try key.key()
+        let identity = [issuer ?? "", subject, audience ?? ""].joined(separator: "\u{0}")
+        return AssertionSource("the client's key", identity: identity) { request in
+            let key = try await key.keyInTask()
             let own: [String: JSON] = [
                 "iss": .string(issuer ?? request.clientID), "sub": .string(subject),
                 "aud": .string(audience ?? request.issuer), "jti": .string(request.identifier),

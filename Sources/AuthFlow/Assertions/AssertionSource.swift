@@ -31,20 +31,41 @@ public struct AssertionSource: Sendable {
     /// What it is called in messages.
     public let name: String
 
+    /// What distinguishes it from other sources: a token for an assertion of the one is not handed out for the other.
+    let identity: String
+
+    /// Whose assertions it gives at the moment, where that can change: the account of another sign-in.
+    let owner: (@Sendable () async throws -> String)?
+
     private let audience: String?
     private let make: @Sendable (Request) async throws -> Assertion
 
     /// Creates a source.
     /// - Parameters:
     ///   - name: What it is called in messages, such as a file's path.
+    ///   - identity: What distinguishes it from other sources of this client, such as the subject of its assertions: a token that was
+    ///     obtained by one source is not handed out for another. Default: the name.
     ///   - audience: The audience that its assertions must have; default: any, which the server checks.
     ///   - make: Obtains an assertion, for every use anew.
     public init(
         _ name: String,
+        identity: String? = nil,
         audience: String? = nil,
         _ make: @escaping @Sendable (Request) async throws -> Assertion
     ) {
+        self.init(name, identity: identity ?? name, owner: nil, audience: audience, make: make)
+    }
+
+    init(
+        _ name: String,
+        identity: String,
+        owner: (@Sendable () async throws -> String)?,
+        audience: String? = nil,
+        make: @escaping @Sendable (Request) async throws -> Assertion
+    ) {
         self.name = name
+        self.identity = identity
+        self.owner = owner
         self.audience = audience
         self.make = make
     }

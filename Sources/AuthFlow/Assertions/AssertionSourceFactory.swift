@@ -4,8 +4,8 @@ public struct AssertionSourceFactory: Sendable {
     public struct Context: Sendable {
         /// The environment.
         public let host: HostServices
-        /// The client's own key; nil when the profile has none.
-        public let clientKey: SigningKeySource?
+        /// The client's own key, with the algorithm that it is registered for; nil when the profile has none.
+        let clientKey: ClientKey?
         /// Makes the client of another profile of the same file.
         let client: @Sendable (_ profile: String) throws -> AuthClient
         /// The names of the other profiles.
@@ -74,10 +74,11 @@ extension AssertionSourceFactory {
                 throw options.error("assertions of the client's own need a \"client_key\"")
             }
             return .signed(
-                by: key,
+                by: key.source,
                 subject: try options[subject],
                 issuer: try options[issuer],
-                audience: try options[audience]
+                audience: try options[audience],
+                algorithm: key.algorithm
             )
         }
     }

@@ -118,7 +118,7 @@ extension OAuthClient {
             request.protectedParameters["response_mode"] = registration.responseMode.rawValue
         }
         // RFC 9449 section 10: without the key the code is then of no use.
-        let dpopKey = try newDPoPKey(at: metadata)
+        let dpopKey = try await newDPoPKey(at: metadata)
         if let dpopKey { request.protectedParameters["dpop_jkt"] = dpopKey.thumbprint }
         try await adapter.prepare(&request, in: providerContext)
 

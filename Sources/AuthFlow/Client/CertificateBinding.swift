@@ -21,7 +21,7 @@ public struct CertificateBinding: Sendable {
     /// - Parameter path: The file.
     public static func file(path: String) -> CertificateBinding {
         CertificateBinding { () throws(AuthError) in
-            guard let bytes = BoundedFile.contents(atPath: path, maximumSize: 1024 * 1024),
+            guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: 1024 * 1024),
                 let block = PEMBlock.blocks(in: String(decoding: bytes, as: UTF8.self)).first(where: {
                     $0.label == "CERTIFICATE"
                 }),

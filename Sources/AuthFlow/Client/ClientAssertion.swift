@@ -48,7 +48,7 @@ struct ClientAssertion: Sendable {
         let claims = JSON.object(own.merging(SignedTimes.claims(at: request.time, lifetime: Self.lifetime)) { $1 })
         switch signer {
         case .key(let source):
-            let key = try source.key()
+            let key = try await source.keyInTask()
             return try await key.jwt(
                 claims,
                 type: "JWT",

@@ -192,6 +192,16 @@ public struct ClientAuthentication: Sendable {
                     host: request.host
                 )
             )
+            if let allowed = request.allowedAlgorithms {
+                // FAPI 2.0 Security Profile sections 5.3.3.1 and 5.4.1, for what another has signed too.
+                let claims = AssertionClaims(assertion.jwt)
+                guard claims.audiences == [request.issuer], claims.algorithm.map(allowed.contains) == true else {
+                    throw AuthError(
+                        .assertionUnusable,
+                        "The security profile does not allow the assertion from \(source.name): it was \(claims)."
+                    )
+                }
+            }
             guard !isSPIFFE || AssertionClaims(assertion.jwt).subject?.hasPrefix("spiffe://") == true else {
                 throw AuthError(
                     .assertionUnusable,

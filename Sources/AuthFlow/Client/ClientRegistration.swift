@@ -95,6 +95,9 @@ public import AuthFlowJSON
         /// ``usesDPoP`` has to be true. All sign-ins of the client can then be told to be of one key.
         public var dpopKey: SigningKeySource?
 
+        /// The algorithm of proofs by ``dpopKey``; default: the best of the key's that the server announces.
+        public var dpopAlgorithm: SignatureAlgorithm?
+
         /// When authorization requests are pushed to the server (RFC 9126); default: when it requires or offers that.
         public var pushedRequests = PushedRequests.automatic
 
@@ -180,6 +183,19 @@ extension ClientRegistration.Values {
         }
         guard encryptedResponses.isEmpty || decryptionKeys != nil else {
             throw AuthError(.invalidConfiguration, "Encrypted responses need a key to decrypt them with.")
+        }
+        // What is not a JWT is never encrypted, so the demand would pass over it.
+        guard !encryptedResponses.contains(.authorizationResponse) || responseMode.isSigned else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Authorization responses are encrypted only when they are signed: the response mode has to be jwt or one of its kin."
+            )
+        }
+        guard !encryptedResponses.contains(.introspection) || signedIntrospection != nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Introspection responses are encrypted only when they are signed: signed introspection has to be demanded."
+            )
         }
         try authentication.check()
         if let authorizationDetails { try AuthorizationDetails.check(authorizationDetails) }

@@ -43,7 +43,7 @@ extension OAuthClient {
         _ metadata: ProviderMetadata
     ) async throws -> String {
         let claims = try requestObjectClaims(parameters, metadata)
-        let key = try source.key()
+        let key = try await source.keyInTask()
         let announced = metadata.json["request_object_signing_alg_values_supported"]?.strings
         let algorithm = try key.algorithm(
             nil,

@@ -56,7 +56,7 @@ extension AuthClient {
         let factory = try configuration[choices.provider]
         let context = AssertionSourceFactory.Context(
             host: host,
-            clientKey: try configuration[ProfileKeys.clientKey]?.source,
+            clientKey: try configuration[ProfileKeys.clientKey],
             client: { name in
                 guard let other = profile.other(name) else { throw CancellationError() }
                 return try AuthClient(

@@ -48,6 +48,7 @@ extension ClientRegistration {
         }
         if let dpopKey = try configuration[keys.dpopKey] {
             values.dpopKey = dpopKey.source
+            values.dpopAlgorithm = dpopKey.algorithm
             values.usesDPoP = true
         }
         if try configuration[keys.signsRequests] || values.securityProfile == .fapi2MessageSigning {

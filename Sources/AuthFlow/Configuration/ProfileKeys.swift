@@ -364,8 +364,10 @@ struct ClientKey: Sendable {
         case (let file?, nil): self.source = .file(path: file, keyID: try object[Self.keyID])
         case (nil, let uri?):
             #if os(Linux) || os(macOS)
-            let pin = try object[Self.pin]
-            self.source = try object.located(Self.token) { () throws(AuthError) in try .pkcs11(uri, pin: pin) }
+            let (pin, keyID) = (try object[Self.pin], try object[Self.keyID])
+            self.source = try object.located(Self.token) { () throws(AuthError) in
+                try .pkcs11(uri, pin: pin, keyID: keyID)
+            }
             #else
             throw object.error("this system has no PKCS #11 tokens", at: Self.token)
             #endif

@@ -46,10 +46,15 @@ extension ManagedCredential {
             publish(.refreshed, of: credential.account)
             return adopt(credential, epoch)
         } catch let error as AuthError {
-            backOff(error, account)
+            // What is missing here, and not at the provider, may be there at the next call.
+            if !Self.localCodes.contains(error.code) { backOff(error, account) }
             throw error
         }
     }
+
+    private static let localCodes: Set<AuthError.Code> = [
+        .loginRequired, .assertionUnusable, .keyUnavailable, .invalidConfiguration,
+    ]
 
     private func refresh(
         _ credential: Credential,

@@ -28,7 +28,7 @@ extension OAuthClient {
         let resources = resources ?? registration.resources
         request.addResources(resources)
         try request.addAuthorizationDetails(of: registration, at: metadata)
-        let response = try await sendTokenRequest(request, scopes: scopes, key: try newDPoPKey(at: metadata))
+        let response = try await sendTokenRequest(request, scopes: scopes, key: try await newDPoPKey(at: metadata))
         return try credentialWithoutUser(response, resources: resources, metadata)
     }
 }

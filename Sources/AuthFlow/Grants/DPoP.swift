@@ -11,20 +11,25 @@ extension OAuthClient {
     /// A key for the tokens of a new sign-in; nil when they are not to be bound to one.
     /// - Throws: ``AuthError`` with `unsupported` when the provider announces algorithms and the key's is not among them;
     ///   `key_unavailable` when it is in a token that cannot be used.
-    func newDPoPKey(at metadata: ProviderMetadata) throws(AuthError) -> DPoPKey? {
+    func newDPoPKey(at metadata: ProviderMetadata) async throws -> DPoPKey? {
         guard registration.usesDPoP else { return nil }
-        let own = try registration.dpopKey?.key()
-        let algorithm =
-            try own?.algorithm(nil, allowed: registration.securityProfile?.algorithms, announced: nil) ?? .es256
         let announced = metadata.json["dpop_signing_alg_values_supported"]?.strings
-        guard announced?.contains(algorithm.rawValue) ?? true else {
+        if let source = registration.dpopKey {
+            let key = try await source.keyInTask()
+            let algorithm = try key.algorithm(
+                registration.dpopAlgorithm,
+                allowed: registration.securityProfile?.algorithms,
+                announced: announced
+            )
+            return try DPoPKey(key, signingBy: algorithm)
+        }
+        guard announced?.contains(SignatureAlgorithm.es256.rawValue) ?? true else {
             throw AuthError(
                 .unsupported,
-                "The provider \(metadata.issuer) takes no proofs that are signed with \(algorithm.rawValue), the only ones that this client's key makes (RFC 9449)."
+                "The provider \(metadata.issuer) takes no proofs that are signed with ES256, the only ones that a key made here signs (RFC 9449)."
             )
         }
-        guard let own else { return try DPoPKey(host: host) }
-        return try DPoPKey(own)
+        return try DPoPKey(host: host)
     }
 
     /// Sends a request, with a proof when tokens are bound to a key.

@@ -41,7 +41,7 @@ struct DevicePolling: Sendable {
         at metadata: ProviderMetadata,
         _ complete: @escaping @Sendable (TokenResponse) async throws -> Return
     ) async throws -> Result<Return, any Error> {
-        let key = try client.newDPoPKey(at: metadata)
+        let key = try await client.newDPoPKey(at: metadata)
         // This clock counts on while a machine sleeps, and is never set.
         let elapsed = client.host.clock.stopwatch()
         var request = ProviderRequest(

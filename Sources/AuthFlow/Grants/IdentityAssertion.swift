@@ -34,8 +34,13 @@ extension OAuthClient {
             )
         }
         // RFC 8693 section 2.2.1: scope is "OPTIONAL if the scope of the issued security token is identical to the scope requested".
-        var assertion = try Assertion(response.tokens.accessToken, scopes: response.tokens.scopes)
-        assertion.key = response.key
+        let granted = response.tokens.scopes
+        var assertion = try Assertion(response.tokens.accessToken, scopes: granted.isEmpty ? nil : granted)
+        // Section 4.3.3: with a proof in this request the assertion may be bound to its key, and the next then needs the same. A server
+        // that ignores the proof binds it to none.
+        if let key = response.key, try JWS(assertion.jwt).payload["cnf"]?["jkt"]?.string == key.thumbprint {
+            assertion.key = key
+        }
         try assertion.check(audience: audience, at: server.time, from: "the identity provider")
         return assertion
     }
@@ -49,7 +54,11 @@ extension AssertionSource {
     ///   - client: The client that the user has signed in with. It must have asked for the scope `openid`.
     public static func signIn(_ name: String, of client: @escaping @Sendable () throws -> AuthClient) -> AssertionSource
     {
-        AssertionSource("the sign-in \(DisplayText.sanitized(name))") { request in
+        AssertionSource("the sign-in \(DisplayText.sanitized(name))", identity: name) {
+            // A user who has signed out there, or in as another, is not who the last token was for.
+            let account = try await client().credential()?.account
+            return account.map { "\($0.issuer)\u{0}\($0.subject ?? "")" } ?? ""
+        } make: { request in
             let client = try client()
             return try await client.client.identityAssertion(
                 for: try await client.freshIDToken(),

@@ -22,15 +22,25 @@ extension OAuthClient {
             ]
         )
         let wanted = scopes ?? assertion.scopes ?? ownScopes
+        // An assertion that names its scopes is not asked for others besides, unless the caller does.
+        if assertion.scopes == nil || scopes != nil, !wanted.isEmpty {
+            request.parameters["scope"] = wanted.joined(separator: " ")
+        }
+        let isForResources = resources != nil
         let resources = resources ?? registration.resources
-        // An assertion that names its scopes and resources is not asked for others besides.
-        if assertion.scopes == nil || scopes != nil {
-            if !wanted.isEmpty { request.parameters["scope"] = wanted.joined(separator: " ") }
-            request.addResources(resources)
+        if assertion.scopes == nil || isForResources { request.addResources(resources) }
+        if assertion.scopes == nil {
             try request.addAuthorizationDetails(of: registration, at: metadata)
         }
-        let key = try assertion.key ?? newDPoPKey(at: metadata)
-        let response = try await sendTokenRequest(request, scopes: wanted, key: key)
+        let key = try await newDPoPKey(at: metadata)
+        // The key of this client's own would be another, and its tokens must not be bound to one without a word.
+        if let bound = assertion.key, bound.isOutside || key?.isOutside == true, bound.thumbprint != key?.thumbprint {
+            throw AuthError(
+                .invalidConfiguration,
+                "The assertion is bound to another DPoP key than this client's. Give both clients the same key that cannot be copied."
+            )
+        }
+        let response = try await sendTokenRequest(request, scopes: wanted, key: assertion.key ?? key)
         return try credentialWithoutUser(response, resources: resources, metadata)
     }
 

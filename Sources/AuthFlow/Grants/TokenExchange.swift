@@ -113,6 +113,6 @@ extension OAuthClient {
         for audience in exchange.audience { request.protectedParameters.append("audience", audience) }
         for resource in exchange.resource { request.protectedParameters.append("resource", resource) }
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
-        return try await sendTokenRequest(request, scopes: scopes, key: try newDPoPKey(at: metadata))
+        return try await sendTokenRequest(request, scopes: scopes, key: try await newDPoPKey(at: metadata))
     }
 }

@@ -19,6 +19,16 @@ package enum BoundedFile {
         return contents(of: descriptor, maximumSize: maximumSize)
     }
 
+    /// The content of a plain file; nil also for anything else, such as a pipe, which would be waited for.
+    package static func contents(ofPlainFile path: String, maximumSize: Int) -> [UInt8]? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
+        return contents(of: descriptor, maximumSize: maximumSize)
+    }
+
     /// The bytes read from a descriptor; nil when reading fails, or there are more than allowed.
     package static func contents(of descriptor: Int32, maximumSize: Int) -> [UInt8]? {
         var bytes: [UInt8] = []

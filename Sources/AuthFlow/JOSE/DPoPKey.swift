@@ -15,6 +15,11 @@ struct DPoPKey: Sendable, Hashable {
     /// The private key, base64url; of a key that cannot be copied the public key (RFC 7517), which begins with a brace.
     let stored: Secret
 
+    /// Whether it is one of the registration, which cannot be copied.
+    var isOutside: Bool { Self.isPublic(stored) }
+
+    private static func isPublic(_ stored: Secret) -> Bool { stored.exposed.utf8.first == UInt8(ascii: "{") }
+
     /// The public key (RFC 7518 section 6). RFC 9449 section 4.2: "It MUST NOT contain a private key."
     let publicJWK: JSON
 
@@ -36,8 +41,9 @@ struct DPoPKey: Sendable, Hashable {
 
     /// A key that stays where it is.
     /// - Throws: ``AuthError`` with `unsupported` when its public key cannot be used.
-    init(_ key: any SigningKey) throws(AuthError) {
-        let members = (key.publicJWK.object ?? [:]).filter { Self.publicMembers.contains($0.key) }
+    init(_ key: any SigningKey, signingBy algorithm: SignatureAlgorithm) throws(AuthError) {
+        var members = (key.publicJWK.object ?? [:]).filter { Self.publicMembers.contains($0.key) }
+        members["alg"] = .string(algorithm.rawValue)
         guard let text = try? JSON.object(members).serialized(),
             let own = DPoPKey(stored: Secret(String(decoding: text, as: UTF8.self)))
         else { throw AuthError(.unsupported, "The DPoP key has a public key that cannot be used.") }
@@ -46,7 +52,7 @@ struct DPoPKey: Sendable, Hashable {
 
     /// Reads a key from its ``stored`` form.
     init?(stored: Secret) {
-        if stored.exposed.utf8.first == UInt8(ascii: "{") {
+        if Self.isPublic(stored) {
             guard let json = try? JSON(parsing: Array(stored.exposed.utf8)),
                 let members = json.object, Self.publicMembers.isSuperset(of: members.keys)
             else { return nil }
@@ -61,7 +67,7 @@ struct DPoPKey: Sendable, Hashable {
     }
 
     /// The members of public keys. A private one has others.
-    private static let publicMembers: Set<String> = ["kty", "crv", "x", "y", "n", "e"]
+    private static let publicMembers: Set<String> = ["kty", "crv", "x", "y", "n", "e", "alg"]
 
     private static func privateKey(_ stored: Secret) -> P256.Signing.PrivateKey? {
         Base64URL.decode(stored.exposed).flatMap { try? P256.Signing.PrivateKey(rawRepresentation: $0) }
@@ -97,10 +103,8 @@ struct DPoPKey: Sendable, Hashable {
             .string(Base64URL.encode(SHA256.hash(data: Array($0.exposed.utf8))))
         }
         let key = Self.privateKey(stored)
-        let outside = key == nil ? try outsideKey(of: client) : nil
-        let algorithm = try outside.map { outside throws(AuthError) in
-            try outside.algorithm(nil, allowed: client.registration.securityProfile?.algorithms, announced: nil)
-        }
+        let outside = key == nil ? try await outsideKey(of: client) : nil
+        let algorithm = publicJWK["alg"]?.string.map(SignatureAlgorithm.init(rawValue:))
         let header: JSON = [
             "typ": "dpop+jwt", "alg": .string((algorithm ?? .es256).rawValue), "jwk": publicJWK,
         ]
@@ -118,8 +122,9 @@ struct DPoPKey: Sendable, Hashable {
     }
 
     /// The key of the registration, when it is the one that the tokens are bound to.
-    private func outsideKey(of client: OAuthClient) throws(AuthError) -> any SigningKey {
-        guard let key = try client.registration.dpopKey?.key(), key.publicJWK.jwkThumbprint == thumbprint else {
+    private func outsideKey(of client: OAuthClient) async throws -> any SigningKey {
+        guard let key = try await client.registration.dpopKey?.keyInTask(), key.publicJWK.jwkThumbprint == thumbprint
+        else {
             throw AuthError(
                 .keyUnavailable,
                 "The tokens are bound to another key than the one that is configured now. Configure that key again, or sign in again."

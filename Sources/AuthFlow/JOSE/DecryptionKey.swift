@@ -243,7 +243,14 @@ extension DecryptionKey {
             if members["alg"] == nil { members["alg"] = algorithm.map { .string($0.rawValue) } }
             return try DecryptionKey(jwk: .object(members))
         }
-        guard let set = json["keys"]?.array else { return [try read(json)] }
+        guard let set = json["keys"]?.array else {
+            guard keyID == nil || json["kid"] == nil || json["kid"]?.string == keyID else {
+                throw refusal("its \"kid\" is not the one that the configuration names")
+            }
+            var members = json.object ?? [:]
+            if let keyID { members["kid"] = .string(keyID) }
+            return [try read(.object(members))]
+        }
         // What is for something else stands beside them: keys to sign with, and those of other algorithms.
         let isRSA = algorithm.map { $0 == .rsaOAEP || $0 == .rsaOAEP256 }
         var keys: [DecryptionKey] = []

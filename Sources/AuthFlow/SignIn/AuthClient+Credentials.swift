@@ -6,18 +6,18 @@ extension AuthClient {
     /// - Parameter account: The subject of an account; default: the one of the options.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credential(account: String? = nil) async throws -> Credential? {
-        try await current.accounts().entry(account ?? options.account)?.credential
+        try await current().accounts().entry(account ?? options.account)?.credential
     }
 
     /// What ``credential(account:)`` returns. No page is shown.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in, or, with the reason, when the provider has ended
     ///   the session; `storage_failed`.
-    public func requiredCredential() async throws -> Credential { try await current.lastCredential() }
+    public func requiredCredential() async throws -> Credential { try await current().lastCredential() }
 
     /// The users who are signed in, the current account first. An unknown user is not among them.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func accounts() async throws -> [Identity] {
-        let accounts = try await current.accounts()
+        let accounts = try await current().accounts()
         let first = accounts.entry(nil)
         return ([first].compactMap { $0 } + accounts.entries.filter { $0 != first }).compactMap(\.credential?.identity)
     }
@@ -26,7 +26,7 @@ extension AuthClient {
     /// - Parameter subject: The subject of an account that is signed in.
     /// - Throws: ``AuthError`` with `login_required` when it is not.
     public func selectAccount(_ subject: String) async throws {
-        try await current.change { accounts in
+        try await current().change { accounts in
             guard let entry = accounts.entry(subject) else {
                 throw AuthError(
                     .loginRequired,
@@ -35,12 +35,12 @@ extension AuthClient {
             }
             accounts.select(entry.account)
         }
-        current.beginEpoch()
+        try await current().beginEpoch()
     }
 
     /// The states of the credential, beginning with the present one: signed in, refreshed, expired, ended with its reason.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func states() async throws -> AsyncStream<CredentialState> { try await current.states() }
+    public func states() async throws -> AsyncStream<CredentialState> { try await current().states() }
 
     /// Returns tokens whose access token is fresh: cached ones, or refreshed ones.
     ///
@@ -51,8 +51,8 @@ extension AuthClient {
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or what refreshing
     ///   throws; `CancellationError` when the task is cancelled, which ends no other task's refresh.
     public func freshTokens(account: String? = nil) async throws -> TokenSet {
-        if account == nil, let fresh = current.fresh() { return fresh.credential.tokens }
-        return try await current.credential(of: account).tokens
+        if account == nil, let fresh = alwaysCurrent?.fresh() { return fresh.credential.tokens }
+        return try await current().credential(of: account).tokens
     }
 
     /// A credential whose access token lasts for a while.
@@ -60,7 +60,7 @@ extension AuthClient {
     ///   life, or they would be refreshed at every call.
     /// - Throws: As ``freshTokens(account:)``.
     public func freshCredential(lasting duration: Duration) async throws -> Credential {
-        try await current.credential(margin: duration)
+        try await current().credential(margin: duration)
     }
 
     /// Runs `body` with fresh tokens, and once more with newer ones when it throws an ``AuthError`` with
@@ -77,7 +77,7 @@ extension AuthClient {
             if tokens.refreshToken == nil {
                 guard try await credential()?.tokens.accessToken != tokens.accessToken else { throw error }
             }
-            return try await body(try await current.credential(rejected: tokens.accessToken).tokens)
+            return try await body(try await current().credential(rejected: tokens.accessToken).tokens)
         }
     }
 
@@ -85,7 +85,7 @@ extension AuthClient {
     /// - Throws: As ``freshTokens(account:)``.
     @discardableResult
     public func refresh() async throws -> Credential {
-        try await current.credential(rejected: try await current.lastCredential().tokens.accessToken)
+        try await current().credential(rejected: try await current().lastCredential().tokens.accessToken)
     }
 
     /// Replaces the tokens by others, in a way that only the provider's adapter knows, and keeps those: no other task or process
@@ -96,7 +96,8 @@ extension AuthClient {
     public func replaceTokens(
         _ body: @escaping @Sendable (TokenSet, ProviderContext) async throws -> TokenSet
     ) async throws -> Credential {
-        try await credentials.unfinished.finish { [current, client] in
+        let current = try await current()
+        return try await credentials.unfinished.finish { [client] in
             try await current.replace { try await body($0, client.providerContext) }
         }
     }
@@ -104,7 +105,7 @@ extension AuthClient {
     /// The provider's claims about the user who is signed in: its userinfo endpoint, or what its adapter asks instead.
     /// - Throws: ``AuthError`` with `login_required` when no user is, and what fetching it throws.
     public func userInfo() async throws -> JSON {
-        try await client.requireBinding(of: try await current.credential(), with: \ProviderMetadata.userInfoEndpoint)
+        try await client.requireBinding(of: try await current().credential(), with: \ProviderMetadata.userInfoEndpoint)
         return try await perform { try await client.userInfo($0) }
     }
 
@@ -118,7 +119,7 @@ extension AuthClient {
             try await requireBinding(ofStored: [token], with: \ProviderMetadata.introspectionEndpoint)
             return try await client.introspect(token, typeHint: typeHint)
         }
-        let credential = try await current.credential()
+        let credential = try await current().credential()
         try await client.requireBinding(of: credential, with: \ProviderMetadata.introspectionEndpoint)
         return try await client.introspect(credential.tokens.accessToken)
     }
@@ -137,7 +138,7 @@ extension AuthClient {
         ofStored tokens: [Secret?],
         with path: EndpointPath? = nil
     ) async throws {
-        for credential in try await current.accounts().entries.compactMap(\.credential) {
+        for credential in try await current().accounts().entries.compactMap(\.credential) {
             let stored = credential.tokens
             let known = [stored.accessToken, stored.refreshToken, stored.idToken, stored.deviceSecret].compactMap { $0 }
             guard tokens.contains(where: { $0.map(known.contains) == true }) else { continue }

@@ -43,7 +43,7 @@ extension AuthClient {
         let reporter = reporter()
         let (removed, revocation) = try await credentials.unfinished.finish {
             [self] () -> (Credential?, SignOut.Outcome) in
-            guard let credential = try await current.remove()?.credential else { return (nil, .nothingToDo) }
+            guard let credential = try await current().remove()?.credential else { return (nil, .nothingToDo) }
             // Afterwards, because only what came out of the store is known to be the last. A crash in between leaves tokens that
             // work until they expire, and that are nowhere any more.
             let revocation = try await outcome(of: .revocation, isAsked: revokingTokens, reporter) {
@@ -94,7 +94,7 @@ extension AuthClient {
     /// - Returns: Whether there was anything.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
-    public func signOutLocally() async throws -> Bool { try await current.clear() }
+    public func signOutLocally() async throws -> Bool { try await current().clear() }
 
     private func outcome(
         of step: FlowEvent.Step,

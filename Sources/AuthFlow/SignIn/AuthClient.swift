@@ -1,3 +1,4 @@
+import Crypto
 import Synchronization
 
 /// Signs users in with one provider and keeps their credentials: the part of AuthFlow that an app or a tool uses.
@@ -23,7 +24,10 @@ public final class AuthClient: Sendable {
     let credentials: CredentialManager
     let visits = WaitingVisits()
     /// The credential that this client keeps.
-    let current: ManagedCredential
+    /// The credential of this client, unless it is obtained by another sign-in: see ``current()``.
+    private let fixed: ManagedCredential
+    private let recordName: String
+    private let owned = Mutex<[String: ManagedCredential]>([:])
     private let observer: @Sendable (FlowEvent) -> Void
 
     /// The options of an ``AuthClient``.
@@ -91,14 +95,28 @@ public final class AuthClient: Sendable {
             renewal: methods.withoutUser?.renewal,
             observer: observer
         )
-        self.current = credentials.managed(
-            // A client that once signed a user in under this name must not be handed that user's tokens.
-            name: methods.withoutUser.map { "\(options.name) by \($0.flow.rawValue)" } ?? options.name,
-            resource: nil,
-            account: options.account,
-            label: options.name
-        )
+        // A client that once signed a user in under this name must not be handed that user's tokens.
+        let name = methods.withoutUser?.recordName.map { "\(options.name) by \($0)" } ?? options.name
+        self.recordName = name
+        self.fixed = credentials.managed(name: name, resource: nil, account: options.account, label: options.name)
     }
+
+    /// The credential that this client works with: where it is obtained by another sign-in, that of the user who is signed in there
+    /// now.
+    func current() async throws -> ManagedCredential {
+        guard let owner = methods.withoutUser?.owner else { return fixed }
+        let name = "\(recordName) \(Base64URL.encode(SHA256.hash(data: Array(try await owner().utf8))))"
+        return owned.withLock { owned in
+            let known =
+                owned[name]
+                ?? credentials.managed(name: name, resource: nil, account: nil, label: options.name)
+            owned[name] = known
+            return known
+        }
+    }
+
+    /// The credential where it is always the same, without waiting; nil where it depends on another sign-in.
+    var alwaysCurrent: ManagedCredential? { methods.withoutUser?.owner == nil ? fixed : nil }
 
     /// Whether it works as the client itself, without any user.
     package var isWithoutUser: Bool { methods.withoutUser != nil }
@@ -125,7 +143,7 @@ public final class AuthClient: Sendable {
         options: AuthorizationOptions = AuthorizationOptions()
     ) async throws -> SignIn {
         // A user who signs in for nothing does not come back.
-        try await current.probe()
+        try await current().probe()
         let reporter = reporter()
         // A user who wants another account wants to be asked which.
         if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
@@ -239,7 +257,7 @@ public final class AuthClient: Sendable {
 
     /// Finds out whether the store can be read, written to and locked, as every sign-in does before the user is asked.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func checkStore() async throws { try await current.probe() }
+    public func checkStore() async throws { try await current().probe() }
 
     /// Hands over a redirect that arrived by another way than the user agent: the URL that an app was opened with, or one
     /// that a user has pasted. It is checked like any other.
@@ -286,12 +304,12 @@ public final class AuthClient: Sendable {
     ) async throws -> SignIn {
         var signIn = SignIn(credential: credential, authorizationParameters: parameters)
         do {
-            try await current.keep(credential, policy, reporter)
+            try await current().keep(credential, policy, reporter)
         } catch let error as AuthError where error.code == .accountMismatch {
             throw error
         } catch {
             if error is CancellationError { throw error }
-            await current.keepInMemory(credential)
+            try await current().keepInMemory(credential)
             signIn.storageError =
                 error as? AuthError
                 ?? AuthError(.storageFailed, "The credential could not be stored.", underlyingError: error)

@@ -1,3 +1,5 @@
+import Crypto
+
 /// A method of signing a user in: a grant, with what it shows the user.
 public enum SignInMethod: Sendable {
     /// The authorization code grant, in a user agent on this machine (RFC 6749 section 4.1).
@@ -20,6 +22,22 @@ public enum SignInMethod: Sendable {
         case .clientCredentials: .clientCredentials
         case .jwtBearer: .jwtBearer
         }
+    }
+
+    /// The name of the record of its tokens, beside the client's; nil for a method that signs a user in.
+    var recordName: String? {
+        switch self {
+        case .userAgent, .device: nil
+        case .clientCredentials: flow.rawValue
+        case .jwtBearer(let source):
+            // What a source is told apart by may be a subject or a path, and a record's name is not secret.
+            "\(flow.rawValue) \(Base64URL.encode(SHA256.hash(data: Array(source.identity.utf8))))"
+        }
+    }
+
+    /// Whose tokens it obtains, where that can change without the configuration.
+    var owner: (@Sendable () async throws -> String)? {
+        if case .jwtBearer(let source) = self { source.owner } else { nil }
     }
 
     /// Obtains a credential without a user; nil for a method that needs one.

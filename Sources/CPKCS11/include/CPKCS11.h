@@ -62,11 +62,13 @@ enum {
     AUTHFLOW_PKCS11_ECDSA = 0x1041,
 };
 
-/// A token: its label and serial number, padded with spaces, and its flags.
+/// A token: its names, padded with spaces, and its flags.
 typedef struct {
     unsigned long slot;
     uint8_t label[32];
     uint8_t serial[16];
+    uint8_t model[16];
+    uint8_t manufacturer[32];
     unsigned long flags;
 } authflow_pkcs11_token;
 

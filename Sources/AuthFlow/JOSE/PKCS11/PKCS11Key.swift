@@ -9,32 +9,47 @@ final class PKCS11Key: SigningKey {
     let publicJWK: JSON
     let algorithms: [SignatureAlgorithm]
 
+    /// The public key as the token has it.
+    private let foundJWK: JSON
     private let uri: PKCS11URI
     private let pin: Secret?
-    private let session: Mutex<Session>
+    /// nil after it was lost, until the next signature opens another.
+    private let session: Mutex<Session?>
 
-    /// An open session, and the key in it.
-    private struct Session {
+    /// An open session, and the key in it. It is closed when it is given up.
+    private final class Session: Sendable {
         let module: PKCS11Module
         let number: UInt
         let key: UInt
+
+        init(module: PKCS11Module, number: UInt, key: UInt) {
+            self.module = module
+            self.number = number
+            self.key = key
+        }
+
+        deinit { module.closeSession(number) }
     }
+
+    /// One login at a time: several at once would each see that the token still accepts a PIN.
+    private static let logins = Mutex(())
 
     /// PINs that a token has refused: a second attempt would come closer to locking it. By a hash of the PIN and its token.
     private static let refusedPINs = Mutex<Set<String>>([])
 
     /// Opens a session, and finds the key.
     /// - Throws: ``AuthError`` with `key_unavailable`, which says what is missing.
-    init(_ uri: PKCS11URI, pin: Secret?) throws(AuthError) {
+    init(_ uri: PKCS11URI, pin: Secret?, keyID: String? = nil) throws(AuthError) {
         let session = try Self.open(uri, pin)
         self.uri = uri
         self.pin = pin
-        (self.publicJWK, self.algorithms) = try Self.publicKey(of: session, uri)
+        let (jwk, algorithms) = try Self.publicKey(of: session, uri)
+        self.foundJWK = jwk
+        var members = jwk.object ?? [:]
+        if let keyID { members["kid"] = .string(keyID) }
+        self.publicJWK = .object(members)
+        self.algorithms = algorithms
         self.session = Mutex(session)
-    }
-
-    deinit {
-        session.withLock { $0.module.closeSession($0.number) }
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -59,24 +74,22 @@ final class PKCS11Key: SigningKey {
             default: (bytes, Int(AUTHFLOW_PKCS11_SHA256_RSA))
             }
         return try session.withLock { session in
-            func attempt() throws(PKCS11Module.Failure) -> [UInt8] {
-                try session.module.sign(input, by: mechanism, key: session.key, in: session.number)
+            if let open = session {
+                do throws(PKCS11Module.Failure) {
+                    return try open.module.sign(input, by: mechanism, key: open.key, in: open.number)
+                } catch {
+                    guard error.isLostSession else { throw Self.refusal("it cannot sign (error \(error.result))", uri) }
+                }
+                // The token was taken out and put in again, or its session was closed by another part of the program.
+                session = nil
             }
-            do throws(PKCS11Module.Failure) {
-                return try attempt()
-            } catch {
-                guard error.isLostSession else { throw Self.refusal("it cannot sign (error \(error.result))", uri) }
-            }
-            // The token was taken out and put in again, or its session was closed by another part of the program.
-            session.module.closeSession(session.number)
-            session = try Self.open(uri, pin)
-            guard try Self.publicKey(of: session, uri).jwk == publicJWK else {
+            let opened = try Self.open(uri, pin)
+            guard try Self.publicKey(of: opened, uri).jwk == foundJWK else {
                 throw Self.refusal("it is another key than before", uri)
             }
-            do throws(PKCS11Module.Failure) {
-                return try attempt()
-            } catch {
-                throw Self.refusal("it cannot sign (error \(error.result))", uri)
+            session = opened
+            return try Self.responding(uri) { () throws(PKCS11Module.Failure) in
+                try opened.module.sign(input, by: mechanism, key: opened.key, in: opened.number)
             }
         }
     }
@@ -89,6 +102,8 @@ final class PKCS11Key: SigningKey {
         let tokens = present.filter { token in
             token.flags & UInt(AUTHFLOW_PKCS11_INITIALIZED) != 0
                 && (uri.token ?? token.label) == token.label && (uri.serial ?? token.serial) == token.serial
+                && (uri.model ?? token.model) == token.model
+                && (uri.manufacturer ?? token.manufacturer) == token.manufacturer
         }
         guard let token = tokens.first else {
             let labels = present.filter { !$0.label.isEmpty }.map {
@@ -127,10 +142,28 @@ final class PKCS11Key: SigningKey {
         _ uri: PKCS11URI,
         _ pin: Secret?
     ) throws(AuthError) {
+        guard let pin else { throw refusal("the token asks for a PIN, and none is configured", uri) }
+        let result = logins.withLock { _ in
+            Result { () throws(AuthError) in try loginAlone(module, session, token.slot, uri, pin) }
+        }
+        try result.get()
+    }
+
+    private static func loginAlone(
+        _ module: PKCS11Module,
+        _ session: UInt,
+        _ slot: UInt,
+        _ uri: PKCS11URI,
+        _ pin: Secret
+    ) throws(AuthError) {
+        // As the token is now: another login may have failed since it was listed.
+        let tokens = try responding(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
+        guard let token = tokens.first(where: { $0.slot == slot }) else {
+            throw refusal("the token is not present any more", uri)
+        }
         guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_IS_LOCKED) == 0 else {
             throw refusal("the token is locked, after too many wrong PINs", uri)
         }
-        guard let pin else { throw refusal("the token asks for a PIN, and none is configured", uri) }
         let mark = Base64URL.encode(
             SHA256.hash(data: Array("\(uri.module)\u{0}\(token.serial)\u{0}\(pin.exposed)".utf8))
         )

@@ -57,6 +57,8 @@ struct PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and t
         let slot: UInt
         let label: String
         let serial: String
+        let model: String
+        let manufacturer: String
         let flags: UInt
     }
 
@@ -74,6 +76,8 @@ struct PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and t
                 slot: token.slot,
                 label: text(token.label),
                 serial: text(token.serial),
+                model: text(token.model),
+                manufacturer: text(token.manufacturer),
                 flags: token.flags
             )
         }

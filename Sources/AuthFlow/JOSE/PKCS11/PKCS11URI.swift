@@ -4,6 +4,10 @@ struct PKCS11URI: Sendable, Hashable {
     let token: String?
     /// The serial number of the token; nil for any.
     let serial: String?
+    /// The model of the token; nil for any.
+    let model: String?
+    /// The manufacturer of the token; nil for any.
+    let manufacturer: String?
     /// The label of the key; nil for any.
     let object: String?
     /// The identifier of the key; nil for any.
@@ -13,6 +17,8 @@ struct PKCS11URI: Sendable, Hashable {
 
     /// The module that stands for all that the system knows.
     private static let everyModule = "p11-kit-proxy.so"
+
+    private static let attributes = ["token", "serial", "model", "manufacturer", "object", "id", "type"]
 
     /// Reads a URI.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
@@ -31,7 +37,9 @@ struct PKCS11URI: Sendable, Hashable {
             let name = String(pair[0])
             // RFC 7512 section 2.4: with pin-value "the PIN ... may be exposed".
             guard !name.hasPrefix("pin-") else { throw refuse("a PIN is given beside it, and not in it") }
-            let known = isQuery ? ["module-path"] : ["token", "serial", "object", "id", "type"]
+            let known = isQuery ? ["module-path"] : Self.attributes
+            // About the library and the slot: the path says which library, and a token is found in whatever slot it is.
+            if !isQuery, name.hasPrefix("library-") || name.hasPrefix("slot-") { continue }
             guard known.contains(name) else {
                 throw refuse("\"\(DisplayText.sanitized(name, limit: 30))\" is not used here")
             }
@@ -48,6 +56,8 @@ struct PKCS11URI: Sendable, Hashable {
         }
         self.token = try string("token")
         self.serial = try string("serial")
+        self.model = try string("model")
+        self.manufacturer = try string("manufacturer")
         self.object = try string("object")
         self.identifier = values["id"]
         self.module = try string("module-path") ?? Self.everyModule
