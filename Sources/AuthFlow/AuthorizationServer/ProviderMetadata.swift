@@ -197,7 +197,7 @@ extension ProviderMetadata {
 
     /// The endpoints that a client calls, which may have an alias.
     private static let aliasedEndpoints:
-        [(name: String, path: WritableKeyPath<ProviderMetadata, Endpoint?> & Sendable)] = [
+        [(name: String, path: any WritableKeyPath<ProviderMetadata, Endpoint?> & Sendable)] = [
             ("token_endpoint", \.tokenEndpoint), ("revocation_endpoint", \.revocationEndpoint),
             ("introspection_endpoint", \.introspectionEndpoint), ("userinfo_endpoint", \.userInfoEndpoint),
             ("device_authorization_endpoint", \.deviceAuthorizationEndpoint),

@@ -11,7 +11,7 @@ import Foundation
 
 /// How an emulated provider encrypts what it sends to a client (RFC 7516).
 public struct EmulatedEncryption: Sendable {
-    /// The client's public key (RFC 7517), as ``DecryptionKey/publicJWK`` has it.
+    /// The client's public key (RFC 7517), as `DecryptionKey.publicJWK` has it.
     public var key: JSON
     /// `alg`.
     public var algorithm: KeyManagementAlgorithm
@@ -40,7 +40,7 @@ public struct EmulatedEncryption: Sendable {
     }
 
     /// Encrypts text.
-    /// - Throws: ``AuthError`` with `unsupported` when the key or an algorithm cannot be used.
+    /// - Throws: `AuthError` with `unsupported` when the key or an algorithm cannot be used.
     public func encrypted(_ plain: String) throws -> String {
         guard let enc = ContentEncryption(rawValue: encryption) else {
             throw AuthError(.unsupported, "The emulator cannot encrypt with \(encryption).")

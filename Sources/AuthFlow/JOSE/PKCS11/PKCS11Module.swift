@@ -5,7 +5,7 @@ import Synchronization
 /// A library that gives access to tokens. It stays open for the life of the process.
 ///
 /// It is initialized with `CKF_OS_LOCKING_OK`, so that it may be called from any thread.
-struct PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and the library locks for itself
+@safe struct PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and the library locks for itself
     private let pointer: OpaquePointer
 
     private static let opened = Mutex<[String: PKCS11Module]>([:])
