@@ -42,13 +42,17 @@ import Testing
             user = try work.client(registration: values, store: store, host: HostServices(now: now))
         }
 
-        func machine(dpop: Bool = false, host: HostServices = .system) throws -> AuthClient {
+        func machine(
+            of other: AuthClient? = nil,
+            dpop: Bool = false,
+            host: HostServices = .system
+        ) throws -> AuthClient {
             var values = ClientRegistration.Values(clientID: "app-at-api")
             values.authentication = .clientSecretPost(Secret("other"))
             values.scopes = ["chat.read"]
             values.resources = ["https://chat.example.com/"]
             values.usesDPoP = dpop
-            let user = user
+            let user = other ?? user
             return try api.client(
                 registration: values,
                 flows: [.jwtBearer],
@@ -97,6 +101,26 @@ import Testing
         )
         _ = try await bob.signIn(.replaceAccount)
         #expect(try await machine.freshTokens().accessToken != alice.accessToken)
+    }
+
+    /// A user who signs in while the assertion is asked for does not get the first one's place.
+    @Test func aUserWhoSignsInMeanwhileStopsTheGrant() async throws {
+        let scene = try Scene()
+        _ = try await scene.user.signIn()
+        let (work, store, registration) = (scene.work, scene.store, scene.user.registration.values)
+        let switching = InProcessTransport(origin: "https://work.example.com") { request, body in
+            let response = await work.emulator.handle(request, body: body)
+            if work.emulator.receivedRequests.last?.form["requested_token_type"] != nil {
+                let bob = try work.client(registration: registration, user: .bob, store: store)
+                _ = try await bob.signIn(.replaceAccount)
+            }
+            return response
+        }
+        let user = try work.client(registration: registration, store: store, transport: switching)
+        let machine = try scene.machine(of: user)
+        let error = await #expect(throws: AuthError.self) { try await machine.freshTokens() }
+        #expect(error?.code == .accountMismatch)
+        #expect(!scene.api.emulator.requests.contains("POST /token"))
     }
 
     @Test func saysThatNoUserIsSignedIn() async throws {

@@ -182,7 +182,14 @@ public final class CredentialManager: Sendable {
     /// - Parameters:
     ///   - account: The subject of the account that is meant when several are signed in; nil for the current one.
     ///   - label: The name to show for it.
-    func managed(name: String, resource: String?, account: String?, label: String?) -> ManagedCredential {
+    ///   - renewal: Obtains it without a user; default: as the manager's others.
+    func managed(
+        name: String,
+        resource: String?,
+        account: String?,
+        label: String?,
+        renewal: Renewal? = nil
+    ) -> ManagedCredential {
         ManagedCredential(
             client: client,
             store: store,
@@ -196,7 +203,7 @@ public final class CredentialManager: Sendable {
             label: label,
             freshnessMargin: freshnessMargin,
             unfinished: unfinished,
-            renewal: renewal,
+            renewal: renewal ?? self.renewal,
             reporter: { [host = client.host, observer] in FlowReporter(host: host, observer: observer) }
         )
     }

@@ -92,7 +92,7 @@ public final class AuthClient: Sendable {
             client: client,
             store: store,
             freshnessMargin: options.freshnessMargin,
-            renewal: methods.withoutUser?.renewal,
+            renewal: methods.withoutUser?.renewal(),
             observer: observer
         )
         // A client that once signed a user in under this name must not be handed that user's tokens.
@@ -104,12 +104,18 @@ public final class AuthClient: Sendable {
     /// The credential that this client works with: where it is obtained by another sign-in, that of the user who is signed in there
     /// now.
     func current() async throws -> ManagedCredential {
-        guard let owner = methods.withoutUser?.owner else { return fixed }
-        let name = "\(recordName) \(Base64URL.encode(SHA256.hash(data: Array(try await owner().utf8))))"
+        guard let method = methods.withoutUser, let owner = try await method.owner?() else { return fixed }
+        let name = "\(recordName) \(Base64URL.encode(SHA256.hash(data: Array(owner.utf8))))"
         return owned.withLock { owned in
             let known =
                 owned[name]
-                ?? credentials.managed(name: name, resource: nil, account: nil, label: options.name)
+                ?? credentials.managed(
+                    name: name,
+                    resource: nil,
+                    account: nil,
+                    label: options.name,
+                    renewal: method.renewal(of: owner)
+                )
             owned[name] = known
             return known
         }
@@ -237,7 +243,7 @@ public final class AuthClient: Sendable {
                 }
             }
         case .clientCredentials, .jwtBearer:
-            guard let renewal = method.renewal else { throw CancellationError() }
+            guard let renewal = method.renewal(of: try await method.owner?()) else { throw CancellationError() }
             let credential = try await credentials.unfinished.finish { [client] in
                 try await reporter.step(.grantWithoutUser) { try await renewal(client, nil) }
             }

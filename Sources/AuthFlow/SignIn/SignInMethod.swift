@@ -41,13 +41,23 @@ public enum SignInMethod: Sendable {
     }
 
     /// Obtains a credential without a user; nil for a method that needs one.
-    var renewal: CredentialManager.Renewal? {
+    /// - Parameter owner: Whose tokens are wanted; nil where that cannot change.
+    func renewal(of owner: String? = nil) -> CredentialManager.Renewal? {
         switch self {
         case .userAgent, .device: nil
         case .clientCredentials: { client, _ in try await client.clientCredentials() }
         case .jwtBearer(let source):
             { client, _ in
-                try await client.jwtBearer(try await source.assertion(for: try await client.assertionRequest()))
+                let assertion = try await source.assertion(for: try await client.assertionRequest())
+                // Another user may have signed in while it was asked for: it would be kept in the place of the first.
+                let present = try await source.owner?()
+                guard owner == nil || present == owner else {
+                    throw AuthError(
+                        .accountMismatch,
+                        "Another user has signed in at \(source.name) meanwhile. Try again."
+                    )
+                }
+                return try await client.jwtBearer(assertion)
             }
         }
     }
@@ -76,7 +86,7 @@ struct SignInMethods: Sendable {
     var methods: [SignInMethod]
 
     /// The only method, when it needs no user: a token of the client's own must not stand in for a user's.
-    var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal != nil } : nil }
+    var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal() != nil } : nil }
 
     /// The flows that were asked for and cannot work here, with the reason.
     var passedOver: [(flow: SignInFlow, reason: AuthError)] = []
