@@ -21,7 +21,11 @@ cleanup() {
 trap cleanup EXIT
 port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
 "$python/bin/moto_server" -H 127.0.0.1 -p "$port" >"$work/log" 2>&1 & server=$!
-for _ in $(seq 200); do curl --silent --output /dev/null "http://127.0.0.1:$port/" && break; sleep 0.1; done
+for _ in $(seq 300); do
+  curl --silent --output /dev/null "http://127.0.0.1:$port/" && break
+  kill -0 "$server" 2>/dev/null || { cat "$work/log" >&2; exit 1; }
+  sleep 0.1
+done
 cat >"$work/authflow.json" <<JSON
 {"profiles": {"robot": {
   "provider": "oidc", "issuer": "${AUTHFLOW_GLEWLWYD_ISSUER/oidc/fapi}", "client_id": "authflow-interop-key",
@@ -31,16 +35,23 @@ cat >"$work/authflow.json" <<JSON
 JSON
 export AWS_CONFIG_FILE=$work/config AWS_SHARED_CREDENTIALS_FILE=$work/none AWS_EC2_METADATA_DISABLED=true AWS_DEFAULT_REGION=eu-central-1
 unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN AWS_PROFILE
-aws() { "$python/bin/aws" --endpoint-url "http://127.0.0.1:$port" "$@"; }
+# The command keeps credentials in the home folder: another run would find them there, and they are not the user's.
+aws() { HOME=$work "$python/bin/aws" --endpoint-url "http://127.0.0.1:$port" "$@"; }
 role=arn:aws:iam::123456789012:role/robot
 
+# What a command prints must match, or is shown.
+expect() { # pattern text
+  [[ $2 =~ $1 ]] || { echo "sts.sh: expected $1, and got: $2" >&2; tail -20 "$work/log" >&2; exit 1; }
+}
+
 # By hand: the token is an argument.
-aws sts assume-role-with-web-identity --role-arn "$role" --role-session-name robot --query Credentials.AccessKeyId \
-  --output text --web-identity-token "$("$authflow" token --config "$work/authflow.json")" | grep -qx 'ASIA[A-Z0-9]*'
+token=$("$authflow" token --config "$work/authflow.json")
+expect '^ASIA[A-Z0-9]+$' "$(aws sts assume-role-with-web-identity --role-arn "$role" --role-session-name robot \
+  --query Credentials.AccessKeyId --output text --web-identity-token "$token")"
 
 # As a cluster does it: the token is in a file, and each of the cloud's programs exchanges it for itself.
 (umask 077 && "$authflow" token --config "$work/authflow.json" >"$work/token")
 printf '[default]\nrole_arn = %s\nweb_identity_token_file = %s/token\nrole_session_name = robot\nendpoint_url = http://127.0.0.1:%s\n' \
   "$role" "$work" "$port" >"$AWS_CONFIG_FILE"
-aws sts get-caller-identity --query Arn --output text | grep -q assumed-role/robot/robot
+expect 'assumed-role/robot/robot$' "$(aws sts get-caller-identity --query Arn --output text)"
 echo "a token of authflow's was exchanged for credentials of the role, by hand and from a file"
