@@ -28,9 +28,12 @@ enum JWKMembers {
     /// Whether the public members that a key has are those of the public key that was derived from its private part.
     static func fits(_ json: JSON, _ derived: JSON) -> Bool {
         ["x", "y", "n", "e"].allSatisfy { name in
-            json[name] == nil
-                || json[name]?.string.flatMap({ Base64URL.decode($0) })
-                    == derived[name]?.string.flatMap { Base64URL.decode($0) }
+            guard json[name] != nil else { return true }
+            guard let own = json[name]?.string.flatMap({ Base64URL.decode($0) }),
+                let other = derived[name]?.string.flatMap({ Base64URL.decode($0) })
+            else { return false }
+            // As numbers: some leave zeros out, which section 6.2.1.2 does not allow.
+            return own.drop { $0 == 0 }.elementsEqual(other.drop { $0 == 0 })
         }
     }
 }

@@ -124,6 +124,31 @@ import Testing
         #expect(throws: AuthError.self) { try JWE(Secret(String(repeating: "A", count: 70_000) + ".a.a.a.a")) }
     }
 
+    /// There are libraries that leave out the zeros that a number begins with.
+    @Test func readsKeysWhoseLeadingZerosWereLeftOut() throws {
+        func stripped(_ point: Data) -> JSON {
+            func number(_ bytes: Data) -> JSON { .string(Base64URL.encode(bytes.drop { $0 == 0 })) }
+            return [
+                "kty": "EC", "crv": "P-256", "x": number(point.prefix(32)), "y": number(point.suffix(32)),
+            ]
+        }
+        var key = P256.KeyAgreement.PrivateKey()
+        while key.publicKey.rawRepresentation.first != 0 { key = P256.KeyAgreement.PrivateKey() }
+        var members = try #require(stripped(key.publicKey.rawRepresentation).object)
+        members["d"] = .string(Base64URL.encode(key.rawRepresentation))
+        let read = try DecryptionKey(jwk: .object(members))
+        #expect(read.publicJWK["x"]?.string?.utf8.count == 43)
+        _ = try PrivateKey(jwk: .object(members))
+        // The same secret, with the other side's numbers whole or not.
+        let other = P256.KeyAgreement.PrivateKey()
+        let secret = try other.sharedSecretFromKeyAgreement(with: key.publicKey)
+        let reader = try DecryptionKey(
+            jwk: ["kty": "EC", "crv": "P-256", "d": .string(Base64URL.encode(other.rawRepresentation))]
+        )
+        let agreed = try reader.agreement(with: stripped(key.publicKey.rawRepresentation))
+        #expect(agreed == secret.withUnsafeBytes { Array($0) })
+    }
+
     // MARK: Keys
 
     @Test(arguments: [

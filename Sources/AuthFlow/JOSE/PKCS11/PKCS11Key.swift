@@ -188,7 +188,7 @@ final class PKCS11Key: SigningKey {
                 refusedPINs.withLock { _ = $0.insert(mark) }
                 throw refusal("the PIN is wrong", uri)
             case UInt(AUTHFLOW_PKCS11_PIN_LOCKED): throw refusal("the token is locked, after too many wrong PINs", uri)
-            default: throw refusal("the token does not accept the PIN (error \(error.result))", uri)
+            default: throw refusal("it was not possible to log in to the token (error \(error.result))", uri)
             }
         }
     }

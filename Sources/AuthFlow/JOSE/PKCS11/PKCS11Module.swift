@@ -4,9 +4,15 @@ import Synchronization
 
 /// A library that gives access to tokens. It stays open for the life of the process.
 ///
-/// It is initialized with `CKF_OS_LOCKING_OK`, so that it may be called from any thread.
-@safe struct PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and the library locks for itself
+/// It is called by one thread at a time. It is asked to lock for itself (`CKF_OS_LOCKING_OK`), and not all do: a call of
+/// tpm2-pkcs11 fails beside another.
+@safe final class PKCS11Module: @unchecked Sendable {  // the pointer is never freed, and used under the lock alone
     private let pointer: OpaquePointer
+    private let lock = Mutex(())
+
+    private init(pointer: OpaquePointer) {
+        unsafe self.pointer = unsafe pointer
+    }
 
     private static let opened = Mutex<[String: PKCS11Module]>([:])
 
@@ -63,16 +69,16 @@ import Synchronization
     }
 
     func tokens() throws(Failure) -> [Token] {
-        var tokens = unsafe [authflow_pkcs11_token](repeating: authflow_pkcs11_token(), count: 64)
-        var count = UInt(unsafe tokens.count)
-        try Self.require(unsafe authflow_pkcs11_tokens(pointer, &tokens, &count))
-        return unsafe tokens.prefix(Int(count)).map { token in
+        var tokens = [authflow_pkcs11_token](repeating: authflow_pkcs11_token(), count: 64)
+        var count = UInt(tokens.count)
+        try Self.require(lock.withLock { _ in unsafe authflow_pkcs11_tokens(pointer, &tokens, &count) })
+        return tokens.prefix(Int(count)).map { token in
             // The standard pads both with spaces.
             func text<Bytes>(_ bytes: Bytes) -> String {
-                let all = withUnsafeBytes(of: bytes) { unsafe Array($0) }
+                let all = unsafe withUnsafeBytes(of: bytes) { unsafe Array($0) }
                 return String(decoding: all, as: UTF8.self).trimmingSpaces()
             }
-            return unsafe Token(
+            return Token(
                 slot: token.slot,
                 label: text(token.label),
                 serial: text(token.serial),
@@ -85,15 +91,19 @@ import Synchronization
 
     func openSession(at slot: UInt) throws(Failure) -> UInt {
         var session: UInt = 0
-        try Self.require(unsafe authflow_pkcs11_open_session(pointer, slot, &session))
+        try Self.require(lock.withLock { _ in unsafe authflow_pkcs11_open_session(pointer, slot, &session) })
         return session
     }
 
-    func closeSession(_ session: UInt) { _ = unsafe authflow_pkcs11_close_session(pointer, session) }
+    func closeSession(_ session: UInt) {
+        lock.withLock { _ in _ = unsafe authflow_pkcs11_close_session(pointer, session) }
+    }
 
     func login(_ session: UInt, pin: Secret) throws(Failure) {
         let bytes = Array(pin.exposed.utf8)
-        let result = unsafe authflow_pkcs11_login(pointer, session, bytes, UInt(bytes.count))
+        let result = lock.withLock { _ in
+            unsafe authflow_pkcs11_login(pointer, session, bytes, UInt(bytes.count))
+        }
         guard result != AUTHFLOW_PKCS11_USER_ALREADY_LOGGED_IN else { return }
         try Self.require(result)
     }
@@ -109,17 +119,19 @@ import Synchronization
         var count = UInt(objects.count)
         let text = label.map { Array($0.utf8) }
         try Self.require(
-            unsafe authflow_pkcs11_find(
-                pointer,
-                session,
-                UInt(kind),
-                text,
-                UInt(text?.count ?? 0),
-                identifier,
-                UInt(identifier?.count ?? 0),
-                &objects,
-                &count
-            )
+            lock.withLock { _ in
+                unsafe authflow_pkcs11_find(
+                    pointer,
+                    session,
+                    UInt(kind),
+                    text,
+                    UInt(text?.count ?? 0),
+                    identifier,
+                    UInt(identifier?.count ?? 0),
+                    &objects,
+                    &count
+                )
+            }
         )
         return Array(objects.prefix(Int(count)))
     }
@@ -127,7 +139,11 @@ import Synchronization
     func attribute(_ type: Int, of object: UInt, in session: UInt) throws(Failure) -> [UInt8] {
         var value = [UInt8](repeating: 0, count: 4096)
         var length = UInt(value.count)
-        try Self.require(unsafe authflow_pkcs11_attribute(pointer, session, object, UInt(type), &value, &length))
+        try Self.require(
+            lock.withLock { _ in
+                unsafe authflow_pkcs11_attribute(pointer, session, object, UInt(type), &value, &length)
+            }
+        )
         return Array(value.prefix(Int(length)))
     }
 
@@ -135,16 +151,18 @@ import Synchronization
         var signature = [UInt8](repeating: 0, count: 1024)
         var length = UInt(signature.count)
         try Self.require(
-            unsafe authflow_pkcs11_sign(
-                pointer,
-                session,
-                key,
-                UInt(mechanism),
-                bytes,
-                UInt(bytes.count),
-                &signature,
-                &length
-            )
+            lock.withLock { _ in
+                unsafe authflow_pkcs11_sign(
+                    pointer,
+                    session,
+                    key,
+                    UInt(mechanism),
+                    bytes,
+                    UInt(bytes.count),
+                    &signature,
+                    &length
+                )
+            }
         )
         return Array(signature.prefix(Int(length)))
     }
