@@ -48,11 +48,6 @@ extension AssertionSourceFactory {
             required: .list(.text),
             "The program and its arguments. No shell is involved. It must print the JWT and nothing else within 30 seconds."
         )
-        let audience = ConfigurationKey(
-            "audience",
-            .text,
-            "The audience that the assertion must have. Default: any, which the provider checks."
-        )
         return AssertionSourceFactory("command", keys: [command, audience]) { options, _ in
             .command(try options[command], audience: try options[audience])
         }

@@ -225,10 +225,10 @@ import Testing
 
     // MARK: Programs
 
-    private func tokens(of command: [String], timeout: Duration = .seconds(30)) async throws -> TokenSet {
+    private func tokens(of command: [String]) async throws -> TokenSet {
         let scene = try Scene()
         let host = HostServices(environment: ["PATH": "/usr/bin:/bin", "JWT": try scene.assertion()])
-        return try await scene.client(.command(command, timeout: timeout), host: host).freshTokens()
+        return try await scene.client(.command(command), host: host).freshTokens()
     }
 
     @Test func runsAProgramThatPrintsAJWT() async throws {
@@ -245,17 +245,48 @@ import Testing
         #expect(error?.message.contains(words) == true, "\(error?.message ?? "")")
     }
 
-    @Test func aProgramThatHangsIsEndedWithAllThatItStarted() async throws {
-        let error = await #expect(throws: AuthError.self) {
-            try await tokens(of: ["sh", "-c", "sleep 600 & sleep 600"], timeout: .milliseconds(50))
+    /// A clock on which time runs out when a file appears, and not before.
+    private struct FileClock: Clock {
+        let path: String
+        var now: ContinuousClock.Instant { ContinuousClock.now }
+        var minimumResolution: Duration { .zero }
+
+        func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
+            while !FileManager.default.fileExists(atPath: path) {
+                try Task.checkCancellation()
+                await Task.yield()
+            }
         }
-        #expect(error?.message.contains("in time") == true)
+    }
+
+    @Test func aProgramThatHangsIsEndedWithAllThatItStarted() async throws {
+        let scene = try Scene()
+        try await withFile { lock in
+            let ready = "\(lock).ready"
+            defer { try? FileManager.default.removeItem(atPath: ready) }
+            // What the program starts holds the lock while it lives.
+            let script = "exec 9>'\(lock)'; flock 9; (: >'\(ready)'; exec tail -f /dev/null) & wait"
+            let host = HostServices(clock: FileClock(path: ready), environment: ["PATH": "/usr/bin:/bin"])
+            let client = try scene.client(.command(["sh", "-c", script]), host: host)
+            let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
+            #expect(error?.message.contains("in time") == true)
+            let descriptor = open(lock, O_RDWR)
+            defer { close(descriptor) }
+            // It would wait for good if one of them were left.
+            #expect(flock(descriptor, LOCK_EX) == 0)
+        }
     }
 
     /// What a helper leaves behind must not be waited for.
     @Test func aProgramThatLeavesAnotherBehindIsNotWaitedFor() async throws {
-        let command = ["sh", "-c", "printenv JWT; setsid sleep 20 &"]
-        #expect(try await tokens(of: command, timeout: .seconds(10)).scopes == ["reports"])
+        try await withFile { path in
+            #expect(mkfifo(path, 0o600) == 0)
+            // It keeps its output open until the test opens the other end of the pipe.
+            let command = ["sh", "-c", "printenv JWT; setsid cat '\(path)' &"]
+            let scopes = try await tokens(of: command).scopes
+            #expect(scopes == ["reports"])
+            close(open(path, O_RDWR))
+        }
     }
 
     @Test func aPipeInPlaceOfAFileIsNotWaitedFor() async throws {

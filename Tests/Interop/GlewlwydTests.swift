@@ -111,77 +111,12 @@ struct GlewlwydTests {
         #expect(credential.identity?.displayName == "Alice Example")
     }
 
-    /// The provider encrypts ID Tokens to the client, by its own implementation of JWE.
-    @Test(arguments: ["RSA-OAEP-256", "RSA-OAEP", "ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"])
-    func signsInWithEncryptedIDTokens(_ algorithm: String) async throws {
-        let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"])
-        let keys = try #require(environment["AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS"])
+    /// A client of an issuer, by configuration alone.
+    private func client(of issuer: String, _ members: String) throws -> AuthClient {
         let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
         let configuration = """
-            {"profiles": {"encrypted": {
-              "provider": "oidc", "issuer": "\(issuer)", "client_id": "authflow-interop-\(algorithm.replacing("+", with: "-"))",
-              "scopes": ["openid", "profile"], "redirect_uri": "\(redirectURI)", "store": "memory",
-              "client_secret": {"env": "SECRET"},
-              "decryption_key": {"file": "\(keys)", "algorithm": "\(algorithm)"}, "encrypted_responses": ["id_token"],
-              "user_agent": {
-                "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
-              }
-            }}}
-            """
-        let client = try AuthClient(
-            profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
-            providers: [.oidc],
-            userAgents: [.glewlwyd],
-            host: HostServices(environment: ["PASSWORD": "wonderland", "SECRET": "interop-secret-of-some-length"])
-        )
-        let credential = try await client.signIn().credential
-        #expect(credential.identity?.displayName == "Alice Example")
-        #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
-    }
-
-    /// Mutual TLS: the provider asks for the certificate itself, or a proxy in front of it does.
-    @Test(arguments: [
-        ("TLS", "tls_client_auth", "tls", "client"), ("HEADER", "tls_client_auth", "tls", "client"),
-        ("HEADER", "self_signed_tls_client_auth", "self-signed", "self"),
-    ]) func signsInWithACertificate(_ place: String, _ method: String, _ client: String, _ file: String) async throws {
-        let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_\(place)_ISSUER"])
-        let folder = try #require(environment["AUTHFLOW_GLEWLWYD_CERTIFICATES"])
-        let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
-        let configuration = """
-            {"profiles": {"certificate": {
-              "provider": "oidc", "issuer": "\(issuer)", "client_id": "authflow-interop-\(client)",
-              "client_authentication": "\(method)", "ca_file": "\(folder)/ca.pem",
-              "client_certificate": {"certificate": "\(folder)/\(file).pem", "key": "\(folder)/\(file).key"},
-              "scopes": ["openid", "profile"], "redirect_uri": "\(redirectURI)", "store": "memory",
-              "user_agent": {
-                "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
-              }
-            }}}
-            """
-        let client = try AuthClient(
-            profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
-            providers: [.oidc],
-            userAgents: [.glewlwyd],
-            host: HostServices(environment: ["PASSWORD": "wonderland"])
-        )
-        let tokens = try await client.signIn().credential.tokens
-        // RFC 8705 section 3.1: the provider says what the token is bound to, and it was compared.
-        let claims = try JWT.payload(of: tokens.accessToken)
-        #expect(claims["cnf"]?["x5t#S256"]?.string?.utf8.count == 43)
-        #expect(try await client.refresh().tokens.accessToken != tokens.accessToken)
-    }
-
-    /// A client of the strict issuer, by configuration alone. This provider takes only the address that is called as the audience
-    /// of an assertion.
-    private func strictClient(_ members: String) throws -> AuthClient {
-        let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"]).replacing("/api/oidc", with: "/api/fapi")
-        let key = try #require(environment["AUTHFLOW_GLEWLWYD_KEY"])
-        let redirectURI = try #require(environment["AUTHFLOW_GLEWLWYD_REDIRECT"])
-        let configuration = """
-            {"profiles": {"strict": {
-              "provider": "oidc", "issuer": "\(issuer)", "client_id": "authflow-interop-key",
-              "client_key": "\(key)", "client_assertion_audience": "endpoint",
-              "redirect_uri": "\(redirectURI)", "store": "memory",
+            {"profiles": {"glewlwyd": {
+              "provider": "oidc", "issuer": "\(issuer)", "redirect_uri": "\(redirectURI)", "store": "memory",
               "user_agent": {
                 "name": "glewlwyd", "username": "alice", "password": {"env": "PASSWORD"}, "origin": "\(issuer)"
               },
@@ -192,7 +127,59 @@ struct GlewlwydTests {
             profile: try ConfigurationFile(text: Array(configuration.utf8)).profile(),
             providers: [.oidc],
             userAgents: [.glewlwyd],
-            host: HostServices(environment: ["PASSWORD": "wonderland"])
+            host: HostServices(environment: ["PASSWORD": "wonderland", "SECRET": "interop-secret-of-some-length"])
+        )
+    }
+
+    /// The provider encrypts ID Tokens to the client, by its own implementation of JWE.
+    @Test(arguments: ["RSA-OAEP-256", "RSA-OAEP", "ECDH-ES", "ECDH-ES+A128KW", "ECDH-ES+A256KW"])
+    func signsInWithEncryptedIDTokens(_ algorithm: String) async throws {
+        let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"])
+        let keys = try #require(environment["AUTHFLOW_GLEWLWYD_DECRYPTION_KEYS"])
+        let client = try client(
+            of: issuer,
+            """
+            "client_id": "authflow-interop-\(algorithm.replacing("+", with: "-"))", "client_secret": {"env": "SECRET"},
+            "decryption_key": {"file": "\(keys)", "algorithm": "\(algorithm)"}, "encrypted_responses": ["id_token"],
+            "scopes": ["openid", "profile"]
+            """
+        )
+        let credential = try await client.signIn().credential
+        #expect(credential.identity?.displayName == "Alice Example")
+        #expect(try await client.refresh().tokens.accessToken != credential.tokens.accessToken)
+    }
+
+    /// Mutual TLS: the provider asks for the certificate itself, or a proxy in front of it does.
+    @Test(arguments: [
+        ("TLS", "tls_client_auth", "tls", "client"), ("HEADER", "tls_client_auth", "tls", "client"),
+        ("HEADER", "self_signed_tls_client_auth", "self-signed", "self"),
+    ]) func signsInWithACertificate(_ place: String, _ method: String, _ name: String, _ file: String) async throws {
+        let folder = try #require(environment["AUTHFLOW_GLEWLWYD_CERTIFICATES"])
+        let client = try client(
+            of: try #require(environment["AUTHFLOW_GLEWLWYD_\(place)_ISSUER"]),
+            """
+            "client_id": "authflow-interop-\(name)", "client_authentication": "\(method)", "ca_file": "\(folder)/ca.pem",
+            "client_certificate": {"certificate": "\(folder)/\(file).pem", "key": "\(folder)/\(file).key"},
+            "scopes": ["openid", "profile"]
+            """
+        )
+        let tokens = try await client.signIn().credential.tokens
+        // RFC 8705 section 3.1: the provider says what the token is bound to, and it was compared.
+        let claims = try JWT.payload(of: tokens.accessToken)
+        #expect(claims["cnf"]?["x5t#S256"]?.string?.utf8.count == 43)
+        #expect(try await client.refresh().tokens.accessToken != tokens.accessToken)
+    }
+
+    /// A client of the strict issuer. This provider takes only the address that is called as the audience of an assertion.
+    private func strictClient(_ members: String) throws -> AuthClient {
+        let issuer = try #require(environment["AUTHFLOW_GLEWLWYD_ISSUER"]).replacing("/api/oidc", with: "/api/fapi")
+        let key = try #require(environment["AUTHFLOW_GLEWLWYD_KEY"])
+        return try client(
+            of: issuer,
+            """
+            "client_id": "authflow-interop-key", "client_key": "\(key)", "client_assertion_audience": "endpoint",
+            \(members)
+            """
         )
     }
 

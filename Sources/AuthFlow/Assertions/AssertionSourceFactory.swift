@@ -34,7 +34,7 @@ public struct AssertionSourceFactory: Sendable {
 
 extension AssertionSourceFactory {
     /// The audience of the assertions, a key of several sources.
-    private static let audience = ConfigurationKey(
+    public static let audience = ConfigurationKey(
         "audience",
         .text,
         "The audience that the assertion must have. Default: any, which the provider checks."

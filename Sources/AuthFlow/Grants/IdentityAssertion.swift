@@ -1,3 +1,5 @@
+import Synchronization
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -51,21 +53,39 @@ extension AssertionSource {
     /// the user is not signed in, that is said.
     /// - Parameters:
     ///   - name: What the sign-in is called in messages.
-    ///   - client: The client that the user has signed in with. It must have asked for the scope `openid`.
+    ///   - client: Makes the client that the user has signed in with, once, when it is first needed. It must have asked for the scope
+    ///     `openid`.
     public static func signIn(_ name: String, of client: @escaping @Sendable () throws -> AuthClient) -> AssertionSource
     {
-        AssertionSource("the sign-in \(DisplayText.sanitized(name))", identity: name) {
+        let other = OtherSignIn(client)
+        return AssertionSource("the sign-in \(DisplayText.sanitized(name))", identity: name) {
             // A user who has signed out there, or in as another, is not who the last token was for.
-            let account = try await client().credential()?.account
+            let account = try await other.client().credential()?.account
             return account.map { "\($0.issuer)\u{0}\($0.subject ?? "")" } ?? ""
         } make: { request in
-            let client = try client()
+            let client = try other.client()
             return try await client.client.identityAssertion(
                 for: try await client.freshIDToken(),
                 audience: request.issuer,
                 resources: request.resources,
                 scopes: request.scopes
             )
+        }
+    }
+}
+
+/// The client of another sign-in, which is made when it is first needed, and kept: its tokens in memory serve every assertion.
+private final class OtherSignIn: Sendable {
+    private let make: @Sendable () throws -> AuthClient
+    private let made = Mutex<AuthClient?>(nil)
+
+    init(_ make: @escaping @Sendable () throws -> AuthClient) { self.make = make }
+
+    func client() throws -> AuthClient {
+        try made.withLock { made in
+            let client = try made ?? make()
+            made = client
+            return client
         }
     }
 }
