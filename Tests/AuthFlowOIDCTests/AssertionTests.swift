@@ -262,10 +262,11 @@ import Testing
     @Test func aProgramThatHangsIsEndedWithAllThatItStarted() async throws {
         let scene = try Scene()
         try await withFile { lock in
-            let ready = "\(lock).ready"
-            defer { try? FileManager.default.removeItem(atPath: ready) }
-            // What the program starts holds the lock while it lives.
-            let script = "exec 9>'\(lock)'; flock 9; (: >'\(ready)'; exec tail -f /dev/null) & wait"
+            let (ready, pipe) = ("\(lock).ready", "\(lock).pipe")
+            defer { for path in [ready, pipe] { try? FileManager.default.removeItem(atPath: path) } }
+            #expect(mkfifo(pipe, 0o600) == 0)
+            // What the program starts holds the lock while it lives, and waits for a writer that never comes.
+            let script = "exec 9>'\(lock)'; flock 9; (: >'\(ready)'; exec cat '\(pipe)') & wait"
             let host = HostServices(clock: FileClock(path: ready), environment: ["PATH": "/usr/bin:/bin"])
             let client = try scene.client(.command(["sh", "-c", script]), host: host)
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
