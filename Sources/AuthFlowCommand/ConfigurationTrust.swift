@@ -113,11 +113,28 @@ struct ConfigurationChoice {
     let path: String
     let origin: Origin
 
-    /// - Parameter option: The value of `--config`.
-    init(option: String?, environment: [String: String] = ToolEnvironment.host.environment) {
+    private init(path: String, origin: Origin) {
+        self.path = path
+        self.origin = origin
+    }
+
+    /// The files that are there to be used without `--config`, best first.
+    static func existing(environment: [String: String] = ToolEnvironment.host.environment) -> [ConfigurationChoice] {
+        let chosen = ConfigurationChoice(option: nil, environment: environment)
+        let user = ConfigurationChoice(path: userPath(environment), origin: .user)
+        let choices = chosen.origin == .workingDirectory ? [chosen, user] : [chosen]
+        return choices.filter { $0.origin == .environment || FileManager.default.fileExists(atPath: $0.path) }
+    }
+
+    private static func userPath(_ environment: [String: String]) -> String {
         let home = HomeDirectory.path(environment: environment)
         let folder = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "\(home)/.config"
-        let user = "\(folder)/authflow/config.json"
+        return "\(folder)/authflow/config.json"
+    }
+
+    /// - Parameter option: The value of `--config`.
+    init(option: String?, environment: [String: String] = ToolEnvironment.host.environment) {
+        let user = Self.userPath(environment)
         if let option {
             (self.path, self.origin) = (option, .option)
         } else if let named = environment["AUTHFLOW_CONFIG"], !named.isEmpty {

@@ -17,6 +17,12 @@ enum DirectCommand: Hashable {
                 request.asJSON = true
                 continue
             }
+            if request.resource == nil, !option.hasPrefix("-") {
+                // Its options for resources are left to the parser.
+                guard ResourceChoice.isAddress(option) else { return nil }
+                request.resource = ResourceChoice(address: option)
+                continue
+            }
             // A value that begins with a hyphen may be another option: left to the parser.
             guard let value = rest.popFirst(), !value.hasPrefix("-") else { return nil }
             switch option {
@@ -31,8 +37,13 @@ enum DirectCommand: Hashable {
             default: return nil
             }
         }
+        if let address = request.resource?.address {
+            request.resource = ResourceChoice(address: address, choice: request.choice)
+        }
         self =
-            name == "token" ? .token(request) : .status(StatusRequest(choice: request.choice, asJSON: request.asJSON))
+            name == "token" ? .token(request) : .status(
+                    StatusRequest(choice: request.choice, resource: request.resource, asJSON: request.asJSON)
+                )
     }
 
     func run() async throws {

@@ -35,7 +35,7 @@ enum ExitStatus {
         case .accessDenied: denied
         case .timedOut: timeout
         case .networkFailed, .discoveryFailed, .issuerMismatch, .temporarilyUnavailable: network
-        case .storageFailed, .credentialUnusable, .leaseLost: storage
+        case .storageFailed, .credentialUnusable, .leaseLost, .leaseBusy: storage
         default: failure
         }
     }

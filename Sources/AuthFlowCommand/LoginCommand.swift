@@ -13,6 +13,8 @@ import Foundation
 struct LoginCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(commandName: "login", abstract: "Sign in and keep the credential.")
 
+    @OptionGroup var resource: ResourceOptions
+
     @OptionGroup var options: ProfileOptions
 
     @Flag(help: "Print the signed-in user as JSON.")
@@ -45,6 +47,9 @@ struct LoginCommand: AsyncParsableCommand {
         guard !(addAccount && replaceAccount) else {
             throw ValidationError("--add-account and --replace-account cannot be combined.")
         }
+        guard resource.url == nil || !device && !addAccount && !replaceAccount && options.account == nil else {
+            throw ValidationError("--device, --account, --add-account and --replace-account need a profile, not an address.")
+        }
     }
 
     func run() async throws {
@@ -55,6 +60,18 @@ struct LoginCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil || noBrowser ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
+        if let choice = resource.choice(options) {
+            let client = try choice.client(
+                userAgent: userAgent,
+                launchEnvironment: launchEnvironment,
+                transport: { trace == nil ? $0 : flowTrace.transport($0) },
+                observer: flowTrace.observer
+            )
+            defer { if let trace { write(flowTrace, to: trace) } }
+            try await client.signIn()
+            try await ResourceReport.print(client, asJSON: json)
+            return
+        }
         let client = try options.choice.client(
             flows: flows,
             userAgent: userAgent,

@@ -12,6 +12,8 @@ struct LogoutCommand: AsyncParsableCommand {
             """
     )
 
+    @OptionGroup var resource: ResourceOptions
+
     @OptionGroup var options: ProfileOptions
 
     @Flag(help: "Send no request, and remove everything stored for the profile, damaged or not.")
@@ -22,16 +24,23 @@ struct LogoutCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard !(local && browser) else { throw ValidationError("--local and --browser cannot be combined.") }
+        guard resource.url == nil || !browser else { throw ValidationError("--browser needs a profile, not an address.") }
     }
 
     func run() async throws {
+        if let choice = resource.choice(options) {
+            return try say(try await choice.client().signOut(revokingTokens: !local))
+        }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
         if local {
             Terminal.talk(try await client.signOutLocally() ? "Signed out on this machine." : "No user was signed in.")
             return
         }
-        let signOut = try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) }
+        try say(try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) })
+    }
+
+    private func say(_ signOut: SignOut) throws {
         guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
         Terminal.talk("\(credential.displayName) is signed out on this machine.")
         let isDone = [

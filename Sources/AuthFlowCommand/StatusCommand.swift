@@ -14,24 +14,33 @@ struct StatusCommand: AsyncParsableCommand {
             "Show the signed-in user. Sends no request; exits with 4 when no user is signed in or the session ended."
     )
 
+    @OptionGroup var resource: ResourceOptions
+
     @OptionGroup var options: ProfileOptions
 
     @Flag(help: "Print it as JSON.")
     var json = false
 
     func run() async throws {
-        try await StatusRequest(choice: options.choice, asJSON: json).run()
+        try await StatusRequest(choice: options.choice, resource: resource.choice(options), asJSON: json).run()
     }
 }
 
 /// The options of `authflow status`.
 struct StatusRequest: Hashable {
     var choice = ProfileChoice()
+    /// The protected resource, in place of a profile.
+    var resource: ResourceChoice?
     var asJSON = false
 
     func run() async throws {
-        let credential = try await choice.client().requiredCredential()
-        try Report.print(credential, asJSON: asJSON)
+        let credential: Credential
+        if let resource {
+            credential = try await ResourceReport.print(try resource.client(), asJSON: asJSON)
+        } else {
+            credential = try await choice.client().requiredCredential()
+            try Report.print(credential, asJSON: asJSON)
+        }
         let tokens = credential.tokens
         guard tokens.refreshToken != nil || tokens.expiresAt.map({ Date() < $0 }) ?? true else {
             throw AuthError(

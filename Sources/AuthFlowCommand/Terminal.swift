@@ -31,6 +31,12 @@ enum Terminal {
         write("\(visible(text))\n")
     }
 
+    /// Prints bytes as they are, for other programs; to a terminal only what cannot control it.
+    static func result(bytes: [UInt8]) {
+        guard isatty(STDOUT_FILENO) == 0 else { return result(String(decoding: bytes, as: UTF8.self)) }
+        if !SystemCall.write(bytes, to: STDOUT_FILENO) { failure.store(true, ordering: .relaxed) }
+    }
+
     /// Prints a result as JSON, with control and format characters escaped (RFC 8259 section 7).
     static func result(_ json: JSON) throws {
         let text = String(decoding: try json.serialized(indented: true), as: UTF8.self)

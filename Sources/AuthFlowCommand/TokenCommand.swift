@@ -14,6 +14,8 @@ struct TokenCommand: AsyncParsableCommand {
         abstract: "Print a fresh access token for programs. Never signs in; exits with 4 when a login is needed."
     )
 
+    @OptionGroup var resource: ResourceOptions
+
     @OptionGroup var options: ProfileOptions
 
     @Option(
@@ -32,7 +34,12 @@ struct TokenCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        try await TokenRequest(choice: options.choice, minimumLifetime: minTTL, asJSON: json).run()
+        try await TokenRequest(
+            choice: options.choice,
+            resource: resource.choice(options),
+            minimumLifetime: minTTL,
+            asJSON: json
+        ).run()
     }
 }
 
@@ -42,11 +49,18 @@ struct TokenRequest: Hashable {
     static let lifetimes = 0...86_400
 
     var choice = ProfileChoice()
+    /// The protected resource, in place of a profile.
+    var resource: ResourceChoice?
     var minimumLifetime = 60
     var asJSON = false
 
     func run() async throws {
-        let tokens = try await choice.client().freshCredential(lasting: .seconds(minimumLifetime)).tokens
+        let duration = Duration.seconds(minimumLifetime)
+        let credential =
+            if let resource { try await resource.client().freshCredential(lasting: duration) } else {
+                try await choice.client().freshCredential(lasting: duration)
+            }
+        let tokens = credential.tokens
         guard asJSON else { return Terminal.result(tokens.accessToken.exposed) }
         try Terminal.result([
             "access_token": .string(tokens.accessToken.exposed),

@@ -13,8 +13,13 @@ final class DPoPNonces: Sendable {
     /// Remembers what a response says.
     /// - Returns: The nonce, when there is one.
     func learn(from response: TransportResponse, origin: String) -> String? {
+        learn(from: response.head.headerFields, origin: origin)
+    }
+
+    /// As ``learn(from:origin:)-(TransportResponse,_)``, for the header fields of a response.
+    @discardableResult func learn(from fields: HTTPFields, origin: String) -> String? {
         // Section 8.1: nonce = 1*NQCHAR, the characters of a scope token.
-        guard let nonce = response.head.headerFields[.dpopNonce], !nonce.isEmpty, nonce.utf8.count <= 1024,
+        guard let nonce = fields[.dpopNonce], !nonce.isEmpty, nonce.utf8.count <= 1024,
             nonce.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C })
         else { return nil }
         nonces.withLock { nonces in

@@ -2,20 +2,32 @@ import AuthFlowJSON
 import HTTPTypes
 
 extension ServerContext {
-    /// Finds the server's metadata from its issuer: at the address of OpenID Connect Discovery section 4, or, when there is
-    /// none, at that of RFC 8414 section 3.
+    /// Finds the server's metadata from its issuer: at the addresses of OpenID Connect Discovery section 4 and of RFC 8414
+    /// sections 3 and 5.
     /// - Parameters:
-    ///   - address: Where the document is, when it is at neither of these.
+    ///   - address: Where the document is, when it is at none of these.
+    ///   - order: Which address is asked first; default: that of OpenID Connect.
     ///   - advice: What to do when there is no document, as a sentence.
     /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, or a code of the network's.
-    public func discover(at address: Endpoint? = nil, advice: String = "Check the issuer.") async throws
-        -> ProviderMetadata
-    {
+    public func discover(
+        at address: Endpoint? = nil,
+        order: DiscoveryOrder = .openIDFirst,
+        advice: String = "Check the issuer."
+    ) async throws -> ProviderMetadata {
         let issuer = server.issuer
         let discovery = Discovery(issuer: issuer, context: self)
-        let places = try address.map { [$0] } ?? discovery.standardPlaces()
+        let places = try address.map { [$0] } ?? discovery.standardPlaces(order)
+        var unreadable: AuthError?
         for place in places {
-            guard let (json, lifetime) = try await discovery.document(at: place) else { continue }
+            let found: (json: JSON, lifetime: Duration)?
+            do {
+                found = try await discovery.document(at: place)
+            } catch let error as AuthError where error.code == .discoveryFailed && error.status == 200 {
+                // Applications that answer every address with a page have no document there.
+                unreadable = unreadable ?? error
+                continue
+            }
+            guard let (json, lifetime) = found else { continue }
             var metadata = try ProviderMetadata(json)
             // The address that the issuer leads to is the issuer's own; any other was chosen elsewhere.
             let isOwn = try address.map { address in try discovery.standardPlaces().contains { $0.url == address.url } }
@@ -23,12 +35,21 @@ extension ServerContext {
             metadata.lifetime = lifetime
             return metadata
         }
-        let names = places.map { "\($0)" }.joined(separator: " nor at ")
+        if let unreadable { throw unreadable }
+        let names = places.map { "\($0)" }.joined(separator: ", ")
         throw AuthError(
             .discoveryFailed,
-            "No metadata document was found for the issuer \"\(issuer)\", neither at \(names). \(advice)"
+            "No metadata document was found for the issuer \"\(issuer)\" at \(names). \(advice)"
         )
     }
+}
+
+/// The order in which the addresses of an issuer's metadata are asked.
+public enum DiscoveryOrder: Sendable, Hashable {
+    /// OpenID Connect Discovery's first: for providers that sign users in.
+    case openIDFirst
+    /// RFC 8414's first: for authorization servers of protected resources, as MCP demands.
+    case oauthFirst
 }
 
 /// The search for an issuer's metadata documents.
@@ -41,16 +62,25 @@ struct Discovery: Sendable {
     /// The bounds within which `Cache-Control: max-age` is followed, in seconds.
     static let ageBounds: ClosedRange<Double> = 300...86_400
 
-    /// Where an issuer's documents are, by the standards: that of OpenID Connect first.
-    func standardPlaces() throws -> [Endpoint] {
+    /// Where an issuer's documents are, by the standards.
+    func standardPlaces(_ order: DiscoveryOrder = .openIDFirst) throws -> [Endpoint] {
         let home = try home()
-        let path = home.path.hasSuffix("/") ? String(home.path.dropLast()) : home.path
-        return [
-            // OIDC Discovery section 4: appended, "any terminating / MUST be removed".
-            try Endpoint("\(home.scheme)://\(home.authority)\(path)/.well-known/openid-configuration"),
-            // RFC 8414 section 3.1: inserted between the host and the path.
-            try Endpoint("\(home.scheme)://\(home.authority)/.well-known/oauth-authorization-server\(path)"),
-        ]
+        let path = home.path.droppingLastSlash
+        let origin = "\(home.scheme)://\(home.authority)"
+        // OIDC Discovery section 4: appended, "any terminating / MUST be removed".
+        let openID = try Endpoint("\(origin)\(path)/.well-known/openid-configuration")
+        let oauth = try oauthPlace()
+        guard !path.isEmpty else { return order == .openIDFirst ? [openID, oauth] : [oauth, openID] }
+        // RFC 8414 section 5: the address that OpenID Connect's would have had by this specification.
+        let inserted = try Endpoint("\(origin)/.well-known/openid-configuration\(path)")
+        return order == .openIDFirst ? [openID, oauth, inserted] : [oauth, inserted, openID]
+    }
+
+    /// RFC 8414 section 3.1: inserted between the host and the path.
+    private func oauthPlace() throws -> Endpoint {
+        let home = try home()
+        let path = home.path.droppingLastSlash
+        return try Endpoint("\(home.scheme)://\(home.authority)/.well-known/oauth-authorization-server\(path)")
     }
 
     private func home() throws -> Endpoint {
@@ -76,7 +106,8 @@ struct Discovery: Sendable {
         } catch let error as AuthError where error.code == .invalidResponse {
             throw AuthError(.discoveryFailed, error.message, status: error.status, underlyingError: error)
         }
-        if response.status == 404 { return nil }
+        // Servers that guard or route by path refuse an address that they do not know in more ways than with 404.
+        if (400..<500).contains(response.status), response.status != 429 { return nil }
         try response.requireAvailable(from: "\(place.host)", now: context.host.now())
         guard response.status == 200 else {
             throw AuthError(
@@ -90,7 +121,7 @@ struct Discovery: Sendable {
         do throws(AuthError) {
             json = try response.json(from: "\(call)")
         } catch {
-            throw AuthError(.discoveryFailed, error.message, underlyingError: error)
+            throw AuthError(.discoveryFailed, error.message, status: 200, underlyingError: error)
         }
         let named = json["issuer"]?.string ?? ""
         // OIDC Discovery section 4.3: "The issuer value returned MUST be identical to the Issuer URL that was used as the
@@ -110,7 +141,7 @@ struct Discovery: Sendable {
     /// Adds to metadata the endpoints that only the issuer's RFC 8414 document names.
     /// - Throws: ``AuthError`` when the document cannot be had for a passing reason.
     func supplement(_ metadata: ProviderMetadata) async throws -> ProviderMetadata {
-        guard let place = try standardPlaces().last else { return metadata }
+        let place = try oauthPlace()
         let other: ProviderMetadata
         do {
             guard let document = try await document(at: place) else { return metadata }

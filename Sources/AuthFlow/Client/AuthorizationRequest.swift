@@ -88,6 +88,8 @@ extension OAuthClient {
             )
         }
 
+        if registration.requiresAnnouncedPKCE { try ResourceAuthorizationServer.requireAnnouncedPKCE(metadata) }
+
         let pkce = PKCE(codeVerifier: Secret(host.randomToken()))
         var request = ProviderRequest(
             purpose: .authorization,

@@ -105,6 +105,13 @@ public import AuthFlowJSON
         /// without them; default: none. What is repeated is shown to the browser, and the pushed value counts.
         public var repeatedPushedParameters: [RepeatedPushedParameter] = []
 
+        /// Whether the server has to announce PKCE with S256 (`code_challenge_methods_supported`) before a code is asked for; default:
+        /// no, and only a server that announces other methods is refused. Servers of protected resources always have to.
+        public var requiresAnnouncedPKCE = false
+
+        /// Whether a refresh names the resources of the grant again (RFC 8707 section 2.2); default: yes. Some providers refuse it.
+        public var namesResourcesOnRefresh = true
+
         /// The key that signs authorization requests (RFC 9101); default, nil: they are not signed.
         public var requestObjectKey: SigningKeySource?
 

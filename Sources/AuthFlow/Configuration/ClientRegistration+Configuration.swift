@@ -15,6 +15,8 @@ extension ClientRegistration {
         var values = ClientRegistration.Values(clientID: try configuration[keys.clientID])
         values.authentication = authentication
         if let redirectURIs = try configuration[keys.redirectURI] { values.redirectURIs = redirectURIs }
+        values.requiresAnnouncedPKCE = try configuration[keys.requiresAnnouncedPKCE]
+        values.namesResourcesOnRefresh = try configuration[keys.namesResourcesOnRefresh]
         values.scopes = try configuration[keys.scopes] ?? provider.defaultScopes
         values.parameters = try configuration[keys.parameters]
         values.responseMode = try configuration[keys.responseMode]

@@ -64,11 +64,11 @@ public struct ConfigurationFile: Sendable {
         }
         var checker = ConfigurationChecker(source: source)
         // A profile depends on the program's lists, and is checked later, with them.
-        checker.check(json, .object(Self.keys(profile: .any)), at: JSONPath())
+        checker.check(json, .object(Self.keys(profile: .any, resourceClient: .any)), at: JSONPath())
         guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
         self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()
         self.defaultProfile = json["default_profile"]?.string
-        guard !profileNames.isEmpty else {
+        guard !profileNames.isEmpty || json["resource_client"] != nil else {
             throw source.error("there is no profile in it", at: JSONPath().member("profiles"))
         }
         if let defaultProfile, !profileNames.contains(defaultProfile) {
@@ -80,6 +80,7 @@ public struct ConfigurationFile: Sendable {
     /// - Throws: ``ConfigurationError`` when there is no such profile, or no name and several to choose from.
     public func profile(_ name: String? = nil) throws -> Profile {
         let only = profileNames.count == 1 ? profileNames.first : nil
+        guard !profileNames.isEmpty else { throw source.error("there is no profile in it", at: JSONPath()) }
         guard let name = name ?? defaultProfile ?? only else {
             throw source.error(
                 "there are several profiles; name one, or set \"default_profile\": \(profileNames.joined(separator: ", "))",
@@ -98,6 +99,19 @@ public struct ConfigurationFile: Sendable {
         )
     }
 
+    /// The profiles that are for a protected resource: those that name it among their `resources`.
+    public func profileNames(for resource: String) -> [String] {
+        profileNames.filter { name in
+            json["profiles"]?[name]?["resources"]?.strings?.contains { $0.isIdentical(to: resource) } == true
+        }
+    }
+
+    /// The settings for protected resources of which only the address is known; default: none.
+    public var resourceClient: ResourceClientSettings {
+        guard let settings = json["resource_client"] else { return ResourceClientSettings() }
+        return ResourceClientSettings(json: settings, path: JSONPath().member("resource_client"), source: source)
+    }
+
     private func unknownProfile(_ name: String, at path: JSONPath) -> ConfigurationError {
         let hint = NearestName.of(name, among: profileNames).map { "did you mean \"\($0)\"? " } ?? ""
         let shown = DisplayText.sanitized(name, limit: 60)
@@ -108,7 +122,7 @@ public struct ConfigurationFile: Sendable {
     }
 
     /// The keys of the whole file.
-    static func keys(profile: ConfigurationShape) -> [ConfigurationKeyDeclaration] {
+    static func keys(profile: ConfigurationShape, resourceClient: ConfigurationShape) -> [ConfigurationKeyDeclaration] {
         let schema = ConfigurationKey("$schema", .text, "Where editors find the JSON Schema of this file.")
         let defaultProfile = ConfigurationKey(
             "default_profile",
@@ -118,7 +132,12 @@ public struct ConfigurationFile: Sendable {
         let profiles = ConfigurationShape.map(profile) { _ in nil }
         return [
             schema.declaration, defaultProfile.declaration,
-            ConfigurationKeyDeclaration("profiles", profiles, isRequired: true, "The profiles, by name."),
+            ConfigurationKeyDeclaration("profiles", profiles, "The profiles, by name."),
+            ConfigurationKeyDeclaration(
+                "resource_client",
+                resourceClient,
+                "The client of protected resources of which only the address is known. Without it, the defaults."
+            ),
         ]
     }
 }

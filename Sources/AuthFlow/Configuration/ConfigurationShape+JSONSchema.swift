@@ -18,7 +18,10 @@ extension ConfigurationFile {
             )
             return ConfigurationShape.object(Profile.declarations(choices, provider: provider)).jsonSchema
         }
-        var schema = ConfigurationShape.object(keys(profile: .any)).jsonSchema.object ?? [:]
+        let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
+        let resourceClient = ConfigurationShape.object(ResourceClientSettings.declarations(choices))
+        let shape = ConfigurationShape.object(keys(profile: .any, resourceClient: resourceClient))
+        var schema = shape.jsonSchema.object ?? [:]
         schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
         schema["title"] = "AuthFlow configuration"
         var properties = schema["properties"]?.object ?? [:]

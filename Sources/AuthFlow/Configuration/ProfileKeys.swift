@@ -127,6 +127,18 @@ public enum ProfileKeys {
         default: [],
         "The addresses of the services that access tokens are for (RFC 8707)."
     )
+    static let namesResourcesOnRefresh = ConfigurationKey(
+        "resources_on_refresh",
+        .flag,
+        default: true,
+        "Whether a refresh names the resources again; some providers, such as Microsoft Entra, refuse it."
+    )
+    static let requiresAnnouncedPKCE = ConfigurationKey(
+        "announced_pkce",
+        .flag,
+        default: false,
+        "Whether the provider has to announce PKCE with S256 in its metadata; without it, only a provider that announces other methods is refused."
+    )
     /// The sign-in flows, best first.
     public static let flow = ConfigurationKey(
         "flow",
@@ -234,7 +246,7 @@ public enum ProfileKeys {
             signedIntrospection,
             assertionAudience, assertionAlgorithm, flow,
             scopes,
-            resources, authorizationDetails, demandsExactDetails, redirectURI, responseMode, pushedRequests,
+            resources, namesResourcesOnRefresh, requiresAnnouncedPKCE, authorizationDetails, demandsExactDetails, redirectURI, responseMode, pushedRequests,
             repeatedPushedParameters,
             signsRequests, securityProfile,
             idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,

@@ -17,7 +17,7 @@ public final class CredentialManager: Sendable {
     public let client: OAuthClient
 
     let unfinished = UnfinishedWork()
-    private let store: any TokenStore
+    let store: any TokenStore
     private let freshnessMargin: Duration
     private let cacheLimit: Int
     private let renewal: Renewal?

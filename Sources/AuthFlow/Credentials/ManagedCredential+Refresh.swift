@@ -96,9 +96,10 @@ extension ManagedCredential {
             return try fallback(wait, credential)
         }
         do {
-            let resources = key.resource.map { [$0] } ?? []
+            let resources = key.resource.map { [$0] } ?? credential.resources
             let outcome = try await reporter().step(.refresh) {
-                try await client.refresh(credential, resources: resources)
+                let names = client.registration.namesResourcesOnRefresh
+                return try await client.refresh(credential, resources: names ? resources : [])
             }
             switch outcome {
             case .refreshed(let refreshed):

@@ -98,12 +98,16 @@ extension AuthError {
         public static let accountMismatch = Self(rawValue: "account_mismatch")
         /// No user is signed in, or the session has ended.
         public static let loginRequired = Self(rawValue: "login_required")
+        /// A protected resource demands scopes that the access token does not have, and asking for them did not help.
+        public static let insufficientScope = Self(rawValue: "insufficient_scope")
         /// A key in a hardware token cannot be used: the token is absent, locked, or does not accept the PIN.
         public static let keyUnavailable = Self(rawValue: "key_unavailable")
         /// A workload's assertion is missing, has expired, or is for another audience.
         public static let assertionUnusable = Self(rawValue: "assertion_unusable")
         /// Credentials could not be read, written or locked.
         public static let storageFailed = Self(rawValue: "storage_failed")
+        /// Another process holds the right to write a credential for longer than this one waits.
+        public static let leaseBusy = Self(rawValue: "lease_busy")
         /// Another holder has taken over the right to write a credential, so nothing was written.
         public static let leaseLost = Self(rawValue: "lease_lost")
         /// What is stored can be read but is not a usable credential: it is damaged, too large, of another version, or

@@ -19,6 +19,8 @@ public struct DynamicRegistration: Sendable {
         public var scopes: [String]
         /// `token_endpoint_auth_method`. A client on a user's device is public: `none`.
         public var authenticationMethod: ClientAuthentication.Method
+        /// `grant_types`; default, nil: those that the scopes need, with `refresh_token` only for `offline_access`.
+        public var grantTypes: [String]?
         /// More metadata, such as `contacts`, `logo_uri` or `id_token_signed_response_alg`.
         public var metadata: [String: JSON]
 
@@ -39,15 +41,18 @@ public struct DynamicRegistration: Sendable {
 
         /// The document to send (RFC 7591 section 2).
         var json: JSON {
+            let grantTypes =
+                self.grantTypes
+                ?? (scopes.contains("offline_access")
+                    ? ["authorization_code", "refresh_token"] : ["authorization_code"])
             var document: [String: JSON] = [
                 "redirect_uris": .array(redirectURIs.map { .string($0.uri) }),
                 "response_types": ["code"],
-                "grant_types": scopes.contains("offline_access")
-                    ? ["authorization_code", "refresh_token"] : ["authorization_code"],
+                "grant_types": .array(grantTypes.map(JSON.string)),
                 "application_type": redirectURIs.contains { $0.kind == .https } ? "web" : "native",
                 "token_endpoint_auth_method": .string(authenticationMethod.rawValue),
-                "scope": .string(scopes.joined(separator: " ")),
             ]
+            if !scopes.isEmpty { document["scope"] = .string(scopes.joined(separator: " ")) }
             document["client_name"] = name.map(JSON.string)
             return .object(document.merging(metadata) { own, _ in own })
         }

@@ -88,6 +88,12 @@ extension AuthClient {
         try await current().credential(rejected: try await current().lastCredential().tokens.accessToken)
     }
 
+    /// The credential in the place of one whose access token was refused: what another task or process has obtained meanwhile, or a
+    /// refreshed one.
+    func credential(replacing rejected: Secret) async throws -> Credential {
+        try await current().credential(rejected: rejected)
+    }
+
     /// Replaces the tokens by others, in a way that only the provider's adapter knows, and keeps those: no other task or process
     /// refreshes or uses the store meanwhile. It comes to its end when the task is cancelled.
     /// - Parameter body: Given the stored tokens, returns the ones to keep.

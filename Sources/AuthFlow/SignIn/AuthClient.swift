@@ -23,7 +23,6 @@ public final class AuthClient: Sendable {
     let methods: SignInMethods
     let credentials: CredentialManager
     let visits = WaitingVisits()
-    /// The credential that this client keeps.
     /// The credential of this client, unless it is obtained by another sign-in: see ``current()``.
     private let fixed: ManagedCredential
     private let recordName: String
@@ -45,6 +44,10 @@ public final class AuthClient: Sendable {
 
         /// How long before its expiry an access token counts as expired; default: one minute.
         public var freshnessMargin = Duration.seconds(60)
+
+        /// The resource that the credential is for (RFC 8707): it is kept apart from those for other resources, and every refresh
+        /// names it. Default: that of the registration, beside those of other clients without one.
+        public var resource: String?
 
         /// The origins of the APIs that ``AuthClient/send(_:)`` may send the access token to; default: none.
         public var apiOrigins: [Endpoint] = []
@@ -98,7 +101,12 @@ public final class AuthClient: Sendable {
         // A client that once signed a user in under this name must not be handed that user's tokens.
         let name = methods.withoutUser?.recordName.map { "\(options.name) by \($0)" } ?? options.name
         self.recordName = name
-        self.fixed = credentials.managed(name: name, resource: nil, account: options.account, label: options.name)
+        self.fixed = credentials.managed(
+            name: name,
+            resource: options.resource,
+            account: options.account,
+            label: options.name
+        )
     }
 
     /// The credential that this client works with: where it is obtained by another sign-in, that of the user who is signed in there
@@ -111,7 +119,7 @@ public final class AuthClient: Sendable {
                 owned[name]
                 ?? credentials.managed(
                     name: name,
-                    resource: nil,
+                    resource: options.resource,
                     account: nil,
                     label: options.name,
                     renewal: method.renewal(of: owner)

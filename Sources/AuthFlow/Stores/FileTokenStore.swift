@@ -140,7 +140,7 @@ public struct FileTokenStore: TokenStore {
                     guard waited < patience else {
                         let holder = lock.holder.map { "Process \($0)" } ?? "Another process"
                         throw AuthError(
-                            .storageFailed,
+                            .leaseBusy,
                             "\(holder) has held \(place.path) for \(Int(patience.seconds)) seconds. Wait for it, or end it."
                         )
                     }

@@ -133,16 +133,31 @@ import Testing
         ),
         Challenge(
             field: "NTLM TlRMTVNTUAAB==, Bearer",
-            expected: [.init(scheme: "ntlm", parameters: [:]), .init(scheme: "bearer", parameters: [:])]
+            expected: [.init(scheme: "ntlm", token68: "TlRMTVNTUAAB=="), .init(scheme: "bearer")]
         ),
         Challenge(field: "Bearer error = \"x\"", expected: [.init(scheme: "bearer", parameters: ["error": "x"])]),
         Challenge(field: ", ,Bearer", expected: [.init(scheme: "bearer", parameters: [:])]),
         Challenge(field: "", expected: []), Challenge(field: "\"", expected: []),
-        Challenge(field: #"Bearer error="never ends"#, expected: [.init(scheme: "bearer", parameters: [:])]),
+        Challenge(field: #"Bearer error="never ends"#, expected: []),
+        Challenge(field: "Bearer error=\"a\", ERROR=\"b\", Basic", expected: [.init(scheme: "basic")]),
         Challenge(
-            field: "Bearer error=\"a\", error=\"b\"",
-            expected: [.init(scheme: "bearer", parameters: ["error": "a"])]
+            field: #"Bearer x_scope="no", error_description="need scope=x, Basic y=", scope="a b""#,
+            expected: [
+                .init(
+                    scheme: "bearer",
+                    parameters: ["x_scope": "no", "error_description": "need scope=x, Basic y=", "scope": "a b"]
+                )
+            ]
         ),
+        Challenge(
+            field: "Bearer resource_metadata=https://a.example/x?y=1, scope=z",
+            expected: [.init(scheme: "bearer", parameters: ["resource_metadata": "https://a.example/x?y=1", "scope": "z"])]
+        ),
+        Challenge(field: "Bearer , , realm = x", expected: [.init(scheme: "bearer", parameters: ["realm": "x"])]),
+        Challenge(field: "Basic QWxh==, Bearer a=b", expected: [.init(scheme: "basic", token68: "QWxh=="), .init(scheme: "bearer", parameters: ["a": "b"])]),
+        Challenge(field: "Basic QWxh=a, Bearer", expected: [.init(scheme: "basic", parameters: ["qwxh": "a"]), .init(scheme: "bearer")]),
+        Challenge(field: "Bearer,realm=x", expected: [.init(scheme: "bearer")]),
+        Challenge(field: "Bearer a b c", expected: []),
     ]
 
     @Test(arguments: challenges)
@@ -150,10 +165,20 @@ import Testing
         var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
         response.head.headerFields[.wwwAuthenticate] = test.field
         let found = AuthenticationChallenge.challenges(in: response)
-        #expect(Array(found.prefix(test.expected.count)) == test.expected)
+        #expect(found == test.expected)
     }
 
-    @Test(arguments: [(8192, 1), (8193, 0)])
+    @Test func readsTheChallengesOfAllFieldsAndOneThatNeverEndsHidesNoOther() {
+        var fields = HTTPFields()
+        fields[values: .wwwAuthenticate] = ["Basic realm=\"x", "", "DPoP", "Bearer scope=\"a\"", "realm=y"]
+        #expect(
+            AuthenticationChallenge.challenges(in: fields) == [
+                .init(scheme: "dpop"), .init(scheme: "bearer", parameters: ["scope": "a", "realm": "y"]),
+            ]
+        )
+    }
+
+    @Test(arguments: [(16384, 1), (16385, 0)])
     func readsNoFieldOfChallengesThatIsTooLong(_ length: Int, _ count: Int) {
         let start = "DPoP a=\""
         var response = TransportResponse(head: HTTPResponse(status: .unauthorized))

@@ -1,0 +1,233 @@
+import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Where tokens for a resource come from, found and checked.
+struct FoundServer: Sendable {
+    /// The resource identifier.
+    let resource: String
+    /// The resource's own metadata; nil where it has none.
+    let metadata: ProtectedResourceMetadata?
+    /// The authorization server.
+    let server: AuthorizationServer
+    let serverMetadata: ProviderMetadata
+}
+
+extension ResourceClient {
+    /// Finds the authorization server of the resource, and checks that a sign-in there is safe.
+    /// - Parameter challenge: What the resource demands; nil where that is not known.
+    /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch` or `unsupported`.
+    func find(_ challenge: ResourceChallenge?) async throws -> FoundServer {
+        let discovery = ProtectedResourceDiscovery(address: address, transport: transport, host: host)
+        let metadata = try await discovery.metadata(named: challenge?.metadata)
+        let issuer: String
+        if let metadata {
+            issuer = try await choose(among: metadata.authorizationServers)
+        } else if options.assumesAuthorizationServerAtOrigin {
+            issuer = address.origin
+        } else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(address) does not say which authorization server it trusts: it has no resource metadata (RFC 9728) where it should be."
+            )
+        }
+        let server = server(issuer)
+        let serverMetadata = try await server.metadata()
+        if methods.withoutUser == nil { try ResourceAuthorizationServer.requireAnnouncedPKCE(serverMetadata) }
+        return FoundServer(
+            resource: metadata?.resource ?? options.resource ?? address.resourceIdentifier,
+            metadata: metadata,
+            server: server,
+            serverMetadata: serverMetadata
+        )
+    }
+
+    /// RFC 9728 section 7.6: the client chooses among several authorization servers.
+    private func choose(among issuers: [String]) async throws -> String {
+        let chosen: String
+        if let registered {
+            // MCP authorization, "Authorization Server Binding": credentials of one server "MUST NOT" be used with another.
+            guard issuers.contains(where: { $0.isIdentical(to: registered.server.issuer) }) else {
+                throw AuthError(
+                    .issuerMismatch,
+                    "\(address) trusts \(Self.list(issuers)), and this client is registered with \(registered.server.issuer). Register it there, or check the address."
+                )
+            }
+            chosen = registered.server.issuer
+        } else if let known = try await known(), issuers.contains(where: { $0.isIdentical(to: known.issuer) }) {
+            chosen = known.issuer
+        } else if let kept = try await firstRegistered(among: issuers) {
+            chosen = kept
+        } else {
+            chosen = issuers.first ?? ""
+        }
+        let endpoint: Endpoint
+        do throws(AuthError) {
+            endpoint = try Endpoint(chosen, name: "authorization server")
+        } catch {
+            throw AuthError(.discoveryFailed, error.message, underlyingError: error)
+        }
+        guard address.mayName(endpoint) else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(address.origin) names the authorization server \(endpoint.origin), an address of this machine or a private network, which a public server may not name."
+            )
+        }
+        return chosen
+    }
+
+    private func firstRegistered(among issuers: [String]) async throws -> String? {
+        // Only where there is a choice: most resources name one.
+        guard issuers.count > 1 else { return nil }
+        for issuer in issuers.prefix(16) where try await registrations.registration(at: issuer, for: redirectURI) != nil {
+            return issuer
+        }
+        return nil
+    }
+
+    private static func list(_ issuers: [String]) -> String {
+        issuers.prefix(3).map { Redaction.url($0) }.joined(separator: ", ")
+    }
+
+    /// The scopes to ask for.
+    ///
+    /// MCP authorization, "Scope Selection Strategy": those of the challenge, else all of `scopes_supported`, else none.
+    func scopes(for challenge: ResourceChallenge?, _ found: FoundServer) async throws -> [String] {
+        let demanded = challenge?.scopes ?? found.metadata?.scopes ?? []
+        let known = try await known()
+        // "Step-Up Authorization Flow": the union with those that were asked for before, so that no permission is lost.
+        let before = known.map { $0.resource == found.resource && $0.issuer == found.server.issuer ? $0.scopes : [] } ?? []
+        var scopes: [String] = []
+        for scope in before + demanded + options.scopes + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
+        where !scopes.contains(scope) { scopes.append(scope) }
+        // "Refresh Tokens": offline_access only where the authorization server lists it. Alone it would take the place of what the
+        // server grants by default.
+        let isOffered = found.serverMetadata.scopes?.contains("offline_access") == true
+        if isOffered, methods.withoutUser == nil, !scopes.isEmpty, !scopes.contains("offline_access") {
+            scopes.append("offline_access")
+        }
+        return scopes
+    }
+
+    /// Whether tokens are bound to a key: where it is demanded, or where both sides offer it.
+    func usesDPoP(_ challenge: ResourceChallenge?, _ found: FoundServer) -> Bool {
+        if let uses = options.usesDPoP { return uses }
+        if registered?.registration.usesDPoP == true || found.metadata?.requiresDPoP == true { return true }
+        let isOffered = found.serverMetadata.json["dpop_signing_alg_values_supported"]?.strings?.contains("ES256") == true
+        let isWanted = challenge?.isDPoP == true || found.metadata?.json["dpop_signing_alg_values_supported"]?.strings != nil
+        return isOffered && isWanted
+    }
+
+    // MARK: The client's identifier
+
+    /// The client at an authorization server, by the order that MCP demands: registered beforehand, by its own description, or
+    /// registered by itself.
+    func identify(_ found: FoundServer, scopes: [String], usesDPoP: Bool) async throws -> KnownResource {
+        var known = KnownResource(
+            resource: found.resource,
+            issuer: found.server.issuer,
+            clientID: "",
+            identification: .registered,
+            scopes: scopes,
+            usesDPoP: usesDPoP
+        )
+        if let registered {
+            known.clientID = registered.registration.clientID
+        } else if let document = options.clientMetadataDocument,
+            found.serverMetadata.json["client_id_metadata_document_supported"] == true
+        {
+            known.clientID = document
+            known.identification = .metadataDocument
+        } else if found.serverMetadata.registrationEndpoint != nil {
+            let kept = try await registrations.registration(at: known.issuer, for: redirectURI) {
+                $0.isUsable(at: host.now())
+            } orElse: {
+                try await register(found, scopes: scopes)
+            }
+            known.clientID = kept.clientID
+            known.identification = .dynamic
+        } else {
+            throw AuthError(
+                .unsupported,
+                "\(known.issuer) registers no clients by itself. Register one there, and configure its client_id."
+            )
+        }
+        return known
+    }
+
+    /// Registers the client (RFC 7591).
+    private func register(_ found: FoundServer, scopes: [String]) async throws -> KeptRegistration {
+        let redirectURIs = registeredRedirectURIs()
+        // Some servers grant only the scopes that a client was registered with, so the ones that may come are named, too.
+        let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
+        let methods = found.serverMetadata.tokenEndpointAuthMethods
+        let method: ClientAuthentication.Method =
+            if let methods, !methods.contains("none") {
+                methods.contains("client_secret_basic") || !methods.contains("client_secret_post")
+                    ? .clientSecretBasic : .clientSecretPost
+            } else { .none }
+        var request = DynamicRegistration.Request(
+            redirectURIs: redirectURIs,
+            name: options.clientName,
+            scopes: scopes + later,
+            authenticationMethod: method
+        )
+        request.grantTypes = ["authorization_code", "refresh_token"]
+        let registration = DynamicRegistration(server: found.server)
+        let registered: DynamicRegistration.Registered
+        do {
+            registered = try await registration.register(request)
+        } catch let error as AuthError where error.code == .providerRejected && !later.isEmpty {
+            request.scopes = scopes
+            registered = try await registration.register(request)
+        }
+        return KeptRegistration(
+            registered,
+            issuer: found.server.issuer,
+            redirectURIs: redirectURIs,
+            scopes: request.scopes,
+            at: host.wholeSecond
+        )
+    }
+
+    /// Many servers compare the port of a loopback address although RFC 8252 section 7.3 says that they must not, so a few ports
+    /// are registered, of which one will be free.
+    private func registeredRedirectURIs() -> [RedirectURI] {
+        options.redirectURIs.flatMap { uri -> [RedirectURI] in
+            guard case .loopback(_, nil, _) = uri.kind else { return [uri] }
+            var ports: Set<Int> = []
+            while ports.count < 3 {
+                let bytes = host.randomBytes(2)
+                // Above the registered ports, below those that Linux hands out to connections.
+                ports.insert(10_000 + (Int(bytes[0]) << 8 | Int(bytes[1])) % 22_000)
+            }
+            return ports.sorted().compactMap { try? RedirectURI(uri.uri(port: $0)) }
+        }
+    }
+
+    /// Whether an authorization server no longer knows a client that registered itself a while ago. Its page would say so to the
+    /// user and never come back, and the user could do nothing about it.
+    func isForgotten(_ known: KnownResource, _ client: AuthClient) async throws -> Bool {
+        guard known.identification == .dynamic,
+            let kept = try await registrations.registration(at: known.issuer, for: redirectURI),
+            kept.registeredAt + 60 < host.now(), let redirectURI = kept.redirectURIs.first
+        else { return false }
+        let oauth = client.client
+        let metadata = try await oauth.metadata()
+        // A pushed request is refused before anything is shown.
+        guard metadata.pushedAuthorizationRequestEndpoint == nil else { return false }
+        let request = try await oauth.authorizationRequest(
+            AuthorizationOptions(prompt: AuthorizationOptions.Prompt.none, scopes: known.scopes, resources: [known.resource]),
+            redirectURI: redirectURI.uri,
+            state: host.randomToken()
+        )
+        let probe = TransportRequest(.get, try Endpoint(request.url), timeout: .seconds(10), maximumResponseSize: 64 * 1024)
+        guard let response = try? await ExchangeLimits.send(probe, by: transport, clock: host.clock) else { return false }
+        return (response.status == 400 || response.status == 401)
+            && String(decoding: response.body, as: UTF8.self).lowercased().contains("client")
+    }
+}

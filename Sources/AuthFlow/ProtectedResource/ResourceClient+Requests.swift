@@ -1,0 +1,211 @@
+public import HTTPTypes
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension ResourceClient {
+    /// The most sign-ins that one request may cause.
+    private static let maximumSignIns = 3
+
+    /// Sends a request with a fresh access token, obtains one where the resource demands it, and sends it again. No redirect is
+    /// followed.
+    /// - Parameter request: The request, to the resource or below it, without an `Authorization` field.
+    /// - Returns: The response, whatever its status.
+    /// - Throws: As ``perform(_:_:_:)``.
+    public func send(_ request: TransportRequest) async throws -> TransportResponse {
+        guard request.head.headerFields[.authorization] == nil else {
+            throw AuthError(.invalidConfiguration, "The request has an Authorization field already.")
+        }
+        return try await perform(request.head.method, request.url) { fields in
+            var request = request
+            for field in fields { request.head.headerFields[field.name] = field.value }
+            let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
+            return (response, response.head)
+        }
+    }
+
+    /// Runs a request that another part of the program sends, with the header fields that authorize it, and again when the resource
+    /// demands another token.
+    ///
+    /// What is tried is bounded: a nonce and a refresh once each, a sign-in at most three times and only while the resource demands
+    /// scopes that were not asked for.
+    /// - Parameters:
+    ///   - method: The method of the request.
+    ///   - url: The address of the request: the resource, or below it.
+    ///   - body: Sends the request with the fields that it is given, of which there are none before the first sign-in, and returns the
+    ///     response and its head.
+    /// - Returns: The response, whatever its status.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource may not go to the address; `login_required`
+    ///   when a user has to sign in and that is not allowed here; `insufficient_scope` when new tokens do not help; what signing in,
+    ///   refreshing and `body` throw.
+    public func perform<Response: Sendable>(
+        _ method: HTTPRequest.Method,
+        _ url: String,
+        _ body: nonisolated(nonsending) (HTTPFields) async throws -> (response: Response, head: HTTPResponse)
+    ) async throws -> Response {
+        let endpoint = try Endpoint(url, name: "address of the request")
+        guard endpoint.origin == address.origin else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The access token for \(address) may not be sent to \(endpoint.origin)."
+            )
+        }
+        var round = Round()
+        while true {
+            let credential = try await usableCredential(for: endpoint)
+            var fields = HTTPFields()
+            if let credential { fields = try await authorizationFields(credential.tokens, method, endpoint) }
+            let (response, head) = try await body(fields)
+            if credential?.tokens.dpopKey != nil { nonces.learn(from: head.headerFields, origin: endpoint.origin) }
+            let challenges = AuthenticationChallenge.challenges(in: head.headerFields)
+            guard let challenge = ResourceChallenge(status: head.status.code, challenges: challenges) else { return response }
+            guard try await satisfy(challenge, credential, &round) else { return response }
+        }
+    }
+
+    /// The credential to send, refreshed when necessary; nil when there is none, so that the resource says what it demands.
+    private func usableCredential(for endpoint: Endpoint) async throws -> Credential? {
+        guard let known = try await known(), let client = try await client(of: known) else { return nil }
+        // A token for one resource of a server is not for its others.
+        guard ProtectedResourceMetadata.fit(of: known.resource, to: endpoint) != nil || known.resource == options.resource
+            || known.resource == address.resourceIdentifier && endpoint.url == address.url
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The access token is for \(Redaction.url(known.resource)), and \(endpoint) is not below it."
+            )
+        }
+        do {
+            return try await client.freshCredential(lasting: .zero)
+        } catch let error as AuthError where error.code == .loginRequired {
+            // Another process may have begun anew meanwhile, with another server or client.
+            if let newer = try await self.known(reading: true), newer != known {
+                return try? await self.client(of: newer)?.freshCredential(lasting: .zero)
+            }
+            state.withLock { $0.end = error }
+            return nil
+        }
+    }
+
+    private func authorizationFields(
+        _ tokens: TokenSet,
+        _ method: HTTPRequest.Method,
+        _ endpoint: Endpoint
+    ) async throws -> HTTPFields {
+        var fields = HTTPFields()
+        // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
+        fields[.authorization] = "\(tokens.dpopKey == nil ? "Bearer" : "DPoP") \(tokens.accessToken.exposed)"
+        if let key = tokens.dpopKey, let client = try await client()?.client {
+            fields[.dpop] = try await key.proof(
+                method: method.rawValue,
+                endpoint: endpoint,
+                nonce: nonces.nonce(for: endpoint.origin),
+                accessToken: tokens.accessToken,
+                time: host.now(),
+                client: client
+            )
+        }
+        return fields
+    }
+
+    // MARK: Challenges
+
+    /// What was tried for one request.
+    private struct Round {
+        var nonces = 0
+        var refreshes = 0
+        var signIns = 0
+        /// The scopes of the last sign-in.
+        var scopes: Set<String>?
+    }
+
+    /// Does what a challenge demands.
+    /// - Returns: Whether the request is to be sent again.
+    private func satisfy(
+        _ challenge: ResourceChallenge,
+        _ rejected: Credential?,
+        _ round: inout Round
+    ) async throws -> Bool {
+        switch challenge.demand {
+        case .nonce:
+            // RFC 9449 section 9: one more try, with a proof that has the nonce of this response.
+            round.nonces += 1
+            return round.nonces == 1
+        case .token:
+            if let rejected {
+                guard round.signIns == 0 else { throw refusedAfterSignIn }
+                round.refreshes += 1
+                if round.refreshes == 1, try await replace(rejected, challenge) { return true }
+            } else if round.signIns > 0 {
+                throw refusedAfterSignIn
+            }
+        case .scope:
+            guard let rejected else { break }
+            guard let demanded = challenge.scopes else { return false }
+            let known = try await known()?.scopes ?? []
+            let wanted = Set(known).union(demanded)
+            // A token of another process may have the scopes already.
+            if round.refreshes == 0, Set(known).isSuperset(of: demanded) {
+                round.refreshes += 1
+                if let newer = try await client()?.credential(), newer.tokens.accessToken != rejected.tokens.accessToken { return true }
+            }
+            // MCP authorization, "Step-Up Authorization Flow": "no more than a few times", and then it is a permanent failure.
+            guard round.scopes != wanted, round.signIns < Self.maximumSignIns,
+                !state.withLock({ $0.fruitless.contains(wanted) })
+            else {
+                state.withLock { state in
+                    if state.fruitless.count >= 64 { state.fruitless = [] }
+                    _ = state.fruitless.insert(wanted)
+                }
+                throw AuthError(
+                    .insufficientScope,
+                    "\(address) wants the scopes \(DisplayText.sanitized(demanded.joined(separator: " "), limit: 200)), and a token that was asked for with them does not do."
+                )
+            }
+            round.scopes = wanted
+        case .authentication: guard round.signIns == 0 else { throw refusedAfterSignIn }
+        }
+        guard options.signsInOnDemand || methods.withoutUser != nil else {
+            throw loginRequired(because: state.withLock { $0.end })
+        }
+        round.signIns += 1
+        try await signIn(to: challenge, rejected: rejected?.tokens.accessToken, sharesFailures: true)
+        return true
+    }
+
+    private var refusedAfterSignIn: AuthError {
+        AuthError(.accessTokenRejected, "\(address) does not accept the access token that was obtained for it just now.", status: 401)
+    }
+
+    /// Replaces a token that the resource has refused before its end, by a refresh or by what another process has stored.
+    /// - Returns: Whether there is another token now.
+    private func replace(_ rejected: Credential, _ challenge: ResourceChallenge) async throws -> Bool {
+        guard let known = try await known(), let client = try await client(of: known) else { return false }
+        // RFC 9728 section 5.2: any 401 may announce metadata that has changed. Another authorization server takes no tokens of the old.
+        if challenge.metadata != nil {
+            do {
+                let found = try await find(challenge)
+                guard found.server.issuer.isIdentical(to: known.issuer), found.resource == known.resource else { return false }
+            } catch let error as AuthError where error.isPassing {
+                // What cannot be asked now has not changed.
+            }
+        }
+        do {
+            return try await client.credential(replacing: rejected.tokens.accessToken).tokens.accessToken != rejected.tokens.accessToken
+        } catch let error as AuthError where error.code == .loginRequired {
+            if let newer = try await self.known(reading: true), newer != known { return true }
+            state.withLock { $0.end = error }
+            return false
+        } catch let error as AuthError
+            where error.code == .providerRejected && error.providerError?.error == "invalid_client"
+            && known.identification == .dynamic
+        {
+            // The server has forgotten the client: a new registration, and a new sign-in.
+            return false
+        }
+    }
+}

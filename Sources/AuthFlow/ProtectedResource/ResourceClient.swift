@@ -1,0 +1,332 @@
+import AuthFlowJSON
+import HTTPTypes
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A client of a protected resource of which nothing but the address is known: an API, or an MCP server.
+///
+/// The resource says which authorization server it trusts (RFC 9728), the client identifies itself there, asks for a token for this
+/// resource alone (RFC 8707), and asks for more when the resource demands it.
+///
+/// ```swift
+/// let client = try ResourceClient("https://api.example.com/mcp", methods: [.userAgent(userAgent)], store: store)
+/// let response = try await client.send(TransportRequest(.get, client.address))
+/// ```
+///
+/// Any number of tasks and processes may use one resource with one store: a token is refreshed once, and a user is shown one page,
+/// for all who wait.
+public final class ResourceClient: Sendable {
+    /// The address of the resource.
+    public let address: Endpoint
+
+    /// The options that it was created with.
+    public let options: Options
+
+    let methods: SignInMethods
+    let registered: OAuthClient?
+    let store: any TokenStore
+    let registrations: KeptRegistrations
+    let transport: any HTTPTransport
+    let host: HostServices
+    let observer: @Sendable (FlowEvent) -> Void
+    let nonces = DPoPNonces()
+    let state = Mutex(State())
+
+    /// The options of a ``ResourceClient``.
+    public struct Options: Sendable {
+        /// The name that tells apart what several users of one store keep; default: `default`.
+        public var name = "default"
+
+        /// `client_name`, which authorization servers show to the user when the client registers itself; default: `AuthFlow`.
+        public var clientName = "AuthFlow"
+
+        /// The address of the client's own description, which is its `client_id` where a server supports that; default: none, and
+        /// the client registers itself.
+        public var clientMetadataDocument: String?
+
+        /// Where authorization servers send the user back to; default: a loopback address with a free port, of which a few are
+        /// registered.
+        public var redirectURIs = [RedirectURI.loopback]
+
+        /// Scopes to ask for beside those that the resource demands; default: none.
+        public var scopes: [String] = []
+
+        /// The resource identifier to ask tokens for, in place of the address where the resource has no metadata; default: the
+        /// address.
+        public var resource: String?
+
+        /// Whether tokens are bound to a key (RFC 9449); default, nil: when both the resource and its authorization server offer it.
+        public var usesDPoP: Bool?
+
+        /// Whether a request may begin a sign-in; default: yes. Without it, ``ResourceClient/signIn(to:)`` alone does.
+        public var signsInOnDemand = true
+
+        /// How long a sign-in that a request begins is not tried again after one has failed, by any process; default: not at all.
+        public var restAfterFailure = Duration.zero
+
+        /// How long a sign-in may take, the user's part included; default: five minutes.
+        public var timeout = Duration.seconds(300)
+
+        /// How long before its expiry an access token counts as expired; default: one minute.
+        public var freshnessMargin = Duration.seconds(60)
+
+        /// Whether a resource without metadata is taken to have its authorization server at its own origin, as MCP's revision
+        /// 2025-03-26 has it; default: no, because nothing then says whose word it is, nor that codes are protected.
+        public var assumesAuthorizationServerAtOrigin = false
+
+        /// Creates options with the defaults for everything.
+        public init() {}
+    }
+
+    struct State {
+        var known: KnownResource?
+        var isLoaded = false
+        var client: (known: KnownResource, client: AuthClient)?
+        /// Every client that may have work under way.
+        var clients: [AuthClient] = []
+        var servers: [String: AuthorizationServer] = [:]
+        /// The scopes that a new token did not help with.
+        var fruitless: Set<Set<String>> = []
+        /// Why the last session ended.
+        var end: AuthError?
+    }
+
+    /// Creates a client.
+    /// - Parameters:
+    ///   - address: The address of the resource: `https`, or `http` on this machine's loopback.
+    ///   - methods: The methods of signing in, best first, as for ``AuthClient``.
+    ///   - registered: A client that was registered beforehand with the resource's authorization server; default: none, and the
+    ///     client identifies itself. A resource that names other servers is then refused.
+    ///   - store: Keeps credentials, registrations and what is known about the resource; default: memory.
+    ///   - options: Default: the defaults of ``Options``.
+    ///   - transport: Sends every request; default: the system's.
+    ///   - host: Time, randomness and environment; default: the system's.
+    ///   - observer: Receives every event of every flow, in order. It must not block.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the address cannot be used.
+    public convenience init(
+        _ address: String,
+        methods: [SignInMethod],
+        registered: OAuthClient? = nil,
+        store: any TokenStore = MemoryTokenStore(),
+        options: Options = Options(),
+        transport: any HTTPTransport = SystemTransport(),
+        host: HostServices = .system,
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws {
+        try self.init(
+            address,
+            methods: SignInMethods(methods: methods),
+            registered: registered,
+            store: store,
+            options: options,
+            transport: transport,
+            host: host,
+            observer: observer
+        )
+    }
+
+    init(
+        _ address: String,
+        methods: SignInMethods,
+        registered: OAuthClient?,
+        store: any TokenStore,
+        options: Options,
+        transport: any HTTPTransport,
+        host: HostServices,
+        observer: @escaping @Sendable (FlowEvent) -> Void
+    ) throws {
+        self.address = try Endpoint(address, name: "address of the resource")
+        if let document = options.clientMetadataDocument { try ClientMetadataDocument.checkAddress(document) }
+        if let resource = options.resource { _ = try Endpoint(resource, name: "resource") }
+        guard !options.redirectURIs.isEmpty else {
+            throw AuthError(.invalidConfiguration, "The list of redirect URIs is empty.")
+        }
+        self.methods = methods
+        self.registered = registered
+        self.store = store
+        self.registrations = KeptRegistrations(store: store)
+        self.options = options
+        self.transport = transport
+        self.host = host
+        self.observer = observer
+    }
+
+    // MARK: What is known
+
+    /// What is known from the last sign-in, here or in another process; nil for nothing.
+    func known(reading mustRead: Bool = false) async throws -> KnownResource? {
+        if !mustRead, let known = state.withLock({ $0.isLoaded ? $0.known : nil }) { return known }
+        let bytes = try await store.bytes(for: recordKey)
+        let known = bytes.flatMap { try? JSON(parsing: $0) }.flatMap(KnownResource.init)
+        state.withLock { ($0.known, $0.isLoaded) = (known, true) }
+        return known
+    }
+
+    func keep(_ known: KnownResource?) async throws {
+        let bytes = try known?.json.serialized()
+        try await store.withLease(on: recordKey) { lease in try await store.write(bytes, under: lease) }
+        state.withLock { ($0.known, $0.isLoaded) = (known, true) }
+    }
+
+    private var recordKey: RecordKey {
+        RecordKey(name: recordName, issuer: "", clientID: "", kind: .protectedResource)
+    }
+
+    /// The name of the records about this resource.
+    var recordName: String { options.name == "default" ? address.url : "\(options.name) \(address.url)" }
+
+    /// The client of the resource's authorization server, with the credential for the resource; nil when nothing is known yet.
+    func client() async throws -> AuthClient? {
+        guard let known = try await known() else { return nil }
+        return try await client(of: known)
+    }
+
+    func client(of known: KnownResource) async throws -> AuthClient? {
+        if let made = state.withLock({ $0.client }), made.known == known { return made.client }
+        guard let client = try await makeClient(known) else { return nil }
+        return state.withLock { state in
+            if let made = state.client, made.known == known { return made.client }
+            state.client = (known, client)
+            state.clients = state.clients.filter(\.hasUnfinishedWork) + [client]
+            return client
+        }
+    }
+
+    private func makeClient(_ known: KnownResource) async throws -> AuthClient? {
+        let base: ClientRegistration
+        switch known.identification {
+        case .registered:
+            // A configuration that was changed since names another client, and its tokens are others.
+            guard let registered, registered.server.issuer.isIdentical(to: known.issuer),
+                registered.registration.clientID.isIdentical(to: known.clientID)
+            else { return nil }
+            base = registered.registration
+        case .metadataDocument:
+            guard registered == nil, options.clientMetadataDocument?.isIdentical(to: known.clientID) == true else { return nil }
+            base = try ClientRegistration(clientID: known.clientID) { $0.redirectURIs = options.redirectURIs }
+        case .dynamic:
+            guard registered == nil,
+                let kept = try await registrations.registration(at: known.issuer, for: redirectURI),
+                kept.clientID.isIdentical(to: known.clientID)
+            else { return nil }
+            base = try ClientRegistration(clientID: kept.clientID) {
+                $0.redirectURIs = kept.redirectURIs
+                $0.authentication = kept.authentication
+            }
+        }
+        let registration = try base.changing {
+            $0.resources = [known.resource]
+            $0.scopes = known.scopes
+            $0.usesDPoP = known.usesDPoP
+            $0.requiresAnnouncedPKCE = true
+        }
+        var clientOptions = AuthClient.Options()
+        clientOptions.name = options.name
+        clientOptions.resource = known.resource
+        clientOptions.timeout = options.timeout
+        clientOptions.freshnessMargin = options.freshnessMargin
+        return AuthClient(
+            client: OAuthClient(server: server(known.issuer), registration: registration),
+            methods: methods,
+            store: store,
+            options: clientOptions,
+            observer: observer
+        )
+    }
+
+    /// The redirect URI that registrations are kept by.
+    var redirectURI: RedirectURI { options.redirectURIs.first ?? .loopback }
+
+    /// The server of an issuer, shared by all who ask for it.
+    func server(_ issuer: String) -> AuthorizationServer {
+        if let registered, registered.server.issuer.isIdentical(to: issuer) { return registered.server }
+        return state.withLock { state in
+            let server =
+                state.servers[issuer]
+                ?? AuthorizationServer(
+                    ResourceAuthorizationServer(issuer: issuer, isAssumed: options.assumesAuthorizationServerAtOrigin),
+                    transport: transport,
+                    host: host
+                )
+            state.servers[issuer] = server
+            return server
+        }
+    }
+
+    // MARK: State for users
+
+    /// What a user may know about a sign-in at a resource.
+    public struct Status: Sendable {
+        /// The resource identifier that the token is for.
+        public let resource: String
+        /// The authorization server.
+        public let issuer: String
+        /// The client there.
+        public let clientID: String
+        /// How the client came by its identifier.
+        public let identification: ClientIdentification
+        /// The scopes that were asked for. ``credential`` has those that were granted.
+        public let requestedScopes: [String]
+        /// The credential; nil when the user has signed out, or the session has ended.
+        public let credential: Credential?
+    }
+
+    /// What is known from the last sign-in. Sends no request.
+    /// - Returns: nil when no user has signed in.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func status() async throws -> Status? {
+        guard let known = try await known(reading: true), let client = try await client(of: known) else { return nil }
+        return Status(
+            resource: known.resource,
+            issuer: known.issuer,
+            clientID: known.clientID,
+            identification: known.identification,
+            requestedScopes: known.scopes,
+            credential: try await client.credential()
+        )
+    }
+
+    /// A credential whose access token is fresh. No user is asked for anything.
+    /// - Parameter duration: How long the token should last; default: the freshness margin.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; what refreshing throws.
+    public func freshCredential(lasting duration: Duration = .zero) async throws -> Credential {
+        if let client = try await client() { return try await client.freshCredential(lasting: duration) }
+        throw loginRequired(because: nil)
+    }
+
+    func loginRequired(because reason: AuthError?) -> AuthError {
+        AuthError(
+            .loginRequired,
+            reason?.message ?? "No user is signed in to \(address).",
+            providerError: reason?.providerError,
+            underlyingError: reason
+        )
+    }
+
+    /// Signs out: forgets the tokens on this machine, and revokes them at the authorization server where it can. The registration is
+    /// kept.
+    /// - Throws: As ``AuthClient/signOut(revokingTokens:endingSession:)``.
+    public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
+        let client = try await client()
+        let signOut =
+            try await client?.signOut(revokingTokens: revokingTokens)
+            ?? SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo)
+        try await keep(nil)
+        return signOut
+    }
+
+    /// Whether something is under way that must not be lost: what ``drain(within:)`` waits for.
+    public var hasUnfinishedWork: Bool { state.withLock { $0.clients }.contains(where: \.hasUnfinishedWork) }
+
+    /// As ``AuthClient/drain(within:)``.
+    public func drain(within patience: Duration = .seconds(3)) async -> Bool {
+        var isDone = true
+        for client in state.withLock({ $0.clients }) where await !client.drain(within: patience) { isDone = false }
+        return isDone
+    }
+}

@@ -1,0 +1,141 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowTerminal
+
+/// Selects the client of a protected resource that is given by its address: by a profile of a configuration file, or by none.
+struct ResourceChoice: Hashable {
+    let address: String
+    var choice = ProfileChoice()
+    var scopes: [String] = []
+    var resource: String?
+    var assumesOrigin = false
+
+    /// Whether an argument is an address, and not something else.
+    static func isAddress(_ text: String) -> Bool { text.contains("://") }
+
+    /// The configuration file, when there is one to use.
+    ///
+    /// One in the working directory is used only when it is trusted. Otherwise it is left out, because a program may be started in any
+    /// folder: what lies there must neither choose where tokens go nor keep this from working.
+    static func file(_ config: String?) throws -> ConfigurationFile? {
+        if config != nil { return try ConfigurationChoice(option: config).file() }
+        for choice in ConfigurationChoice.existing() {
+            do {
+                return try choice.file()
+            } catch let error as AuthError where choice.origin == .workingDirectory && error.code == .invalidConfiguration {
+                Terminal.talk("Not using \(ConfigurationChoice.localName): it is not trusted.")
+            }
+        }
+        return nil
+    }
+
+    /// - Parameters:
+    ///   - userAgent: The user agent in place of the configured one.
+    ///   - signsInOnDemand: Whether a request may begin a sign-in.
+    func client(
+        userAgent: String? = nil,
+        launchEnvironment: LaunchEnvironment = .current(environment: ToolEnvironment.host.environment),
+        signsInOnDemand: Bool = false,
+        restAfterFailure: Duration = .zero,
+        transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> ResourceClient {
+        var options = ResourceClient.Options()
+        options.scopes = scopes
+        options.resource = resource
+        options.signsInOnDemand = signsInOnDemand
+        options.restAfterFailure = restAfterFailure
+        options.assumesAuthorizationServerAtOrigin = assumesOrigin
+        let file = try Self.file(choice.config)
+        let client: ResourceClient
+        if let profile = try profileName(in: file) {
+            var profileChoice = choice
+            profileChoice.profile = profile
+            let configured = try profileChoice.client(
+                userAgent: userAgent,
+                launchEnvironment: launchEnvironment,
+                transport: transport,
+                observer: observer
+            )
+            client = try ResourceClient(
+                address,
+                client: configured,
+                options: options,
+                transport: transport(
+                    try profileChoice.file().profile(profile).transport(environment: ToolEnvironment.host.environment)
+                ),
+                observer: progress(launchEnvironment, observer)
+            )
+        } else {
+            let settings = file?.resourceClient ?? ResourceClientSettings()
+            client = try ResourceClient(
+                address,
+                settings: settings,
+                userAgents: Known.userAgents,
+                launchEnvironment: launchEnvironment,
+                userAgent: userAgent,
+                options: options,
+                transport: transport(try settings.transport(environment: ToolEnvironment.host.environment)),
+                host: ToolEnvironment.host,
+                observer: progress(launchEnvironment, observer)
+            )
+        }
+        UnfinishedClients.add(client)
+        return client
+    }
+
+    /// The profile that was named, or the only one that is for this resource.
+    private func profileName(in file: ConfigurationFile?) throws -> String? {
+        if let named = choice.profile { return named }
+        let names = file?.profileNames(for: address) ?? []
+        guard names.count < 2 else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Several profiles are for \(address): \(names.joined(separator: ", ")). Name one with --profile."
+            )
+        }
+        return names.first
+    }
+
+    private func progress(
+        _ launchEnvironment: LaunchEnvironment,
+        _ observer: @escaping @Sendable (FlowEvent) -> Void
+    ) -> @Sendable (FlowEvent) -> Void {
+        let progress = Progress(isVerbose: choice.isVerbose, launchEnvironment: launchEnvironment)
+        return { event in
+            progress(event)
+            observer(event)
+        }
+    }
+}
+
+/// The options of commands that take the address of a protected resource in place of a profile.
+struct ResourceOptions: ParsableArguments {
+    @Argument(help: "The address of a protected resource, such as an API or an MCP server, in place of a profile.")
+    var url: String?
+
+    @Option(name: .customLong("scope"), help: "With an address: a scope to ask for beside those that the resource demands; may be given more than once.")
+    var scopes: [String] = []
+
+    @Option(help: "With an address: the resource identifier to ask tokens for, where the resource has no metadata.")
+    var resource: String?
+
+    @Flag(help: "With an address: where the resource has no metadata, take its own origin for the authorization server, as MCP servers before 2025-06 expect. Nothing then says that this is right.")
+    var assumeOrigin = false
+
+    func validate() throws {
+        if let url, !ResourceChoice.isAddress(url) {
+            throw ValidationError("\"\(url)\" is not an address. A profile is named with --profile.")
+        }
+        guard url != nil || scopes.isEmpty && resource == nil && !assumeOrigin else {
+            throw ValidationError("--scope, --resource and --assume-origin need the address of a resource.")
+        }
+    }
+
+    /// The choice of a resource; nil when a profile was chosen.
+    func choice(_ profile: ProfileOptions) -> ResourceChoice? {
+        url.map {
+            ResourceChoice(address: $0, choice: profile.choice, scopes: scopes, resource: resource, assumesOrigin: assumeOrigin)
+        }
+    }
+}
