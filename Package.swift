@@ -30,6 +30,7 @@ let package = Package(
         .library(name: "AuthFlowTerminal", targets: ["AuthFlowTerminal"]),
         .library(name: "AuthFlowLog", targets: ["AuthFlowLog"]),
         .library(name: "AuthFlowTrace", targets: ["AuthFlowTrace"]),
+        .library(name: "AuthFlowMCP", targets: ["AuthFlowMCP", "AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowURLSession", targets: ["AuthFlowURLSession"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
@@ -94,6 +95,9 @@ let package = Package(
         // A login written down, as a page
         .target(name: "AuthFlowTrace", dependencies: ["AuthFlow"]),
 
+        // Remote MCP servers: tokens for their clients, and a bridge for hosts that cannot sign in
+        .target(name: "AuthFlowMCP", dependencies: ["AuthFlow", "AuthFlowJSON", httpTypes]),
+
         // Providers
         .target(
             name: "AuthFlowOIDC",
@@ -139,7 +143,7 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
-                "AuthFlowTesting", crypto, argumentParser,
+                "AuthFlowMCP", "AuthFlowTesting", crypto, argumentParser, httpTypes,
             ]
         ),
 

@@ -21,6 +21,21 @@ public protocol HTTPTransport: Sendable {
     /// - Throws: ``AuthError`` with `network_failed` when no response came, `timed_out` when it took too long,
     ///   `invalid_reply` when it is larger than the request allows; `CancellationError` when the task is cancelled.
     func send(_ call: TransportRequest) async throws -> TransportResponse
+
+    /// Sends a request and returns the response as soon as its head has arrived: for event streams.
+    ///
+    /// The timeout of the request is for the head, and the largest body is what may have arrived without having been read. Default:
+    /// waits for the whole response.
+    /// - Throws: As ``send(_:)``. What ends the body early is thrown by reading it.
+    func stream(_ call: TransportRequest) async throws -> ResponseStream
+}
+
+extension HTTPTransport {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func stream(_ call: TransportRequest) async throws -> ResponseStream {
+        let response = try await send(call)
+        return ResponseStream(head: response.head, body: ResponseBody(response.body))
+    }
 }
 
 /// A request, with the limits for its response.

@@ -106,6 +106,8 @@ extension RecordKey.Kind {
     public static let registration: Self = "registration"
     /// What is known about a protected resource: its authorization server and its client.
     public static let protectedResource: Self = "protected_resource"
+    /// The list of the protected resources that were signed in to.
+    public static let protectedResources: Self = "protected_resources"
     /// The right to show a user a sign-in page, and the outcome of the last.
     public static let signInTurn: Self = "sign_in_turn"
 }

@@ -167,8 +167,8 @@ extension ResourceClient {
         let methods = found.serverMetadata.tokenEndpointAuthMethods
         let method: ClientAuthentication.Method =
             if let methods, !methods.contains("none") {
-                methods.contains("client_secret_basic") || !methods.contains("client_secret_post")
-                    ? .clientSecretBasic : .clientSecretPost
+                // Servers made with the Python SDK take Basic only with a client_id in the body, too.
+                methods.contains("client_secret_post") ? .clientSecretPost : .clientSecretBasic
             } else { .none }
         var request = DynamicRegistration.Request(
             redirectURIs: redirectURIs,

@@ -47,6 +47,45 @@ extension ResourceClient {
         _ url: String,
         _ body: nonisolated(nonsending) (HTTPFields) async throws -> (response: Response, head: HTTPResponse)
     ) async throws -> Response {
+        var attempt = try attempt(method, url)
+        while true {
+            let fields = try await authorize(&attempt)
+            let (response, head) = try await body(fields)
+            guard try await mustRepeat(&attempt, after: head) else { return response }
+        }
+    }
+
+    /// A request to the resource, for programs that send it by other means than ``perform(_:_:_:)``.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource may not go to the address.
+    public func attempt(_ method: HTTPRequest.Method, _ url: String) throws(AuthError) -> ResourceAttempt {
+        ResourceAttempt(method: method, endpoint: try requireOrigin(url))
+    }
+
+    /// The header fields that authorize a request; none before the first sign-in.
+    /// - Throws: What refreshing throws; ``AuthError`` with `invalid_configuration` when a token for the resource may not go to the
+    ///   address.
+    public func authorize(_ attempt: inout ResourceAttempt) async throws -> HTTPFields {
+        attempt.credential = try await usableCredential(for: attempt.endpoint)
+        guard let credential = attempt.credential else { return HTTPFields() }
+        return try await authorizationFields(credential.tokens, attempt.method, attempt.endpoint)
+    }
+
+    /// Does what a response demands: takes a nonce over, refreshes, signs in, or asks for more scopes.
+    /// - Parameters:
+    ///   - attempt: The request.
+    ///   - head: The head of the response to it.
+    /// - Returns: Whether the request is to be authorized and sent again.
+    /// - Throws: As ``perform(_:_:_:)``.
+    public func mustRepeat(_ attempt: inout ResourceAttempt, after head: HTTPResponse) async throws -> Bool {
+        if attempt.credential?.tokens.dpopKey != nil {
+            nonces.learn(from: head.headerFields, origin: attempt.endpoint.origin)
+        }
+        let challenges = AuthenticationChallenge.challenges(in: head.headerFields)
+        guard let challenge = ResourceChallenge(status: head.status.code, challenges: challenges) else { return false }
+        return try await satisfy(challenge, attempt.credential, &attempt.round)
+    }
+
+    private func requireOrigin(_ url: String) throws(AuthError) -> Endpoint {
         let endpoint = try Endpoint(url, name: "address of the request")
         guard endpoint.origin == address.origin else {
             throw AuthError(
@@ -54,17 +93,7 @@ extension ResourceClient {
                 "The access token for \(address) may not be sent to \(endpoint.origin)."
             )
         }
-        var round = Round()
-        while true {
-            let credential = try await usableCredential(for: endpoint)
-            var fields = HTTPFields()
-            if let credential { fields = try await authorizationFields(credential.tokens, method, endpoint) }
-            let (response, head) = try await body(fields)
-            if credential?.tokens.dpopKey != nil { nonces.learn(from: head.headerFields, origin: endpoint.origin) }
-            let challenges = AuthenticationChallenge.challenges(in: head.headerFields)
-            guard let challenge = ResourceChallenge(status: head.status.code, challenges: challenges) else { return response }
-            guard try await satisfy(challenge, credential, &round) else { return response }
-        }
+        return endpoint
     }
 
     /// The credential to send, refreshed when necessary; nil when there is none, so that the resource says what it demands.
@@ -114,21 +143,12 @@ extension ResourceClient {
 
     // MARK: Challenges
 
-    /// What was tried for one request.
-    private struct Round {
-        var nonces = 0
-        var refreshes = 0
-        var signIns = 0
-        /// The scopes of the last sign-in.
-        var scopes: Set<String>?
-    }
-
     /// Does what a challenge demands.
     /// - Returns: Whether the request is to be sent again.
     private func satisfy(
         _ challenge: ResourceChallenge,
         _ rejected: Credential?,
-        _ round: inout Round
+        _ round: inout ResourceAttempt.Round
     ) async throws -> Bool {
         switch challenge.demand {
         case .nonce:
@@ -207,5 +227,25 @@ extension ResourceClient {
             // The server has forgotten the client: a new registration, and a new sign-in.
             return false
         }
+    }
+}
+
+/// A request to a protected resource, and what was tried for it.
+public struct ResourceAttempt: Sendable {
+    let method: HTTPRequest.Method
+    let endpoint: Endpoint
+    /// The credential that it was sent with last.
+    var credential: Credential?
+    var round = Round()
+
+    /// Whether it was sent with an access token.
+    public var hasToken: Bool { credential != nil }
+
+    struct Round {
+        var nonces = 0
+        var refreshes = 0
+        var signIns = 0
+        /// The scopes of the last sign-in.
+        var scopes: Set<String>?
     }
 }

@@ -171,6 +171,9 @@ public final class ResourceClient: Sendable {
         let bytes = try known?.json.serialized()
         try await store.withLease(on: recordKey) { lease in try await store.write(bytes, under: lease) }
         state.withLock { ($0.known, $0.isLoaded) = (known, true) }
+        // The list is for people to look at, and nothing depends on it.
+        let list = KnownResources(store: store)
+        if known == nil { try? await list.remove(address.url) } else { try? await list.add(address.url) }
     }
 
     private var recordKey: RecordKey {

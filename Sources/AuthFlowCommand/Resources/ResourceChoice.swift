@@ -84,6 +84,14 @@ struct ResourceChoice: Hashable {
         return client
     }
 
+    /// The transport that requests to the resource go by.
+    func transport() throws -> any HTTPTransport {
+        let file = try Self.file(choice.config)
+        let environment = ToolEnvironment.host.environment
+        if let file, let profile = try profileName(in: file) { return try file.profile(profile).transport(environment: environment) }
+        return try (file?.resourceClient ?? ResourceClientSettings()).transport(environment: environment)
+    }
+
     /// The profile that was named, or the only one that is for this resource.
     private func profileName(in file: ConfigurationFile?) throws -> String? {
         if let named = choice.profile { return named }

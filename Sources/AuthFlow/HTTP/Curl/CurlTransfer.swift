@@ -16,10 +16,20 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     private var easy: CurlEasy?
     private var head = ResponseHead()
     private var body: [UInt8] = []
+    /// Where the body goes as it arrives; nil when it is returned whole. Weak, because a body that is not read any more ends this.
+    private weak var stream: ResponseBody?
+    private let isStream: Bool
     private var attempts = 0
     private var fault: AuthError?
 
-    init(_ call: TransportRequest, settings: NetworkSettings, proxy: NetworkSettings.ProxyServer?) {
+    init(
+        _ call: TransportRequest,
+        settings: NetworkSettings,
+        proxy: NetworkSettings.ProxyServer?,
+        body stream: ResponseBody? = nil
+    ) {
+        self.stream = stream
+        self.isStream = stream != nil
         self.call = call
         self.settings = settings
         self.proxy = proxy
@@ -43,7 +53,8 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
         easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
         easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate")
-        easy.set(AUTHFLOW_CURL_TIMEOUT_MS, call.timeout.milliseconds)
+        // A stream may go on for as long as it likes; its head is waited for as long as the loop waits for the first byte.
+        if !isStream { easy.set(AUTHFLOW_CURL_TIMEOUT_MS, call.timeout.milliseconds) }
         easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, min(settings.connectTimeout, call.timeout).milliseconds)
         // A transfer that ends does not wait for the thread that looks its name up. Before 7.87 there is no such option.
         easy.trySet(AUTHFLOW_CURL_QUICK_EXIT, 1)
@@ -119,35 +130,40 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     /// Takes libcurl's final result, and passes it to the caller.
     func end(_ code: authflow_curl_result) {
         defer { easy = nil }
-        if let fault { return result.finish(.failure(fault)) }
+        if let fault { return fail(fault) }
         guard code == AUTHFLOW_CURL_OK, let response = head.response else {
             let waited = attempts == 0 ? min(settings.connectTimeout, call.timeout) : call.timeout
-            return result.finish(
-                .failure(
-                    CurlFailure(code, of: call, through: proxy, waited: waited, isConnected: attempts > 0, easy: easy)
-                        .error
-                )
+            return fail(
+                CurlFailure(code, of: call, through: proxy, waited: waited, isConnected: attempts > 0, easy: easy).error
             )
         }
         result.finish(.success(TransportResponse(head: response, body: body)))
+        stream?.finish()
+    }
+
+    private func fail(_ error: any Error) {
+        result.finish(.failure(error))
+        stream?.finish(throwing: error)
     }
 
     /// Ends it before libcurl does.
     func end(_ error: any Error) {
         easy = nil
-        result.finish(.failure(error))
+        fail(error)
     }
 
     /// Whether the server has been silent for longer than the timeout.
     func isTooSilent(at now: ContinuousClock.Instant) -> Bool {
-        guard let sent, head.isEmpty else { return false }
-        return sent.duration(to: now) > settings.firstByteTimeout
+        guard let sent, isStream ? head.response == nil : head.isEmpty else { return false }
+        return sent.duration(to: now) > firstByteTimeout
     }
+
+    private var firstByteTimeout: Duration { isStream ? call.timeout : settings.firstByteTimeout }
 
     var silenceError: AuthError {
         AuthError(
             .timedOut,
-            "\(place) sent nothing within \(settings.firstByteTimeout.formattedSeconds)."
+            "\(place) sent nothing within \(firstByteTimeout.formattedSeconds)."
         )
     }
 
@@ -191,6 +207,15 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             }
             return false
         }
+        // A server that refuses a request may not have read its body, and takes that for the next request of the connection.
+        if let status = head.response?.status.code, (400..<500).contains(status), !call.body.isEmpty {
+            easy?.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
+        }
+        guard !isStream else {
+            // The head is there as soon as its last line is.
+            if let response = head.response { result.finish(.success(TransportResponse(head: response))) }
+            return true
+        }
         guard let response = head.response, call.head.method != .head,
             let length = response.headerFields[.contentLength].flatMap({ Int($0) }), length > call.maximumResponseSize
         else { return true }
@@ -198,6 +223,10 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     }
 
     private func receive(body part: UnsafeRawBufferPointer) -> Bool {
+        if isStream {
+            guard let stream else { return false }
+            return stream.append(unsafe Array(part)) || refuseSize()
+        }
         guard body.count + part.count <= call.maximumResponseSize else { return refuseSize() }
         unsafe body.append(contentsOf: part)
         return true

@@ -27,5 +27,18 @@ public struct CurlTransport: HTTPTransport {
             loop.cancel(transfer)
         }
     }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func stream(_ call: TransportRequest) async throws -> ResponseStream {
+        let body = ResponseBody(limit: call.maximumResponseSize)
+        let transfer = CurlTransfer(call, settings: settings, proxy: try settings.proxy(for: call), body: body)
+        body.onCancel { [loop] in loop.cancel(transfer) }
+        let response = try await transfer.result.value {
+            loop.begin(transfer)
+        } onCancel: {
+            loop.cancel(transfer)
+        }
+        return ResponseStream(head: response.head, body: body)
+    }
 }
 #endif

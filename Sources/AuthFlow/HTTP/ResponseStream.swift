@@ -1,0 +1,137 @@
+public import HTTPTypes
+import Synchronization
+
+/// A response whose head has arrived, and whose body arrives in parts.
+public struct ResponseStream: Sendable {
+    /// The status and header fields.
+    public let head: HTTPResponse
+
+    /// The body. When nothing refers to it any more, the exchange ends.
+    public let body: ResponseBody
+
+    /// Creates a response.
+    public init(head: HTTPResponse, body: ResponseBody) {
+        self.head = head
+        self.body = body
+    }
+}
+
+/// The body of a response, in the parts in which it arrives, for one reader.
+public final class ResponseBody: AsyncSequence, Sendable {
+    private struct State {
+        var parts: [[UInt8]] = []
+        var size = 0
+        var end: Result<Void, any Error>?
+        var reader: CheckedContinuation<[UInt8]?, any Error>?
+        var cancel: (@Sendable () -> Void)?
+    }
+
+    private let state = Mutex(State())
+    private let limit: Int
+
+    /// Creates a body.
+    /// - Parameter limit: The most bytes that may arrive and not have been read yet.
+    public init(limit: Int) { self.limit = limit }
+
+    /// Creates a body that has arrived whole.
+    public convenience init(_ bytes: [UInt8]) {
+        self.init(limit: bytes.count)
+        append(bytes)
+        finish()
+    }
+
+    deinit { cancel() }
+
+    /// Sets what ends the exchange before its end, which is called once at the most.
+    public func onCancel(_ cancel: @escaping @Sendable () -> Void) {
+        state.withLock { if $0.end == nil { $0.cancel = cancel } }
+    }
+
+    /// Adds a part.
+    /// - Returns: false when it does not fit, or nothing is read any more.
+    @discardableResult public func append(_ part: [UInt8]) -> Bool {
+        guard !part.isEmpty else { return true }
+        let (isTaken, reader) = state.withLock { state -> (Bool, CheckedContinuation<[UInt8]?, any Error>?) in
+            guard state.end == nil else { return (false, nil) }
+            if let reader = state.reader {
+                state.reader = nil
+                return (true, reader)
+            }
+            guard state.size + part.count <= limit else { return (false, nil) }
+            state.size += part.count
+            state.parts.append(part)
+            return (true, nil)
+        }
+        reader?.resume(returning: part)
+        return isTaken
+    }
+
+    /// Ends the body.
+    /// - Parameter error: Why it is not whole; default: it is.
+    public func finish(throwing error: (any Error)? = nil) {
+        let reader = state.withLock { state -> CheckedContinuation<[UInt8]?, any Error>? in
+            guard state.end == nil else { return nil }
+            state.end = error.map { .failure($0) } ?? .success(())
+            state.cancel = nil
+            defer { state.reader = nil }
+            return state.reader
+        }
+        if let error { reader?.resume(throwing: error) } else { reader?.resume(returning: nil) }
+    }
+
+    /// Ends the exchange. What has arrived can still be read.
+    public func cancel() {
+        let cancel = state.withLock { state in
+            defer { state.cancel = nil }
+            return state.cancel
+        }
+        finish(throwing: CancellationError())
+        cancel?()
+    }
+
+    /// Reads the next part; nil at the end.
+    fileprivate func next() async throws -> [UInt8]? {
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let result = state.withLock { state -> Result<[UInt8]?, any Error>? in
+                    if !state.parts.isEmpty {
+                        let part = state.parts.removeFirst()
+                        state.size -= part.count
+                        return .success(part)
+                    }
+                    if let end = state.end { return end.map { nil } }
+                    state.reader = continuation
+                    return nil
+                }
+                if let result { continuation.resume(with: result) }
+            }
+        } onCancel: {
+            cancel()
+        }
+    }
+
+    /// Reads the rest.
+    /// - Parameter limit: The most bytes.
+    /// - Throws: ``AuthError`` with `invalid_reply` when there are more.
+    public func collect(upTo limit: Int) async throws -> [UInt8] {
+        var bytes: [UInt8] = []
+        for try await part in self {
+            bytes += part
+            guard bytes.count <= limit else {
+                cancel()
+                throw AuthError(.invalidResponse, "The response has more than \(limit) bytes.")
+            }
+        }
+        return bytes
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        let body: ResponseBody
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public func next() async throws -> [UInt8]? { try await body.next() }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(body: self) }
+}

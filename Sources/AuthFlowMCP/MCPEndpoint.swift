@@ -1,0 +1,101 @@
+import AuthFlow
+import HTTPTypes
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The one address of a remote MCP server, with the tokens for it.
+final class MCPEndpoint: Sendable {
+    let client: ResourceClient
+    private let transport: any HTTPTransport
+    private let clock: any Clock<Duration>
+    /// The address that the server has redirected to; the resource's own at first.
+    private let address: Mutex<Endpoint>
+
+    /// The most redirects of one request, each to the same origin.
+    private static let maximumRedirects = 3
+
+    /// The largest response that is not a stream, and the most of a stream that the host has not taken, in bytes.
+    private static let maximumSize = MCPMessage.maximumSize
+
+    /// The longest wait for the head of a response. A tool may work for long before it says anything.
+    static let headTimeout = Duration.seconds(600)
+
+    init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>) {
+        self.client = client
+        self.transport = transport
+        self.clock = clock
+        self.address = Mutex(client.address)
+    }
+
+    /// Sends a request and returns the response as soon as its head has arrived, after a sign-in, a refresh or a step-up where the
+    /// server demands one.
+    /// - Parameter signsIn: Whether a user may be asked.
+    func send(
+        _ method: HTTPRequest.Method,
+        _ fields: HTTPFields,
+        body: [UInt8] = [],
+        signsIn: Bool = true,
+        timeout: Duration = MCPEndpoint.headTimeout
+    ) async throws -> ResponseStream {
+        var endpoint = address.withLock { $0 }
+        var redirects = 0
+        var attempt = try client.attempt(method, endpoint.url)
+        while true {
+            var request = TransportRequest(method, endpoint, headerFields: fields, body: body, timeout: timeout, maximumResponseSize: Self.maximumSize)
+            for field in try await client.authorize(&attempt) { request.head.headerFields[field.name] = field.value }
+            let response = try await transport.stream(request)
+            if [307, 308].contains(response.head.status.code), redirects < Self.maximumRedirects {
+                redirects += 1
+                endpoint = try redirect(response.head, from: endpoint)
+                attempt = try client.attempt(method, endpoint.url)
+                continue
+            }
+            guard !(300..<400).contains(response.head.status.code) else { throw Self.refusedRedirect(of: request, response.head) }
+            if [401, 403].contains(response.head.status.code) {
+                // Read whole, so that the connection can be used again, and because it is read twice.
+                let bytes = (try? await withDeadline(.seconds(10), clock: clock, response.body)) ?? []
+                let whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
+                guard signsIn || attempt.hasToken, try await client.mustRepeat(&attempt, after: response.head) else { return whole }
+                continue
+            }
+            if redirects > 0 { address.withLock { [endpoint] in $0 = endpoint } }
+            return response
+        }
+    }
+
+    private func withDeadline(_ limit: Duration, clock: any Clock<Duration>, _ body: ResponseBody) async throws -> [UInt8] {
+        let watch = Task {
+            try await clock.sleep(for: limit)
+            body.cancel()
+        }
+        defer { watch.cancel() }
+        return try await body.collect(upTo: 64 * 1024)
+    }
+
+    /// A redirect within the origin, such as one that adds a slash. A token goes to no other.
+    private func redirect(_ head: HTTPResponse, from endpoint: Endpoint) throws(AuthError) -> Endpoint {
+        let location = head.headerFields[.location] ?? ""
+        let target = try Endpoint(location.hasPrefix("/") && !location.hasPrefix("//") ? endpoint.origin + location : location, name: "redirect")
+        guard target.origin == endpoint.origin else {
+            throw AuthError(
+                .invalidResponse,
+                "\(endpoint) redirects to \(target.origin), where its token may not go. If that is the server's address, use it.",
+                status: head.status.code
+            )
+        }
+        return target
+    }
+
+    private static func refusedRedirect(of request: TransportRequest, _ head: HTTPResponse) -> AuthError {
+        AuthError(
+            .invalidResponse,
+            "The response to \(request) is a redirect (\(head.status.code)), which is not followed here.",
+            status: head.status.code
+        )
+    }
+}

@@ -1,0 +1,91 @@
+import AuthFlow
+import AuthFlowJSON
+
+/// A JSON-RPC message of the Model Context Protocol, with its bytes as they came.
+struct MCPMessage: Sendable {
+    /// What a message is.
+    enum Kind: Sendable, Hashable {
+        case request(id: JSON, method: String)
+        case notification(method: String)
+        case response(id: JSON)
+        /// Several messages in an array, which revision 2025-03-26 alone has.
+        case batch
+    }
+
+    /// The revision's key in the `_meta` of a request, from 2026-07-28 on.
+    static let versionKey = "io.modelcontextprotocol/protocolVersion"
+
+    let kind: Kind
+    let json: JSON
+    /// The message on one line, without its end.
+    let bytes: [UInt8]
+
+    /// The largest message, in bytes.
+    static let maximumSize = 64 * 1024 * 1024
+
+    /// Reads a message.
+    /// - Returns: nil when it is not one.
+    init?(_ bytes: [UInt8]) {
+        let limits = JSONLimits(maximumBytes: Self.maximumSize, maximumDepth: 512)
+        guard let json = try? JSON(parsing: bytes, limits: limits) else { return nil }
+        self.init(json, bytes)
+    }
+
+    /// Makes a message of JSON.
+    init?(_ json: JSON) {
+        guard let bytes = try? json.serialized() else { return nil }
+        self.init(json, bytes)
+    }
+
+    private init?(_ json: JSON, _ bytes: [UInt8]) {
+        if json.array != nil {
+            kind = .batch
+        } else if json.object != nil, let method = json["method"]?.string {
+            kind = json["id"].map { .request(id: $0, method: method) } ?? .notification(method: method)
+        } else if json.object != nil, json["result"] != nil || json["error"] != nil {
+            kind = .response(id: json["id"] ?? .null)
+        } else {
+            return nil
+        }
+        self.json = json
+        // JSON has no raw line break inside strings, so one that is there means nothing.
+        self.bytes = bytes.contains { $0 == 0x0A || $0 == 0x0D } ? bytes.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 } : bytes
+    }
+
+    var id: JSON? { if case .request(let id, _) = kind { id } else { nil } }
+
+    var method: String? {
+        switch kind {
+        case .request(_, let method), .notification(let method): method
+        case .response, .batch: nil
+        }
+    }
+
+    /// The revision that a request names itself (2026-07-28 and later); nil for the older ones, whose sessions agree on one.
+    var version: String? { json["params"]?["_meta"]?[Self.versionKey]?.string }
+
+    /// The same message with another `id`.
+    func replacingID(by id: JSON) -> MCPMessage? {
+        guard var members = json.object else { return nil }
+        members["id"] = id
+        return MCPMessage(.object(members))
+    }
+
+    /// The code of an error response; nil for every other message.
+    var errorCode: Int64? { json["error"]?["code"]?.integer }
+
+    /// An error response of the bridge's own.
+    ///
+    /// MCP, "Error Codes", keeps -32768 to -32000 for itself and JSON-RPC, so its code is the HTTP status, or 1.
+    static func failure(of id: JSON, _ message: String, status: Int? = nil, cause: String) -> MCPMessage? {
+        var data: [String: JSON] = ["cause": .string(cause)]
+        data["status"] = status.map { .integer(Int64($0)) }
+        return MCPMessage([
+            "jsonrpc": "2.0", "id": id,
+            "error": [
+                "code": .integer(Int64(status ?? 1)), "message": .string(DisplayText.sanitized(message, limit: 1000)),
+                "data": .object(data),
+            ],
+        ])
+    }
+}

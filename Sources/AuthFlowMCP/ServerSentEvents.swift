@@ -1,0 +1,98 @@
+import AuthFlow
+
+/// One event of an event stream (WHATWG HTML section 9.2).
+struct ServerSentEvent: Sendable, Hashable {
+    /// The `data` lines, joined by line feeds.
+    var data: [UInt8]
+    /// `event`: `message` where the stream names no type.
+    var type: String
+    /// The last `id` up to this event; nil for none.
+    var id: String?
+}
+
+/// Reads an event stream in the parts in which it arrives.
+struct ServerSentEventReader {
+    /// The largest event, in bytes: larger than any message that a host reads in one line.
+    static let maximumSize = 64 * 1024 * 1024
+
+    /// The last `id` of the stream; nil for none. It outlives events.
+    private(set) var lastEventID: String?
+
+    /// `retry`: how long to wait before a stream is resumed; nil where the stream does not say.
+    private(set) var retry: Duration?
+
+    private var line: [UInt8] = []
+    private var data: [UInt8] = []
+    private var hasData = false
+    private var type = ""
+    private var endsWithCR = false
+    private var isAtStart = true
+
+    /// Takes the next part of the stream.
+    /// - Returns: The events that it completes.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_reply` when an event is too large.
+    mutating func read(_ part: [UInt8]) throws(AuthError) -> [ServerSentEvent] {
+        var events: [ServerSentEvent] = []
+        var rest = part[...]
+        while let index = rest.firstIndex(where: { $0 == 0x0A || $0 == 0x0D }) {
+            // Lines end in LF, CR or CR LF, which may come in two parts.
+            let isSecondHalf = endsWithCR && index == rest.startIndex && rest[index] == 0x0A && line.isEmpty
+            if !isSecondHalf {
+                try append(rest[..<index])
+                if let event = endLine() { events.append(event) }
+            }
+            endsWithCR = rest[index] == 0x0D
+            rest = rest[(index + 1)...]
+        }
+        if !rest.isEmpty { endsWithCR = false }
+        try append(rest)
+        return events
+    }
+
+    private mutating func append(_ bytes: ArraySlice<UInt8>) throws(AuthError) {
+        guard line.count + data.count + bytes.count <= Self.maximumSize else {
+            throw AuthError(.invalidResponse, "An event of the server's stream has more than \(Self.maximumSize >> 20) MiB.")
+        }
+        line += bytes
+    }
+
+    private mutating func endLine() -> ServerSentEvent? {
+        defer { line.removeAll(keepingCapacity: line.count < 1 << 20) }
+        if isAtStart {
+            isAtStart = false
+            if line.starts(with: [0xEF, 0xBB, 0xBF]) { line.removeFirst(3) }
+        }
+        guard !line.isEmpty else { return dispatch() }
+        let colon = line.firstIndex(of: UInt8(ascii: ":"))
+        // A line that begins with a colon is a comment, which keeps the connection alive.
+        guard colon != 0 else { return nil }
+        let name = String(decoding: line[..<(colon ?? line.endIndex)], as: UTF8.self)
+        var value = colon.map { line[($0 + 1)...] } ?? []
+        if value.first == 0x20 { value = value.dropFirst() }
+        switch name {
+        case "data":
+            if hasData { data.append(0x0A) }
+            data += value
+            hasData = true
+        case "event": type = String(decoding: value, as: UTF8.self)
+        case "id": if !value.contains(0) { lastEventID = String(decoding: value, as: UTF8.self) }
+        case "retry":
+            if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }), let milliseconds = Int(String(decoding: value, as: UTF8.self)) {
+                retry = .milliseconds(min(milliseconds, 3_600_000))
+            }
+        default: break
+        }
+        return nil
+    }
+
+    private mutating func dispatch() -> ServerSentEvent? {
+        defer {
+            data = []
+            hasData = false
+            type = ""
+        }
+        // "If the data buffer is an empty string, set the data buffer and the event type buffer to the empty string and return."
+        guard !data.isEmpty else { return nil }
+        return ServerSentEvent(data: data, type: type.isEmpty ? "message" : type, id: lastEventID)
+    }
+}
