@@ -152,7 +152,7 @@ let package = Package(
         .target(
             name: "ConformanceRows",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowTesting", httpTypes,
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
             ],
             path: "Tests/Conformance/Rows"
         ),

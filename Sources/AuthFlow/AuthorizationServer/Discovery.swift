@@ -22,8 +22,10 @@ extension ServerContext {
             let found: (json: JSON, lifetime: Duration)?
             do {
                 found = try await discovery.document(at: place)
-            } catch let error as AuthError where error.code == .discoveryFailed && error.status == 200 {
-                // Applications that answer every address with a page have no document there.
+            } catch let error as AuthError
+                where error.code == .discoveryFailed && (error.status == 200 || 400..<500 ~= error.status ?? 0)
+            {
+                // Applications that answer every address with a page, or guard them by path, have no document there.
                 unreadable = unreadable ?? error
                 continue
             }
@@ -106,8 +108,7 @@ struct Discovery: Sendable {
         } catch let error as AuthError where error.code == .invalidResponse {
             throw AuthError(.discoveryFailed, error.message, status: error.status, underlyingError: error)
         }
-        // Servers that guard or route by path refuse an address that they do not know in more ways than with 404.
-        if (400..<500).contains(response.status), response.status != 429 { return nil }
+        if response.status == 404 { return nil }
         try response.requireAvailable(from: "\(place.host)", now: context.host.now())
         guard response.status == 200 else {
             throw AuthError(

@@ -99,7 +99,10 @@ extension ResourceClient {
             let time = json["failed_at"]?.number, date.timeIntervalSince1970...host.now().timeIntervalSince1970 ~= time,
             let code = json["code"]?.string, let message = json["message"]?.string
         else { return nil }
-        return AuthError(AuthError.Code(rawValue: code), DisplayText.sanitized(message, limit: 500))
+        return AuthError(
+            AuthError.Code(rawValue: code),
+            "A sign-in that was begun a moment ago has failed, and no other page is shown so soon. \(DisplayText.sanitized(message, limit: 500))"
+        )
     }
 
     // MARK: One sign-in

@@ -252,8 +252,8 @@ public final class AuthClient: Sendable {
             }
         case .clientCredentials, .jwtBearer:
             guard let renewal = method.renewal(of: try await method.owner?()) else { throw CancellationError() }
-            let credential = try await credentials.unfinished.finish { [client] in
-                try await reporter.step(.grantWithoutUser) { try await renewal(client, nil) }
+            let credential = try await credentials.unfinished.finish { [client, resource = options.resource] in
+                try await reporter.step(.grantWithoutUser) { try await renewal(client, resource) }
             }
             // There is one account without a user, and a new token takes the place of the old one.
             return try await keep(credential, [:], .replaceAccount, reporter)

@@ -45,9 +45,10 @@ public enum SignInMethod: Sendable {
     func renewal(of owner: String? = nil) -> CredentialManager.Renewal? {
         switch self {
         case .userAgent, .device: nil
-        case .clientCredentials: { client, _ in try await client.clientCredentials() }
+        case .clientCredentials:
+            { client, resource in try await client.clientCredentials(resources: resource.map { [$0] }) }
         case .jwtBearer(let source):
-            { client, _ in
+            { client, resource in
                 let assertion = try await source.assertion(for: try await client.assertionRequest())
                 // Another user may have signed in while it was asked for: it would be kept in the place of the first.
                 let present = try await source.owner?()
@@ -57,7 +58,7 @@ public enum SignInMethod: Sendable {
                         "Another user has signed in at \(source.name) meanwhile. Try again."
                     )
                 }
-                return try await client.jwtBearer(assertion)
+                return try await client.jwtBearer(assertion, resources: resource.map { [$0] })
             }
         }
     }

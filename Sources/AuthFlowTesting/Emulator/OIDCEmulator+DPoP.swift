@@ -39,46 +39,22 @@ extension OIDCEmulator {
     ///   - address: The address that the client has called.
     ///   - accessToken: The access token sent with it; nil at the token endpoint, where `ath` must be absent.
     func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
-        let values = request.headerFields[values: HTTPField.Name("DPoP") ?? .authorization]
-        guard let text = values.first else { return .absent }
-        func refuse(_ what: String) -> Proof { .refused(error: "invalid_dpop_proof", description: what) }
-        guard values.count == 1, !text.contains(",") else { return refuse("there are several proofs") }
-        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 3, let header = Self.json(parts[0]), let claims = Self.json(parts[1]),
-            let signature = Base64URL.decode(parts[2])
-        else { return refuse("the proof is not a JWT") }
-        guard header["typ"]?.string == "dpop+jwt" else { return refuse("typ is not dpop+jwt") }
-        guard header["alg"]?.string == "ES256", let jwk = header["jwk"], jwk["d"] == nil,
-            let x = jwk["x"]?.string, let y = jwk["y"]?.string, let xBytes = Base64URL.decode(x),
-            let yBytes = Base64URL.decode(y),
-            let key = try? P256.Signing.PublicKey(rawRepresentation: xBytes + yBytes),
-            let signed = try? P256.Signing.ECDSASignature(rawRepresentation: signature),
-            key.isValidSignature(signed, for: Array("\(parts[0]).\(parts[1])".utf8))
-        else { return refuse("the signature or the key is wrong") }
-        guard claims["htm"]?.string == request.method.rawValue else { return refuse("htm is wrong") }
-        guard claims["htu"]?.string == String(address.prefix { $0 != "?" }) else {
-            return refuse("htu is wrong")
-        }
-        // A server may read its clock from a coarser source than the client, so that a proof of this very second is in its future.
-        // What other servers refuse now and then is always refused here.
-        guard let issued = claims["iat"]?.number, 1...300 ~= now().timeIntervalSince1970 - issued else {
-            return refuse("iat is in the future or long ago")
-        }
-        guard let jti = claims["jti"]?.string, !jti.isEmpty, state.withLock({ $0.usedProofs.insert(jti).inserted })
-        else {
-            return refuse("the proof was used before")
-        }
-        let hash = accessToken.map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
-        guard claims["ath"]?.string == hash else { return refuse("ath is wrong, or must be absent") }
+        guard let field = HTTPField.Name("DPoP"), request.headerFields[field] != nil else { return .absent }
         let wantsNonce = accessToken == nil ? dpop == .requiredWithNonce : resourceWantsNonce
-        guard !wantsNonce || claims["nonce"]?.string == currentNonce else {
-            return .refused(error: "use_dpop_nonce", description: "Authorization server requires nonce in DPoP proof.")
+        let outcome = EmulatedProof.check(
+            request,
+            at: address,
+            accessToken: accessToken,
+            nonce: wantsNonce ? currentNonce : nil,
+            now: now()
+        ) { jti in state.withLock { $0.usedProofs.insert(jti).inserted } }
+        return switch outcome {
+        case .good(let thumbprint): .good(thumbprint: thumbprint)
+        case .wantsNonce:
+            .refused(error: "use_dpop_nonce", description: "Authorization server requires nonce in DPoP proof.")
+        case .refused(let reason): .refused(error: "invalid_dpop_proof", description: reason)
         }
-        let members = #"{"crv":"P-256","kty":"EC","x":"\#(x)","y":"\#(y)"}"#
-        return .good(thumbprint: Base64URL.encode(SHA256.hash(data: Array(members.utf8))))
     }
-
-    private static func json(_ part: Substring) -> JSON? { Base64URL.decode(part).flatMap { try? JSON(parsing: $0) } }
 
     var currentNonce: String { state.withLock { "nonce-\($0.nonceNumber)" } }
 

@@ -20,6 +20,7 @@ public enum ConformanceTable {
         Section(title: "FAPI 2.0 as a whole (F1 to F32, 111 to 119)", rows: fapi2),
         Section(title: "Polling in the device grant (126 to 131)", rows: polling),
         Section(title: "Requirements on every request (I1 to I7, I11)", rows: requests),
+        Section(title: "Protected resources and MCP (M1 to M44)", rows: resources),
         Section(title: "AuthFlow's own (O1 to O15)", rows: own),
     ]
 
