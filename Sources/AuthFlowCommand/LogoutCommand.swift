@@ -29,7 +29,7 @@ struct LogoutCommand: AsyncParsableCommand {
 
     func run() async throws {
         if let choice = resource.choice(options) {
-            return try say(try await choice.client().signOut(revokingTokens: !local))
+            return try say(try await choice.client().signOut(revokingTokens: !local), of: choice.address)
         }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
@@ -40,9 +40,13 @@ struct LogoutCommand: AsyncParsableCommand {
         try say(try await redirects.accepting(for: client) { try await client.signOut(endingSession: browser) })
     }
 
-    private func say(_ signOut: SignOut) throws {
+    /// - Parameter resource: The address of a protected resource; nil for a profile.
+    private func say(_ signOut: SignOut, of resource: String? = nil) throws {
         guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
-        Terminal.talk("\(credential.displayName) is signed out on this machine.")
+        Terminal.talk(
+            resource.map { "Signed out of \($0) on this machine." }
+                ?? "\(credential.displayName) is signed out on this machine."
+        )
         let isDone = [
             say(signOut.revocation, done: "The tokens were revoked.", otherwise: "The tokens work until they expire"),
             say(
