@@ -152,7 +152,8 @@ let package = Package(
         .target(
             name: "ConformanceRows",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting",
+                httpTypes,
             ],
             path: "Tests/Conformance/Rows"
         ),
@@ -201,6 +202,12 @@ let package = Package(
                 "AuthFlowHeadless",
                 "AuthFlowTesting",
                 "AuthFlow", "AuthFlowJSON", httpTypes,
+            ]
+        ),
+        .testTarget(
+            name: "AuthFlowMCPTests",
+            dependencies: [
+                "ConformanceRows", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes,
             ]
         ),
         .testTarget(

@@ -34,11 +34,27 @@ struct DevIDPCommand: AsyncParsableCommand {
     @Option(help: "The lifetime of ForgeRock's persistent cookie, in seconds.")
     var cookieLifetime = 3600
 
+    @Flag(help: "Emulate a protected resource that is an MCP server, with its authorization server.")
+    var resource = false
+
+    @Option(
+        help:
+            "With --resource: how it misbehaves, by the number or the name of a scenario of docs/conformance.md, such as 27 or auth/iss-wrong-issuer."
+    )
+    var scenario: String?
+
     func validate() throws {
+        guard scenario == nil || resource else { throw ValidationError("--scenario needs --resource.") }
+        if let scenario, ResourceScenario.named(scenario) == nil {
+            throw ValidationError(
+                "\"\(scenario)\" is not a scenario. Known: \(ResourceScenario.all.map(\.name).joined(separator: ", "))."
+            )
+        }
         if let port, !(1...65_535).contains(port) { throw ValidationError("--port takes 1 to 65535.") }
     }
 
     func run() async throws {
+        if resource { return try await runResource() }
         switch provider {
         case .oidc:
             try await EmulatorServer.run(port: port) {
@@ -77,6 +93,25 @@ struct DevIDPCommand: AsyncParsableCommand {
                 let app = GitHubEmulator.App()
                 try await wait(emulator.origin, "octocat / meow; client_id \(app.id), client_secret \(app.secret).")
             }
+        }
+    }
+
+    private func runResource() async throws {
+        var settings = scenario.flatMap(ResourceScenario.named)?.settings ?? ResourceSettings()
+        if scenario == nil {
+            settings.toolScopes = ["mcp:write"]
+            settings.hasSessions = true
+            settings.servesPostAlone = false
+        }
+        settings.tokenLifetime = Int(tokenLifetime)
+        settings.refreshes = scenario == nil
+        try await EmulatorServer.run(port: port) { [settings] in
+            LoggedEmulator(ProtectedResourceEmulator(origin: $0, settings: settings), log: Terminal.talk)
+        } _: { logged in
+            try await wait(
+                logged.base.resource,
+                "anyone: the user consents to everything. Its tool test-tool needs a scope that is asked for by a step-up."
+            )
         }
     }
 

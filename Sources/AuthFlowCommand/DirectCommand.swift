@@ -41,9 +41,11 @@ enum DirectCommand: Hashable {
             request.resource = ResourceChoice(address: address, choice: request.choice)
         }
         self =
-            name == "token" ? .token(request) : .status(
-                    StatusRequest(choice: request.choice, resource: request.resource, asJSON: request.asJSON)
-                )
+            name == "token"
+            ? .token(request)
+            : .status(
+                StatusRequest(choice: request.choice, resource: request.resource, asJSON: request.asJSON)
+            )
     }
 
     func run() async throws {

@@ -48,7 +48,9 @@ struct LoginCommand: AsyncParsableCommand {
             throw ValidationError("--add-account and --replace-account cannot be combined.")
         }
         guard resource.url == nil || !device && !addAccount && !replaceAccount && options.account == nil else {
-            throw ValidationError("--device, --account, --add-account and --replace-account need a profile, not an address.")
+            throw ValidationError(
+                "--device, --account, --add-account and --replace-account need a profile, not an address."
+            )
         }
     }
 

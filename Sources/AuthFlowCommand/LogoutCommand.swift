@@ -24,7 +24,9 @@ struct LogoutCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard !(local && browser) else { throw ValidationError("--local and --browser cannot be combined.") }
-        guard resource.url == nil || !browser else { throw ValidationError("--browser needs a profile, not an address.") }
+        guard resource.url == nil || !browser else {
+            throw ValidationError("--browser needs a profile, not an address.")
+        }
     }
 
     func run() async throws {

@@ -118,8 +118,10 @@ struct AuthFlowCommand: AsyncParsableCommand {
         version: "0.2.0",
         subcommands: [
             LoginCommand.self, StatusCommand.self, AccountsCommand.self, TokenCommand.self, UserInfoCommand.self,
-            LogoutCommand.self, CurlCommand.self, MCPCommand.self, SchemeCommand.self, HandleRedirectCommand.self, DoctorCommand.self,
-            DiscoverCommand.self, RegisterCommand.self, KeysCommand.self, ConfigCommand.self, DevIDPCommand.self,
+            LogoutCommand.self, CurlCommand.self, MCPCommand.self, SchemeCommand.self, HandleRedirectCommand.self,
+            DoctorCommand.self,
+            DiscoverCommand.self, RegisterCommand.self, ClientMetadataCommand.self, KeysCommand.self,
+            ConfigCommand.self, DevIDPCommand.self,
             TryCommand.self,
         ]
     )

@@ -155,7 +155,8 @@ public final class MCPBridge: Sendable {
         }
     }
 
-    @discardableResult private func runInBackground(_ work: @escaping @Sendable () async -> Void) -> Task<Void, Never>? {
+    @discardableResult private func runInBackground(_ work: @escaping @Sendable () async -> Void) -> Task<Void, Never>?
+    {
         state.withLock { state in
             guard !state.isClosed else { return nil }
             state.lastOther += 1
@@ -179,7 +180,9 @@ public final class MCPBridge: Sendable {
         return true
     }
 
-    private static func key(_ id: JSON) -> String { "\((try? id.serialized()).map { String(decoding: $0, as: UTF8.self) } ?? "")" }
+    private static func key(_ id: JSON) -> String {
+        "\((try? id.serialized()).map { String(decoding: $0, as: UTF8.self) } ?? "")"
+    }
 
     private func send(_ json: JSON) { if let message = MCPMessage(json) { write(message.bytes) } }
 
@@ -191,7 +194,9 @@ public final class MCPBridge: Sendable {
         do {
             var response = try await attempt(message, id)
             // MCP 2026-07-28, "Custom Headers": the server lists the tools anew, and the call is sent once more.
-            if response?.errorCode == -32020, message.method == "tools/call", message.version != nil, await listTools(for: message) {
+            if response?.errorCode == -32020, message.method == "tools/call", message.version != nil,
+                await listTools(for: message)
+            {
                 response = try await attempt(message, id)
             }
             return response
@@ -215,7 +220,9 @@ public final class MCPBridge: Sendable {
         let response: ResponseStream
         do {
             response = try await endpoint.send(.post, fields(of: message, session), body: message.bytes)
-        } catch let error as AuthError where error.code == .accessTokenRejected && isSessionRequest && session.id != nil && repairs {
+        } catch let error as AuthError
+            where error.code == .accessTokenRejected && isSessionRequest && session.id != nil && repairs
+        {
             // Some servers answer 401 for a session that they have lost.
             guard await repair(session.number) else { throw error }
             return try await attempt(message, id, repairs: false)
@@ -233,7 +240,12 @@ public final class MCPBridge: Sendable {
             let body = try await response.body.collect(upTo: 1 << 20)
             if let answer = MCPMessage(body), answer.errorCode == -32601 { return answered(answer, message, id) }
             guard await repair(session.number) else {
-                return .failure(of: id, "The server has ended the session, and a new one could not be begun.", status: 404, cause: "session_lost")
+                return .failure(
+                    of: id,
+                    "The server has ended the session, and a new one could not be begun.",
+                    status: 404,
+                    cause: "session_lost"
+                )
             }
             return try await attempt(message, id, repairs: false)
         }
@@ -266,7 +278,9 @@ public final class MCPBridge: Sendable {
     ) async throws -> MCPMessage? {
         let status = response.head.status.code
         let type = (response.head.headerFields[.contentType] ?? "").prefix { $0 != ";" }.lowercased().trimmingSpaces()
-        if status == 200, type == "text/event-stream" { return try await readStream(response, for: message, id, session) }
+        if status == 200, type == "text/event-stream" {
+            return try await readStream(response, for: message, id, session)
+        }
         let body = try await collect(response.body)
         if let answer = MCPMessage(body) {
             switch answer.kind {
@@ -275,12 +289,19 @@ public final class MCPBridge: Sendable {
             }
         }
         if status == 202 || status == 204 {
-            return .failure(of: id, "The server has accepted the request and answers it nowhere.", status: status, cause: "no_response")
+            return .failure(
+                of: id,
+                "The server has accepted the request and answers it nowhere.",
+                status: status,
+                cause: "no_response"
+            )
         }
         let words = TransportResponse(head: response.head, body: body).providerError.map { " (\($0))" } ?? ""
         return .failure(
             of: id,
-            status == 200 ? "The server's response is not a JSON-RPC message." : "The server responded with status \(status)\(words).",
+            status == 200
+                ? "The server's response is not a JSON-RPC message."
+                : "The server responded with status \(status)\(words).",
             status: status,
             cause: status == 200 ? "invalid_response" : "http_status"
         )
@@ -294,7 +315,10 @@ public final class MCPBridge: Sendable {
             watch.hear()
             bytes += part
             guard bytes.count <= MCPMessage.maximumSize else {
-                throw AuthError(.invalidResponse, "The server's response has more than \(MCPMessage.maximumSize >> 20) MiB.")
+                throw AuthError(
+                    .invalidResponse,
+                    "The server's response has more than \(MCPMessage.maximumSize >> 20) MiB."
+                )
             }
         }
         return bytes
@@ -310,7 +334,9 @@ public final class MCPBridge: Sendable {
         guard message.method == "tools/list", message.version != nil else { return answer }
         let (response, removed) = state.withLock { $0.tools.read(answer) }
         for name in removed {
-            options.log("The tool \"\(DisplayText.sanitized(name, limit: 100))\" is left out: its x-mcp-header annotations are not allowed.")
+            options.log(
+                "The tool \"\(DisplayText.sanitized(name, limit: 100))\" is left out: its x-mcp-header annotations are not allowed."
+            )
         }
         return response
     }
@@ -341,7 +367,9 @@ public final class MCPBridge: Sendable {
                         if case .response(let answered) = received.kind, answered == id || answered == .null {
                             return self.answered(received, message, id)
                         }
-                        if case .batch = received.kind, received.json.array?.contains(where: { $0["id"] == id && $0["method"] == nil }) == true {
+                        if case .batch = received.kind,
+                            received.json.array?.contains(where: { $0["id"] == id && $0["method"] == nil }) == true
+                        {
                             return received
                         }
                         write(received.bytes)
@@ -356,10 +384,17 @@ public final class MCPBridge: Sendable {
             failures = hasEvents ? 0 : failures + 1
             // From 2026-07-28 on a broken stream loses the request, and a call that was sent is never repeated by the bridge.
             guard message.version == nil, let lastEventID, failures < 5 else {
-                throw broken ?? AuthError(.networkFailed, "The server ended the stream before its response. The request may have been carried out.")
+                throw broken
+                    ?? AuthError(
+                        .networkFailed,
+                        "The server ended the stream before its response. The request may have been carried out."
+                    )
             }
             guard let resumed = try await resume(after: lastEventID, in: retry, session) else {
-                throw AuthError(.networkFailed, "The stream broke off before the response, and the server does not resume it.")
+                throw AuthError(
+                    .networkFailed,
+                    "The stream broke off before the response, and the server does not resume it."
+                )
             }
             stream = resumed
         }
@@ -390,9 +425,13 @@ public final class MCPBridge: Sendable {
                 return try await passOn(response)
             }
             _ = try? await response.body.collect(upTo: 1 << 20)
-            if status >= 400 { options.log("The server responded with status \(status) to \(message.method ?? "a response").") }
+            if status >= 400 {
+                options.log("The server responded with status \(status) to \(message.method ?? "a response").")
+            }
         } catch {
-            if !(error is CancellationError) { options.log((error as? AuthError).map(options.explain) ?? "A message was not delivered.") }
+            if !(error is CancellationError) {
+                options.log((error as? AuthError).map(options.explain) ?? "A message was not delivered.")
+            }
         }
         if message.method == "notifications/initialized" { listen() }
     }
@@ -441,7 +480,9 @@ public final class MCPBridge: Sendable {
                     lastEventID = reader.lastEventID ?? lastEventID
                 }
                 wait = max(wait, reader.retry ?? .zero)
-            } catch let error as AuthError where [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code) {
+            } catch let error as AuthError
+                where [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
+            {
                 // The server may be starting again.
             } catch {
                 return
@@ -493,7 +534,8 @@ public final class MCPBridge: Sendable {
             let id = state.withLock { Self.ownID(&$0) }
             var params: [String: JSON] = ["_meta": call.json["params"]?["_meta"] ?? [:]]
             params["cursor"] = cursor
-            guard let list = MCPMessage(["jsonrpc": "2.0", "id": id, "method": "tools/list", "params": .object(params)]),
+            guard
+                let list = MCPMessage(["jsonrpc": "2.0", "id": id, "method": "tools/list", "params": .object(params)]),
                 let answer = try? await attempt(list, id), answer.json["result"] != nil
             else { return false }
             cursor = answer.json["result"]?["nextCursor"]
@@ -521,7 +563,10 @@ private final class SilenceWatch: Sendable {
             while (try? await clock.sleep(for: limit)) != nil {
                 guard heard.count != last else {
                     body.finish(
-                        throwing: AuthError(.timedOut, "The server's stream was silent for \(Int(limit.components.seconds)) seconds.")
+                        throwing: AuthError(
+                            .timedOut,
+                            "The server's stream was silent for \(Int(limit.components.seconds)) seconds."
+                        )
                     )
                     return body.cancel()
                 }

@@ -46,7 +46,14 @@ final class MCPEndpoint: Sendable {
         var redirects = 0
         var attempt = try client.attempt(method, endpoint.url)
         while true {
-            var request = TransportRequest(method, endpoint, headerFields: fields, body: body, timeout: timeout, maximumResponseSize: Self.maximumSize)
+            var request = TransportRequest(
+                method,
+                endpoint,
+                headerFields: fields,
+                body: body,
+                timeout: timeout,
+                maximumResponseSize: Self.maximumSize
+            )
             for field in try await client.authorize(&attempt) { request.head.headerFields[field.name] = field.value }
             let response = try await transport.stream(request)
             if [307, 308].contains(response.head.status.code), redirects < Self.maximumRedirects {
@@ -55,12 +62,16 @@ final class MCPEndpoint: Sendable {
                 attempt = try client.attempt(method, endpoint.url)
                 continue
             }
-            guard !(300..<400).contains(response.head.status.code) else { throw Self.refusedRedirect(of: request, response.head) }
+            guard !(300..<400).contains(response.head.status.code) else {
+                throw Self.refusedRedirect(of: request, response.head)
+            }
             if [401, 403].contains(response.head.status.code) {
                 // Read whole, so that the connection can be used again, and because it is read twice.
                 let bytes = (try? await withDeadline(.seconds(10), clock: clock, response.body)) ?? []
                 let whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
-                guard signsIn || attempt.hasToken, try await client.mustRepeat(&attempt, after: response.head) else { return whole }
+                guard signsIn || attempt.hasToken, try await client.mustRepeat(&attempt, after: response.head) else {
+                    return whole
+                }
                 continue
             }
             if redirects > 0 { address.withLock { [endpoint] in $0 = endpoint } }
@@ -68,7 +79,9 @@ final class MCPEndpoint: Sendable {
         }
     }
 
-    private func withDeadline(_ limit: Duration, clock: any Clock<Duration>, _ body: ResponseBody) async throws -> [UInt8] {
+    private func withDeadline(_ limit: Duration, clock: any Clock<Duration>, _ body: ResponseBody) async throws
+        -> [UInt8]
+    {
         let watch = Task {
             try await clock.sleep(for: limit)
             body.cancel()
@@ -80,7 +93,10 @@ final class MCPEndpoint: Sendable {
     /// A redirect within the origin, such as one that adds a slash. A token goes to no other.
     private func redirect(_ head: HTTPResponse, from endpoint: Endpoint) throws(AuthError) -> Endpoint {
         let location = head.headerFields[.location] ?? ""
-        let target = try Endpoint(location.hasPrefix("/") && !location.hasPrefix("//") ? endpoint.origin + location : location, name: "redirect")
+        let target = try Endpoint(
+            location.hasPrefix("/") && !location.hasPrefix("//") ? endpoint.origin + location : location,
+            name: "redirect"
+        )
         guard target.origin == endpoint.origin else {
             throw AuthError(
                 .invalidResponse,

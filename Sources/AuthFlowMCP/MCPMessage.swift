@@ -49,7 +49,8 @@ struct MCPMessage: Sendable {
         }
         self.json = json
         // JSON has no raw line break inside strings, so one that is there means nothing.
-        self.bytes = bytes.contains { $0 == 0x0A || $0 == 0x0D } ? bytes.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 } : bytes
+        self.bytes =
+            bytes.contains { $0 == 0x0A || $0 == 0x0D } ? bytes.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 } : bytes
     }
 
     var id: JSON? { if case .request(let id, _) = kind { id } else { nil } }

@@ -51,7 +51,10 @@ struct ServerSentEventReader {
 
     private mutating func append(_ bytes: ArraySlice<UInt8>) throws(AuthError) {
         guard line.count + data.count + bytes.count <= Self.maximumSize else {
-            throw AuthError(.invalidResponse, "An event of the server's stream has more than \(Self.maximumSize >> 20) MiB.")
+            throw AuthError(
+                .invalidResponse,
+                "An event of the server's stream has more than \(Self.maximumSize >> 20) MiB."
+            )
         }
         line += bytes
     }
@@ -77,7 +80,9 @@ struct ServerSentEventReader {
         case "event": type = String(decoding: value, as: UTF8.self)
         case "id": if !value.contains(0) { lastEventID = String(decoding: value, as: UTF8.self) }
         case "retry":
-            if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }), let milliseconds = Int(String(decoding: value, as: UTF8.self)) {
+            if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }),
+                let milliseconds = Int(String(decoding: value, as: UTF8.self))
+            {
                 retry = .milliseconds(min(milliseconds, 3_600_000))
             }
         default: break

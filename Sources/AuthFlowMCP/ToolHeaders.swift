@@ -80,7 +80,8 @@ struct ToolParameter: Sendable, Hashable {
         return found
     }
 
-    private static func collect(_ schema: JSON, _ path: [String], into found: inout [ToolParameter], depth: Int) -> Bool {
+    private static func collect(_ schema: JSON, _ path: [String], into found: inout [ToolParameter], depth: Int) -> Bool
+    {
         guard depth < 32, let members = schema.object else { return true }
         // On the arguments as a whole, no property leads to it.
         guard !path.isEmpty || members["x-mcp-header"] == nil else { return false }
@@ -121,7 +122,8 @@ struct ToolParameter: Sendable, Hashable {
     private static func hasAnnotation(_ value: JSON, isSchema: Bool, depth: Int) -> Bool {
         guard depth < 64 else { return false }
         if let members = value.object {
-            return members["x-mcp-header"] != nil || members.contains { hasAnnotation($0.value, isSchema: true, depth: depth + 1) }
+            return members["x-mcp-header"] != nil
+                || members.contains { hasAnnotation($0.value, isSchema: true, depth: depth + 1) }
         }
         return value.array?.contains { hasAnnotation($0, isSchema: true, depth: depth + 1) } ?? false
     }

@@ -53,7 +53,9 @@ public struct ClientMetadataDocument: Sendable, Hashable {
         }
         // MCP, "Client ID Metadata Documents": "client_id, client_name, redirect_uris" are required.
         guard json["client_name"]?.string?.isEmpty == false else { throw refuse("it has no \"client_name\"") }
-        guard let uris = json["redirect_uris"]?.strings, !uris.isEmpty else { throw refuse("it has no \"redirect_uris\"") }
+        guard let uris = json["redirect_uris"]?.strings, !uris.isEmpty else {
+            throw refuse("it has no \"redirect_uris\"")
+        }
         for uri in uris { _ = try RedirectURI(uri) }
         // Section 4.1: a method "based around a shared symmetric secret" cannot be used, and "client_secret and
         // client_secret_expires_at properties MUST NOT be used".

@@ -32,7 +32,13 @@ public struct KeptRegistration: Sendable {
     /// Where it can be changed and removed (RFC 7592), and the token for that.
     let management: (endpoint: Endpoint, token: Secret)?
 
-    init(_ registered: DynamicRegistration.Registered, issuer: String, redirectURIs: [RedirectURI], scopes: [String], at date: Date) {
+    init(
+        _ registered: DynamicRegistration.Registered,
+        issuer: String,
+        redirectURIs: [RedirectURI],
+        scopes: [String],
+        at date: Date
+    ) {
         self.issuer = issuer
         self.clientID = registered.clientID
         self.redirectURIs = redirectURIs
@@ -94,6 +100,33 @@ public struct KeptRegistration: Sendable {
     func isUsable(at now: Date) -> Bool { secretExpiresAt.map { now + 60 < $0 } ?? true }
 }
 
+extension KeptRegistration {
+    /// Removes the registration at the authorization server (RFC 7592 section 2.3).
+    /// - Throws: ``AuthError`` with `unsupported` when the server did not say how, `provider_rejected` when it refuses.
+    public func unregister(transport: any HTTPTransport = SystemTransport(), host: HostServices = .system) async throws
+    {
+        guard let management else {
+            throw AuthError(.unsupported, "\(issuer) did not say how a registration can be removed (RFC 7592).")
+        }
+        let request = TransportRequest(
+            .delete,
+            management.endpoint,
+            headerFields: [.authorization: "Bearer \(management.token.exposed)"]
+        )
+        let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
+        try response.requireAvailable(from: management.endpoint.host, now: host.now())
+        // RFC 7592 section 2.3: "204 No Content". One that is gone already is refused with 401.
+        guard [200, 204, 401, 404].contains(response.status) else {
+            throw AuthError(
+                .providerRejected,
+                "\(issuer) does not remove the registration (status \(response.status)).",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
+    }
+}
+
 extension KeptRegistration: CustomStringConvertible, CustomReflectable {
     /// The client's identifier and the issuer.
     public var description: String { "\(clientID) at \(issuer)" }
@@ -106,8 +139,8 @@ extension RecordKey.Kind {
     public static let registration: Self = "registration"
     /// What is known about a protected resource: its authorization server and its client.
     public static let protectedResource: Self = "protected_resource"
-    /// The list of the protected resources that were signed in to.
-    public static let protectedResources: Self = "protected_resources"
+    /// A list of what there are records about.
+    public static let list: Self = "list"
     /// The right to show a user a sign-in page, and the outcome of the last.
     public static let signInTurn: Self = "sign_in_turn"
 }
@@ -129,8 +162,11 @@ public struct KeptRegistrations: Sendable {
     ///   - issuer: The issuer.
     ///   - redirectURI: The redirect URI as it was configured; default: a loopback address with a free port.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func registration(at issuer: String, for redirectURI: RedirectURI = .loopback) async throws -> KeptRegistration? {
-        guard let bytes = try await store.bytes(for: Self.key(issuer, redirectURI)), let json = try? JSON(parsing: bytes),
+    public func registration(at issuer: String, for redirectURI: RedirectURI = .loopback) async throws
+        -> KeptRegistration?
+    {
+        guard let bytes = try await store.bytes(for: Self.key(issuer, redirectURI)),
+            let json = try? JSON(parsing: bytes),
             let kept = KeptRegistration(json), kept.issuer.isIdentical(to: issuer)
         else { return nil }
         return kept
@@ -151,8 +187,16 @@ public struct KeptRegistrations: Sendable {
             if let kept = try await registration(at: issuer, for: redirectURI), isWanted(kept) { return kept }
             let made = try await register()
             try await store.write(try made.json.serialized(), under: lease)
+            await KnownResources(store: store).add(issuer: issuer)
             return made
         }
+    }
+
+    /// Keeps a registration, in the place of the one that is kept.
+    func keep(_ registration: KeptRegistration, for redirectURI: RedirectURI) async throws {
+        let key = Self.key(registration.issuer, redirectURI)
+        let bytes = try registration.json.serialized()
+        try await store.withLease(on: key) { lease in try await store.write(bytes, under: lease) }
     }
 
     /// Forgets a registration. It goes on to exist at the authorization server.
@@ -171,6 +215,7 @@ public struct KeptRegistrations: Sendable {
                 clientID.map({ kept.clientID.isIdentical(to: $0) }) ?? true
             else { return nil }
             try await store.write(nil, under: lease)
+            await KnownResources(store: store).remove(issuer: issuer)
             return kept
         }
     }

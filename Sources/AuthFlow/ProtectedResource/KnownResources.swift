@@ -1,32 +1,47 @@
 import AuthFlowJSON
 
-/// The addresses of the protected resources that were signed in to, for lists.
+/// Lists of what a store has records about, because a store finds records by their keys alone: for users to look at. Nothing else
+/// depends on them.
 public struct KnownResources: Sendable {
     private let store: any TokenStore
-    private let key = RecordKey(name: "resources", issuer: "", clientID: "", kind: .protectedResources)
 
-    /// The most addresses that are remembered.
+    /// The most entries of a list.
     private static let limit = 1000
 
-    /// Opens the list of a store.
+    /// Opens the lists of a store.
     public init(store: any TokenStore) {
         self.store = store
     }
 
-    /// The addresses, sorted.
+    /// The addresses of the protected resources that were signed in to, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func addresses() async throws -> [String] {
-        try await store.bytes(for: key).flatMap { try? JSON(parsing: $0) }?["resources"]?.strings?.sorted() ?? []
+    public func addresses() async throws -> [String] { try await entries(of: "resources") }
+
+    /// The issuers that clients have registered themselves with, sorted.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func issuers() async throws -> [String] { try await entries(of: "issuers") }
+
+    func add(address: String) async { await change("resources") { $0.contains(address) ? $0 : $0 + [address] } }
+    func remove(address: String) async { await change("resources") { $0.filter { $0 != address } } }
+    func add(issuer: String) async { await change("issuers") { $0.contains(issuer) ? $0 : $0 + [issuer] } }
+    func remove(issuer: String) async { await change("issuers") { $0.filter { $0 != issuer } } }
+
+    private func entries(of list: String) async throws -> [String] {
+        try await store.bytes(for: Self.key(list)).flatMap { try? JSON(parsing: $0) }?["entries"]?.strings?.sorted()
+            ?? []
     }
 
-    func add(_ address: String) async throws { try await change { $0.contains(address) ? $0 : $0 + [address] } }
-    func remove(_ address: String) async throws { try await change { $0.filter { $0 != address } } }
-
-    private func change(_ body: ([String]) -> [String]) async throws {
-        guard case let known = try await addresses(), body(known) != known else { return }
-        try await store.withLease(on: key) { lease in
-            let json: JSON = ["resources": .array(Array(body(try await addresses()).suffix(Self.limit)).map(JSON.string))]
+    /// A list that cannot be written stops no sign-in.
+    private func change(_ list: String, _ body: ([String]) -> [String]) async {
+        guard let known = try? await entries(of: list), body(known) != known else { return }
+        let key = Self.key(list)
+        try? await store.withLease(on: key) { lease in
+            let json: JSON = ["entries": .array(body(try await entries(of: list)).suffix(Self.limit).map(JSON.string))]
             try await store.write(try json.serialized(), under: lease)
         }
+    }
+
+    private static func key(_ list: String) -> RecordKey {
+        RecordKey(name: list, issuer: "", clientID: "", kind: .list)
     }
 }

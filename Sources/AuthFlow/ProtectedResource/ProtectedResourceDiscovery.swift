@@ -32,7 +32,10 @@ struct ProtectedResourceDiscovery: Sendable {
                 )
             }
             guard let metadata = try await document(at: place) else {
-                throw AuthError(.discoveryFailed, "\(address.origin) names resource metadata at \(place), and there is none.")
+                throw AuthError(
+                    .discoveryFailed,
+                    "\(address.origin) names resource metadata at \(place), and there is none."
+                )
             }
             return metadata
         }

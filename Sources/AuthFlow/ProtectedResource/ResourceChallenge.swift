@@ -34,9 +34,13 @@ public struct ResourceChallenge: Sendable, Hashable {
     /// - Returns: nil when the response does not ask for a token: signing in would not help.
     public init?(status: Int, challenges: [AuthenticationChallenge]) {
         let usable = challenges.filter { $0.scheme == "bearer" || $0.scheme == "dpop" }
-        func first(_ isWanted: (AuthenticationChallenge) -> Bool) -> AuthenticationChallenge? { usable.first(where: isWanted) }
+        func first(_ isWanted: (AuthenticationChallenge) -> Bool) -> AuthenticationChallenge? {
+            usable.first(where: isWanted)
+        }
         let chosen =
-            first { $0.parameters["error"] == "use_dpop_nonce" } ?? first { $0.parameters["error"] == "insufficient_scope" }
+            first { $0.parameters["error"] == "use_dpop_nonce" } ?? first {
+                $0.parameters["error"] == "insufficient_scope"
+            }
             ?? first { $0.parameters["resource_metadata"] != nil } ?? usable.first
         let error = chosen?.parameters["error"]
         switch (status, error) {
@@ -52,7 +56,9 @@ public struct ResourceChallenge: Sendable, Hashable {
         scopes = chosen?.parameters["scope"].map { $0.split(separator: " ").map(String.init) }
             .flatMap { $0.isEmpty || !$0.allSatisfy(ClientRegistration.Values.isScopeToken) ? nil : $0 }
         // Every challenge speaks of the same resource, so any may say where it is described.
-        metadata = chosen?.parameters["resource_metadata"] ?? usable.lazy.compactMap { $0.parameters["resource_metadata"] }.first
+        metadata =
+            chosen?.parameters["resource_metadata"]
+            ?? usable.lazy.compactMap { $0.parameters["resource_metadata"] }.first
         acrValues = chosen?.parameters["acr_values"]?.split(separator: " ").map(String.init) ?? []
         maxAge = chosen?.parameters["max_age"].flatMap(Int.init)
         isDPoP = chosen?.scheme == "dpop"

@@ -83,7 +83,8 @@ extension ResourceClient {
     private func firstRegistered(among issuers: [String]) async throws -> String? {
         // Only where there is a choice: most resources name one.
         guard issuers.count > 1 else { return nil }
-        for issuer in issuers.prefix(16) where try await registrations.registration(at: issuer, for: redirectURI) != nil {
+        for issuer in issuers.prefix(16) where try await registrations.registration(at: issuer, for: redirectURI) != nil
+        {
             return issuer
         }
         return nil
@@ -100,9 +101,11 @@ extension ResourceClient {
         let demanded = challenge?.scopes ?? found.metadata?.scopes ?? []
         let known = try await known()
         // "Step-Up Authorization Flow": the union with those that were asked for before, so that no permission is lost.
-        let before = known.map { $0.resource == found.resource && $0.issuer == found.server.issuer ? $0.scopes : [] } ?? []
+        let before =
+            known.map { $0.resource == found.resource && $0.issuer == found.server.issuer ? $0.scopes : [] } ?? []
         var scopes: [String] = []
-        for scope in before + demanded + options.scopes + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
+        for scope in before + demanded + options.scopes
+            + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
         where !scopes.contains(scope) { scopes.append(scope) }
         // "Refresh Tokens": offline_access only where the authorization server lists it. Alone it would take the place of what the
         // server grants by default.
@@ -117,8 +120,10 @@ extension ResourceClient {
     func usesDPoP(_ challenge: ResourceChallenge?, _ found: FoundServer) -> Bool {
         if let uses = options.usesDPoP { return uses }
         if registered?.registration.usesDPoP == true || found.metadata?.requiresDPoP == true { return true }
-        let isOffered = found.serverMetadata.json["dpop_signing_alg_values_supported"]?.strings?.contains("ES256") == true
-        let isWanted = challenge?.isDPoP == true || found.metadata?.json["dpop_signing_alg_values_supported"]?.strings != nil
+        let isOffered =
+            found.serverMetadata.json["dpop_signing_alg_values_supported"]?.strings?.contains("ES256") == true
+        let isWanted =
+            challenge?.isDPoP == true || found.metadata?.json["dpop_signing_alg_values_supported"]?.strings != nil
         return isOffered && isWanted
     }
 
@@ -157,6 +162,23 @@ extension ResourceClient {
             )
         }
         return known
+    }
+
+    /// Registers the client anew with the resource's authorization server, in the place of the registration that is kept. Tokens of the
+    /// old one are of no use to it: the user signs in again.
+    /// - Returns: The new registration, and the old one, which goes on to exist at the server.
+    /// - Throws: ``AuthError`` with `unsupported` when the client does not register itself there; what finding and registering throw.
+    public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?) {
+        let challenge = try await askForChallenge()
+        let found = try await find(challenge)
+        _ = try await signOut()
+        let old = try await registrations.remove(at: found.server.issuer, for: redirectURI)
+        let scopes = try await scopes(for: challenge, found)
+        let known = try await identify(found, scopes: scopes, usesDPoP: false)
+        guard known.identification == .dynamic,
+            let new = try await registrations.registration(at: known.issuer, for: redirectURI)
+        else { throw AuthError(.unsupported, "The client does not register itself with \(known.issuer).") }
+        return (new, old)
     }
 
     /// Registers the client (RFC 7591).
@@ -221,12 +243,23 @@ extension ResourceClient {
         // A pushed request is refused before anything is shown.
         guard metadata.pushedAuthorizationRequestEndpoint == nil else { return false }
         let request = try await oauth.authorizationRequest(
-            AuthorizationOptions(prompt: AuthorizationOptions.Prompt.none, scopes: known.scopes, resources: [known.resource]),
+            AuthorizationOptions(
+                prompt: AuthorizationOptions.Prompt.none,
+                scopes: known.scopes,
+                resources: [known.resource]
+            ),
             redirectURI: redirectURI.uri,
             state: host.randomToken()
         )
-        let probe = TransportRequest(.get, try Endpoint(request.url), timeout: .seconds(10), maximumResponseSize: 64 * 1024)
-        guard let response = try? await ExchangeLimits.send(probe, by: transport, clock: host.clock) else { return false }
+        let probe = TransportRequest(
+            .get,
+            try Endpoint(request.url),
+            timeout: .seconds(10),
+            maximumResponseSize: 64 * 1024
+        )
+        guard let response = try? await ExchangeLimits.send(probe, by: transport, clock: host.clock) else {
+            return false
+        }
         return (response.status == 400 || response.status == 401)
             && String(decoding: response.body, as: UTF8.self).lowercased().contains("client")
     }

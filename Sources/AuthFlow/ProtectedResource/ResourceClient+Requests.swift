@@ -100,8 +100,9 @@ extension ResourceClient {
     private func usableCredential(for endpoint: Endpoint) async throws -> Credential? {
         guard let known = try await known(), let client = try await client(of: known) else { return nil }
         // A token for one resource of a server is not for its others.
-        guard ProtectedResourceMetadata.fit(of: known.resource, to: endpoint) != nil || known.resource == options.resource
-            || known.resource == address.resourceIdentifier && endpoint.url == address.url
+        guard
+            ProtectedResourceMetadata.fit(of: known.resource, to: endpoint) != nil || known.resource == options.resource
+                || known.resource == address.resourceIdentifier && endpoint.url == address.url
         else {
             throw AuthError(
                 .invalidConfiguration,
@@ -171,7 +172,10 @@ extension ResourceClient {
             // A token of another process may have the scopes already.
             if round.refreshes == 0, Set(known).isSuperset(of: demanded) {
                 round.refreshes += 1
-                if let newer = try await client()?.credential(), newer.tokens.accessToken != rejected.tokens.accessToken { return true }
+                if let newer = try await client()?.credential(), newer.tokens.accessToken != rejected.tokens.accessToken
+                {
+                    return true
+                }
             }
             // MCP authorization, "Step-Up Authorization Flow": "no more than a few times", and then it is a permanent failure.
             guard round.scopes != wanted, round.signIns < Self.maximumSignIns,
@@ -198,7 +202,11 @@ extension ResourceClient {
     }
 
     private var refusedAfterSignIn: AuthError {
-        AuthError(.accessTokenRejected, "\(address) does not accept the access token that was obtained for it just now.", status: 401)
+        AuthError(
+            .accessTokenRejected,
+            "\(address) does not accept the access token that was obtained for it just now.",
+            status: 401
+        )
     }
 
     /// Replaces a token that the resource has refused before its end, by a refresh or by what another process has stored.
@@ -209,13 +217,16 @@ extension ResourceClient {
         if challenge.metadata != nil {
             do {
                 let found = try await find(challenge)
-                guard found.server.issuer.isIdentical(to: known.issuer), found.resource == known.resource else { return false }
+                guard found.server.issuer.isIdentical(to: known.issuer), found.resource == known.resource else {
+                    return false
+                }
             } catch let error as AuthError where error.isPassing {
                 // What cannot be asked now has not changed.
             }
         }
         do {
-            return try await client.credential(replacing: rejected.tokens.accessToken).tokens.accessToken != rejected.tokens.accessToken
+            return try await client.credential(replacing: rejected.tokens.accessToken).tokens.accessToken
+                != rejected.tokens.accessToken
         } catch let error as AuthError where error.code == .loginRequired {
             if let newer = try await self.known(reading: true), newer != known { return true }
             state.withLock { $0.end = error }

@@ -20,12 +20,20 @@ extension ResourceClient {
         var demand = challenge
         if demand == nil { demand = try await askForChallenge() }
         try await signIn(to: demand, rejected: before, sharesFailures: false)
+        // The sign-in has succeeded, and the next process will not find it.
+        if let error = state.withLock({ $0.storageError }) { throw error }
         return try await freshCredential()
     }
 
     /// What the resource says to a request without a token.
-    private func askForChallenge() async throws -> ResourceChallenge? {
-        let request = TransportRequest(.get, address, headerFields: [.accept: "*/*"], timeout: .seconds(15), maximumResponseSize: 1 << 20)
+    func askForChallenge() async throws -> ResourceChallenge? {
+        let request = TransportRequest(
+            .get,
+            address,
+            headerFields: [.accept: "*/*"],
+            timeout: .seconds(15),
+            maximumResponseSize: 1 << 20
+        )
         // Servers that stream may respond with a head alone, or not at all, to a GET that they accept.
         guard let response = try? await transport.send(request) else { return nil }
         if let challenge = ResourceChallenge(response) { return challenge }
@@ -57,7 +65,9 @@ extension ResourceClient {
             do {
                 return try await store.withLease(on: key) { lease in
                     if try await hasNewer(than: rejected, with: scopes) { return }
-                    if sharesFailures, let failure = try await failure(since: began - options.restAfterFailure.seconds, key) {
+                    if sharesFailures,
+                        let failure = try await failure(since: began - options.restAfterFailure.seconds, key)
+                    {
                         throw failure
                     }
                     do {
@@ -109,42 +119,67 @@ extension ResourceClient {
 
     private func signIn(_ found: FoundServer, _ challenge: ResourceChallenge?, _ scopes: [String]) async throws {
         let dpop = usesDPoP(challenge, found)
-        var mayRegisterAgain = true
+        var replaced: ReplacedRegistration?
         while true {
             let known = try await identify(found, scopes: scopes, usesDPoP: dpop)
             guard let client = try await client(of: known) else {
                 throw AuthError(.storageFailed, "The registration with \(known.issuer) was not kept.")
             }
-            if mayRegisterAgain, try await isForgotten(known, client) {
-                mayRegisterAgain = false
-                try await forget(known)
+            if replaced == nil, try await isForgotten(known, client) {
+                replaced = try await replaceRegistration(of: known, client, isForgotten: true)
                 continue
             }
+            let signIn: SignIn
             do {
                 var request = AuthorizationOptions(scopes: scopes, resources: [known.resource])
                 request.acrValues = challenge?.acrValues ?? []
                 request.maxAge = challenge?.maxAge.map { .seconds($0) }
-                _ = try await client.signIn(.replaceAccount, options: request)
-            } catch let error as AuthError where mayRegisterAgain && known.identification == .dynamic && Self.mayBeRegistration(error) {
-                mayRegisterAgain = false
-                try await forget(known)
+                signIn = try await client.signIn(.replaceAccount, options: request)
+            } catch let error as AuthError
+                where replaced == nil && known.identification == .dynamic && Self.mayBeRegistration(error)
+            {
+                let isForgotten = ["invalid_client", "unauthorized_client"].contains(error.providerError?.error)
+                replaced = try await replaceRegistration(of: known, client, isForgotten: isForgotten)
                 continue
+            } catch {
+                // The session of the old registration goes on.
+                if let replaced, !replaced.isForgotten { try? await registrations.keep(replaced.kept, for: redirectURI) }
+                throw error
             }
             try await keep(known)
-            state.withLock { $0.end = nil }
+            // The tokens of a registration that is not used any more are of no use either.
+            if let replaced { _ = try? await replaced.client.signOutLocally() }
+            state.withLock { ($0.end, $0.storageError) = (nil, signIn.storageError) }
             return
         }
+    }
+
+    /// A registration in whose place another was made.
+    private struct ReplacedRegistration {
+        let kept: KeptRegistration
+        /// The client with its tokens.
+        let client: AuthClient
+        /// Whether the server does not know it any more.
+        let isForgotten: Bool
     }
 
     /// Whether a new registration may help: the server has forgotten the client, did not register these scopes, or none of the
     /// registered ports is free.
     private static func mayBeRegistration(_ error: AuthError) -> Bool {
         guard error.code == .providerRejected else { return error.code == .portBusy }
-        return ["invalid_client", "unauthorized_client", "invalid_scope", "invalid_redirect_uri"].contains(error.providerError?.error)
+        return ["invalid_client", "unauthorized_client", "invalid_scope", "invalid_redirect_uri"].contains(
+            error.providerError?.error
+        )
     }
 
-    private func forget(_ known: KnownResource) async throws {
-        try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
+    /// - Returns: The registration that was removed; nil when another process was faster.
+    private func replaceRegistration(
+        of known: KnownResource,
+        _ client: AuthClient,
+        isForgotten: Bool
+    ) async throws -> ReplacedRegistration? {
+        let kept = try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
         state.withLock { if $0.client?.known == known { $0.client = nil } }
+        return kept.map { ReplacedRegistration(kept: $0, client: client, isForgotten: isForgotten) }
     }
 }

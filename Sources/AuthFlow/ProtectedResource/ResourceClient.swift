@@ -94,6 +94,8 @@ public final class ResourceClient: Sendable {
         var fruitless: Set<Set<String>> = []
         /// Why the last session ended.
         var end: AuthError?
+        /// Why the last sign-in could not be stored.
+        var storageError: AuthError?
     }
 
     /// Creates a client.
@@ -171,9 +173,8 @@ public final class ResourceClient: Sendable {
         let bytes = try known?.json.serialized()
         try await store.withLease(on: recordKey) { lease in try await store.write(bytes, under: lease) }
         state.withLock { ($0.known, $0.isLoaded) = (known, true) }
-        // The list is for people to look at, and nothing depends on it.
         let list = KnownResources(store: store)
-        if known == nil { try? await list.remove(address.url) } else { try? await list.add(address.url) }
+        if known == nil { await list.remove(address: address.url) } else { await list.add(address: address.url) }
     }
 
     private var recordKey: RecordKey {
@@ -210,7 +211,9 @@ public final class ResourceClient: Sendable {
             else { return nil }
             base = registered.registration
         case .metadataDocument:
-            guard registered == nil, options.clientMetadataDocument?.isIdentical(to: known.clientID) == true else { return nil }
+            guard registered == nil, options.clientMetadataDocument?.isIdentical(to: known.clientID) == true else {
+                return nil
+            }
             base = try ClientRegistration(clientID: known.clientID) { $0.redirectURIs = options.redirectURIs }
         case .dynamic:
             guard registered == nil,
@@ -293,6 +296,10 @@ public final class ResourceClient: Sendable {
             credential: try await client.credential()
         )
     }
+
+    /// The authorization server that the user signed in with last; nil when no user did.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func issuer() async throws -> String? { try await known(reading: true)?.issuer }
 
     /// A credential whose access token is fresh. No user is asked for anything.
     /// - Parameter duration: How long the token should last; default: the freshness margin.

@@ -30,10 +30,16 @@ struct CurlCommand: AsyncParsableCommand {
     @Option(name: [.customShort("X"), .customLong("request")], help: "The method. Default: GET, or POST with data.")
     var method: String?
 
-    @Option(name: [.customShort("H"), .customLong("header")], help: "A header field, as \"Name: value\"; may be given more than once.")
+    @Option(
+        name: [.customShort("H"), .customLong("header")],
+        help: "A header field, as \"Name: value\"; may be given more than once."
+    )
     var headers: [String] = []
 
-    @Option(name: [.customShort("d"), .customLong("data")], help: "The body, or @FILE for that of a file, or @- for standard input.")
+    @Option(
+        name: [.customShort("d"), .customLong("data")],
+        help: "The body, or @FILE for that of a file, or @- for standard input."
+    )
     var data: String?
 
     @Option(help: "The resource that the token is for, when the request goes to a path below it.")
@@ -53,7 +59,12 @@ struct CurlCommand: AsyncParsableCommand {
         guard var choice = resource.choice(options) else { return }
         let target = choice.address
         if let at {
-            choice = ResourceChoice(address: at, choice: choice.choice, scopes: choice.scopes, resource: choice.resource)
+            choice = ResourceChoice(
+                address: at,
+                choice: choice.choice,
+                scopes: choice.scopes,
+                resource: choice.resource
+            )
         }
         let client = try choice.client(signsInOnDemand: signIn)
         var fields: HTTPFields = [:]
@@ -79,7 +90,9 @@ struct CurlCommand: AsyncParsableCommand {
         let response = try await client.send(request)
         if include {
             Terminal.result("HTTP \(response.status)")
-            for field in response.head.headerFields { Terminal.result("\(field.name.rawName): \(DisplayText.sanitized(field.value, limit: 1000))") }
+            for field in response.head.headerFields {
+                Terminal.result("\(field.name.rawName): \(DisplayText.sanitized(field.value, limit: 1000))")
+            }
             Terminal.result("")
         }
         Terminal.result(bytes: response.body)

@@ -71,7 +71,12 @@ struct MCPCommand: AsyncParsableCommand {
                 return needsLogin.contains(error.code) ? "\(error) Run: authflow login \(choice.address)" : "\(error)"
             }
             let output = MessageOutput()
-            let bridge = MCPBridge(client: client, transport: try choice.transport(), options: settings, write: output.write)
+            let bridge = MCPBridge(
+                client: client,
+                transport: try choice.transport(),
+                options: settings,
+                write: output.write
+            )
             for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
             await bridge.close(within: .seconds(2))
         }
@@ -110,13 +115,17 @@ struct MCPCommand: AsyncParsableCommand {
                     ])
                 } else {
                     let state =
-                        isOver ? "login required"
+                        isOver
+                        ? "login required"
                         : credential?.tokens.refreshToken == nil
-                            ? "until \(end?.formatted(.iso8601) ?? "an unknown time")" : "signed in, refreshed when needed"
+                            ? "until \(end?.formatted(.iso8601) ?? "an unknown time")"
+                            : "signed in, refreshed when needed"
                     Terminal.result("\(DisplayText.sanitized(address, limit: 300))  \(state)")
                 }
             }
-            if json { try Terminal.result(.array(all)) } else if try await KnownResources(store: store).addresses().isEmpty {
+            if json {
+                try Terminal.result(.array(all))
+            } else if try await KnownResources(store: store).addresses().isEmpty {
                 Terminal.talk("No protected resource has been signed in to.")
             }
         }
@@ -142,7 +151,9 @@ private enum StandardInput {
                 var isTooLong = false
                 var buffer = [UInt8](repeating: 0, count: 64 * 1024)
                 while true {
-                    let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(STDIN_FILENO, $0.baseAddress, $0.count) }
+                    let count = unsafe buffer.withUnsafeMutableBytes {
+                        unsafe read(STDIN_FILENO, $0.baseAddress, $0.count)
+                    }
                     if count < 0, errno == EINTR { continue }
                     guard count > 0 else { break }
                     var rest = buffer[..<count]

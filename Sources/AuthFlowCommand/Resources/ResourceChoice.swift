@@ -22,7 +22,9 @@ struct ResourceChoice: Hashable {
         for choice in ConfigurationChoice.existing() {
             do {
                 return try choice.file()
-            } catch let error as AuthError where choice.origin == .workingDirectory && error.code == .invalidConfiguration {
+            } catch let error as AuthError
+                where choice.origin == .workingDirectory && error.code == .invalidConfiguration
+            {
                 Terminal.talk("Not using \(ConfigurationChoice.localName): it is not trusted.")
             }
         }
@@ -88,7 +90,9 @@ struct ResourceChoice: Hashable {
     func transport() throws -> any HTTPTransport {
         let file = try Self.file(choice.config)
         let environment = ToolEnvironment.host.environment
-        if let file, let profile = try profileName(in: file) { return try file.profile(profile).transport(environment: environment) }
+        if let file, let profile = try profileName(in: file) {
+            return try file.profile(profile).transport(environment: environment)
+        }
         return try (file?.resourceClient ?? ResourceClientSettings()).transport(environment: environment)
     }
 
@@ -122,13 +126,19 @@ struct ResourceOptions: ParsableArguments {
     @Argument(help: "The address of a protected resource, such as an API or an MCP server, in place of a profile.")
     var url: String?
 
-    @Option(name: .customLong("scope"), help: "With an address: a scope to ask for beside those that the resource demands; may be given more than once.")
+    @Option(
+        name: .customLong("scope"),
+        help: "With an address: a scope to ask for beside those that the resource demands; may be given more than once."
+    )
     var scopes: [String] = []
 
     @Option(help: "With an address: the resource identifier to ask tokens for, where the resource has no metadata.")
     var resource: String?
 
-    @Flag(help: "With an address: where the resource has no metadata, take its own origin for the authorization server, as MCP servers before 2025-06 expect. Nothing then says that this is right.")
+    @Flag(
+        help:
+            "With an address: where the resource has no metadata, take its own origin for the authorization server, as MCP servers before 2025-06 expect. Nothing then says that this is right."
+    )
     var assumeOrigin = false
 
     func validate() throws {
@@ -143,7 +153,13 @@ struct ResourceOptions: ParsableArguments {
     /// The choice of a resource; nil when a profile was chosen.
     func choice(_ profile: ProfileOptions) -> ResourceChoice? {
         url.map {
-            ResourceChoice(address: $0, choice: profile.choice, scopes: scopes, resource: resource, assumesOrigin: assumeOrigin)
+            ResourceChoice(
+                address: $0,
+                choice: profile.choice,
+                scopes: scopes,
+                resource: resource,
+                assumesOrigin: assumeOrigin
+            )
         }
     }
 }

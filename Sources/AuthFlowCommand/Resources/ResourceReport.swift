@@ -22,7 +22,8 @@ enum ResourceReport {
                 "resource": .string(status.resource), "issuer": .string(status.issuer),
                 "client_id": .string(status.clientID), "identification": .string(status.identification.rawValue),
                 "requested_scopes": .array(status.requestedScopes.map(JSON.string)),
-                "scopes": .array(credential.tokens.scopes.map(JSON.string)), "expires_at": end.map(JSON.string) ?? .null,
+                "scopes": .array(credential.tokens.scopes.map(JSON.string)),
+                "expires_at": end.map(JSON.string) ?? .null,
                 "token_type": .string(credential.tokens.tokenType),
                 "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
             ])

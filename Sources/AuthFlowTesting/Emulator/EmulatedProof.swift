@@ -52,7 +52,9 @@ enum EmulatedProof {
         guard let issued = claims["iat"]?.number, 1...300 ~= now.timeIntervalSince1970 - issued else {
             return .refused("iat is in the future or long ago")
         }
-        guard let jti = claims["jti"]?.string, !jti.isEmpty, isNew(jti) else { return .refused("the proof was used before") }
+        guard let jti = claims["jti"]?.string, !jti.isEmpty, isNew(jti) else {
+            return .refused("the proof was used before")
+        }
         let hash = accessToken.map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
         guard claims["ath"]?.string == hash else { return .refused("ath is wrong, or must be absent") }
         guard nonce == nil || claims["nonce"]?.string == nonce else { return .wantsNonce }

@@ -19,7 +19,10 @@ extension ProtectedResourceEmulator {
         }
         // MCP authorization, "Dynamic Client Registration": application_type MUST be sent.
         expect(["native", "web"].contains(json["application_type"]?.string), "a registration without application_type")
-        expect(json["grant_types"]?.strings?.contains("refresh_token") == true, "a registration without refresh_token in grant_types")
+        expect(
+            json["grant_types"]?.strings?.contains("refresh_token") == true,
+            "a registration without refresh_token in grant_types"
+        )
         let method = settings.authenticationMethods[0]
         let client = Client(
             id: "client-\(random(9))",
@@ -52,7 +55,10 @@ extension ProtectedResourceEmulator {
             return Client(id: id, secret: secret, method: "client_secret_basic", issuer: issuer, redirectURIs: [])
         }
         guard settings.supportsMetadataDocuments, id.hasPrefix("https://") else { return nil }
-        expect(settings.expectedClientID == nil || settings.expectedClientID == id, "a client_id that is not the address of its document")
+        expect(
+            settings.expectedClientID == nil || settings.expectedClientID == id,
+            "a client_id that is not the address of its document"
+        )
         return Client(id: id, secret: nil, method: "none", issuer: issuer, redirectURIs: [])
     }
 
@@ -65,11 +71,17 @@ extension ProtectedResourceEmulator {
         else {
             return .json(["error": "invalid_client", "error_description": "Client ID not found."], status: .badRequest)
         }
-        expect(query["code_challenge_method"] == "S256" && query["code_challenge"]?.isEmpty == false, "no PKCE with S256")
+        expect(
+            query["code_challenge_method"] == "S256" && query["code_challenge"]?.isEmpty == false,
+            "no PKCE with S256"
+        )
         expect(query["state"]?.isEmpty == false, "no state")
         checkResource(query.values(for: "resource"), settings, "the authorization request")
         if let listed = settings.serverScopes {
-            expect(!scopes.contains("offline_access") || listed.contains("offline_access"), "offline_access is asked for and not listed")
+            expect(
+                !scopes.contains("offline_access") || listed.contains("offline_access"),
+                "offline_access is asked for and not listed"
+            )
         }
         let code = random(24)
         state.withLock {
@@ -84,7 +96,7 @@ extension ProtectedResourceEmulator {
             )
         }
         var answer = FormParameters()
-        answer.append("code", code)
+        if settings.denies { answer.append("error", "access_denied") } else { answer.append("code", code) }
         if let value = query["state"] { answer.append("state", value) }
         switch settings.issuer {
         case .right: answer.append("iss", origin + issuer)
@@ -92,15 +104,20 @@ extension ProtectedResourceEmulator {
         case .withSlash: answer.append("iss", origin + issuer + "/")
         case .other(let issuer): answer.append("iss", issuer)
         }
-        return .redirect(to: redirectURI + (redirectURI.contains("?") ? "&" : "?") + FormURLEncoding.encodeQuery(answer))
+        return .redirect(
+            to: redirectURI + (redirectURI.contains("?") ? "&" : "?") + FormURLEncoding.encodeQuery(answer)
+        )
     }
 
     func token(_ received: ReceivedRequest, _ issuer: String, _ settings: ResourceSettings) -> TransportResponse {
         let form = received.form
+        if let status = settings.tokenStatus { return TransportResponse(head: HTTPResponse(status: .init(code: status))) }
         func refuse(_ error: String, _ status: HTTPResponse.Status = .badRequest) -> TransportResponse {
             .json(["error": .string(error)], status: status)
         }
-        guard let client = authenticated(received, issuer, settings) else { return refuse("invalid_client", .unauthorized) }
+        guard let client = authenticated(received, issuer, settings) else {
+            return refuse("invalid_client", .unauthorized)
+        }
         checkResource(form.values(for: "resource"), settings, "the token request")
         var thumbprint: String?
         if settings.dpop != .none {
@@ -118,7 +135,8 @@ extension ProtectedResourceEmulator {
         }
         switch form["grant_type"] {
         case "authorization_code":
-            guard let code = state.withLock({ $0.codes.removeValue(forKey: form["code"] ?? "") }), code.clientID == client.id,
+            guard let code = state.withLock({ $0.codes.removeValue(forKey: form["code"] ?? "") }),
+                code.clientID == client.id,
                 code.redirectURI == form["redirect_uri"], code.issuer == issuer
             else { return refuse("invalid_grant") }
             let challenge = Base64URL.encode(SHA256.hash(data: Array((form["code_verifier"] ?? "").utf8)))
@@ -137,19 +155,31 @@ extension ProtectedResourceEmulator {
                     state.refreshTokens = state.refreshTokens.filter { $0.value.family != family }
                     return nil
                 }
-                guard let grant = state.refreshTokens.removeValue(forKey: token), grant.clientID == client.id else { return nil }
+                guard let grant = state.refreshTokens.removeValue(forKey: token), grant.clientID == client.id else {
+                    return nil
+                }
                 state.refreshes += 1
                 state.usedRefreshTokens[token] = grant.family
                 return grant
             }
             guard let grant else { return refuse("invalid_grant") }
-            return tokens(client.id, issuer, grant.scopes, form["resource"], thumbprint ?? grant.thumbprint, settings, grant.family)
+            return tokens(
+                client.id,
+                issuer,
+                grant.scopes,
+                form["resource"],
+                thumbprint ?? grant.thumbprint,
+                settings,
+                grant.family
+            )
         case "client_credentials" where settings.grants.contains("client_credentials"):
             let scopes = form["scope"]?.split(separator: " ").map(String.init) ?? []
             return tokens(client.id, issuer, scopes, form["resource"], thumbprint, settings)
         case "urn:ietf:params:oauth:grant-type:jwt-bearer" where settings.grants.contains("jwt-bearer"):
             let assertion = form["assertion"] ?? ""
-            let isIdentity = state.withLock { $0.identityAssertions[assertion] == form["resource"] && $0.identityAssertions[assertion] != nil }
+            let isIdentity = state.withLock {
+                $0.identityAssertions[assertion] == form["resource"] && $0.identityAssertions[assertion] != nil
+            }
             let isNew = state.withLock { $0.assertions.insert(assertion).inserted }
             expect(isNew, "an assertion was sent twice")
             guard settings.assertions.contains(assertion) || isIdentity else { return refuse("invalid_grant") }
@@ -211,7 +241,10 @@ extension ProtectedResourceEmulator {
             guard halves.count == 2 else { return nil }
             pair = (halves[0], halves[1], "client_secret_basic")
         } else {
-            pair = (form["client_id"] ?? "", form["client_secret"], form["client_secret"] == nil ? "none" : "client_secret_post")
+            pair = (
+                form["client_id"] ?? "", form["client_secret"],
+                form["client_secret"] == nil ? "none" : "client_secret_post"
+            )
         }
         // Assertions of a platform come from clients that are not registered.
         if pair.secret == nil, form["grant_type"]?.hasSuffix("jwt-bearer") == true, settings.registeredClients.isEmpty {
@@ -243,10 +276,16 @@ extension ProtectedResourceEmulator {
     /// The identity provider of an enterprise: exchanges an ID Token for an identity assertion (ID-JAG).
     func identityProviderToken(_ received: ReceivedRequest, _ settings: ResourceSettings) -> TransportResponse {
         let form = received.form
-        expect(form["grant_type"] == "urn:ietf:params:oauth:grant-type:token-exchange", "the grant at the identity provider")
+        expect(
+            form["grant_type"] == "urn:ietf:params:oauth:grant-type:token-exchange",
+            "the grant at the identity provider"
+        )
         expect(form["requested_token_type"] == "urn:ietf:params:oauth:token-type:id-jag", "the requested token type")
         expect(form["subject_token_type"] == "urn:ietf:params:oauth:token-type:id_token", "the subject token's type")
-        expect(form["audience"] == origin + settings.issuerPaths[0], "the audience of the identity assertion is not the issuer")
+        expect(
+            form["audience"] == origin + settings.issuerPaths[0],
+            "the audience of the identity assertion is not the issuer"
+        )
         expect(form["resource"] == resource, "the resource of the identity assertion")
         guard let token = settings.identityToken, form["subject_token"] == token else {
             return .json(["error": "invalid_grant"], status: .badRequest)
@@ -254,21 +293,25 @@ extension ProtectedResourceEmulator {
         let header = Base64URL.encode(Array(#"{"alg":"ES256","typ":"oauth-id-jag+jwt"}"#.utf8))
         let time = Int64(now().timeIntervalSince1970)
         let claims: JSON = [
-            "iss": .string("\(origin)/idp"), "sub": "alice", "aud": .string(origin + settings.issuerPaths[0]), "jti": .string(random(9)),
+            "iss": .string("\(origin)/idp"), "sub": "alice", "aud": .string(origin + settings.issuerPaths[0]),
+            "jti": .string(random(9)),
             "client_id": .string(settings.registeredClients.keys.first ?? ""), "resource": .string(resource),
             "iat": .integer(time - 5), "exp": .integer(time + 300),
         ]
         let assertion = "\(header).\(Base64URL.encode((try? claims.serialized()) ?? [])).\(random(64))"
         state.withLock { $0.identityAssertions[assertion] = form["resource"] }
         return .json([
-            "access_token": .string(assertion), "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag", "token_type": "N_A",
+            "access_token": .string(assertion), "issued_token_type": "urn:ietf:params:oauth:token-type:id-jag",
+            "token_type": "N_A",
             "expires_in": 300,
         ])
     }
 
     static let nonceField = HTTPField.Name("DPoP-Nonce") ?? .accept
 
-    func proof(_ received: ReceivedRequest, at address: String, accessToken: String?, nonce: String?) -> EmulatedProof.Outcome {
+    func proof(_ received: ReceivedRequest, at address: String, accessToken: String?, nonce: String?)
+        -> EmulatedProof.Outcome
+    {
         EmulatedProof.check(received.request, at: address, accessToken: accessToken, nonce: nonce, now: now()) { jti in
             state.withLock { $0.usedProofs.insert(jti).inserted }
         }

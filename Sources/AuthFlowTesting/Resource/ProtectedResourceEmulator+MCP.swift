@@ -26,7 +26,8 @@ extension ProtectedResourceEmulator {
                 // The probe of a client that does not know yet what is here.
                 return Self.notFound
             }
-            return settings.version == nil ? Self.notFound : TransportResponse(head: HTTPResponse(status: .methodNotAllowed))
+            return settings.version == nil
+                ? Self.notFound : TransportResponse(head: HTTPResponse(status: .methodNotAllowed))
         }
         expect(received.query["access_token"] == nil, "a token in the query")
         if let refusal = refusal(received, isCall, settings) { return refusal }
@@ -35,13 +36,18 @@ extension ProtectedResourceEmulator {
         case .get: return listen(received, settings)
         case .delete:
             let id = received.request.headerFields[Self.session] ?? ""
-            return TransportResponse(head: HTTPResponse(status: state.withLock { $0.sessions.remove(id) } == nil ? .notFound : .noContent))
+            return TransportResponse(
+                head: HTTPResponse(status: state.withLock { $0.sessions.remove(id) } == nil ? .notFound : .noContent)
+            )
         case .post: break
         default: return TransportResponse(head: HTTPResponse(status: .methodNotAllowed))
         }
         guard let message else { return error(nil, -32700, "Parse error", .badRequest) }
         let accept = received.request.headerFields[.accept] ?? ""
-        expect(accept.contains("application/json") && accept.contains("text/event-stream"), "Accept does not list both types")
+        expect(
+            accept.contains("application/json") && accept.contains("text/event-stream"),
+            "Accept does not list both types"
+        )
         expect(received.request.headerFields[HTTPField.Name("Origin") ?? .accept] == nil, "an Origin field")
         let response =
             message["params"]?["_meta"]?[Self.versionKey] != nil
@@ -53,7 +59,9 @@ extension ProtectedResourceEmulator {
     // MARK: Tokens
 
     /// The 401 or 403 for a request whose token does not do; nil when it does.
-    private func refusal(_ received: ReceivedRequest, _ isCall: Bool, _ settings: ResourceSettings) -> TransportResponse? {
+    private func refusal(_ received: ReceivedRequest, _ isCall: Bool, _ settings: ResourceSettings)
+        -> TransportResponse?
+    {
         let parts = (received.request.headerFields[.authorization] ?? "").split(separator: " ").map(String.init)
         let grant = parts.count == 2 ? state.withLock { $0.accessTokens[parts[1]] } : nil
         let scheme = settings.dpop == .none ? "Bearer" : "DPoP"
@@ -70,15 +78,20 @@ extension ProtectedResourceEmulator {
                 var response = challenge("DPoP", #"error="use_dpop_nonce""#, nil, settings)
                 response.head.headerFields[Self.nonceField] = nonce
                 return response
-            case .good: note("a proof by another key")
+            case .good:
+                note("a proof by another key")
                 return challenge("DPoP", #"error="invalid_token""#, nil, settings)
             case .refused(let reason):
                 note("a DPoP proof was refused: \(reason)")
                 return challenge("DPoP", #"error="invalid_dpop_proof""#, nil, settings)
             }
         }
-        let trusted = settings.migratesAfterFirstCall && state.withLock { $0.calls } > 0 ? settings.issuerPaths.last : settings.issuerPaths.first
-        if grant.issuer != trusted { return challenge(scheme, #"error="invalid_token""#, settings.challengeScopes, settings) }
+        let trusted =
+            settings.migratesAfterFirstCall && state.withLock { $0.calls } > 0
+            ? settings.issuerPaths.last : settings.issuerPaths.first
+        if grant.issuer != trusted {
+            return challenge(scheme, #"error="invalid_token""#, settings.challengeScopes, settings)
+        }
         guard isCall else { return nil }
         let missing = settings.toolScopes.filter { !grant.scopes.contains($0) }
         guard settings.refusesCalls || !missing.isEmpty else { return nil }
@@ -87,7 +100,9 @@ extension ProtectedResourceEmulator {
             return state.refusals
         }
         // Conformance "scope-retry-limit": a client that goes on gets another answer, so that the run ends.
-        guard refusals <= 3 || !settings.refusesCalls else { return TransportResponse(head: HTTPResponse(status: .gone)) }
+        guard refusals <= 3 || !settings.refusesCalls else {
+            return TransportResponse(head: HTTPResponse(status: .gone))
+        }
         return challenge(scheme, #"error="insufficient_scope""#, settings.toolScopes, settings, .forbidden)
     }
 
@@ -107,35 +122,48 @@ extension ProtectedResourceEmulator {
             if case .custom(let path) = settings.metadataPlace { place = path }
             parameters.append("resource_metadata=\"\(origin)\(place)\"")
         }
-        response.head.headerFields[.wwwAuthenticate] = parameters.isEmpty ? scheme : "\(scheme) \(parameters.joined(separator: ", "))"
+        response.head.headerFields[.wwwAuthenticate] =
+            parameters.isEmpty ? scheme : "\(scheme) \(parameters.joined(separator: ", "))"
         return response
     }
 
     // MARK: Messages
 
     /// A request of revision 2026-07-28 or later, which says in the header what its body says.
-    private func modern(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse {
+    private func modern(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse
+    {
         let fields = received.request.headerFields
         let meta = message["params"]?["_meta"]
         let id = message["id"]
         expect(fields[Self.session] == nil, "a session in a revision without sessions")
-        expect(meta?["io.modelcontextprotocol/clientCapabilities"]?.object != nil, "a request without clientCapabilities")
-        guard fields[Self.version] == meta?[Self.versionKey]?.string else { return error(id, -32020, "Header mismatch", .badRequest) }
+        expect(
+            meta?["io.modelcontextprotocol/clientCapabilities"]?.object != nil,
+            "a request without clientCapabilities"
+        )
+        guard fields[Self.version] == meta?[Self.versionKey]?.string else {
+            return error(id, -32020, "Header mismatch", .badRequest)
+        }
         if let version = settings.version, fields[Self.version] != version {
             return error(id, -32022, "Unsupported protocol version", .badRequest, ["supported": [.string(version)]])
         }
         let subject = message["params"]?["name"]?.string ?? message["params"]?["uri"]?.string
         let namesSubject = ["tools/call", "prompts/get", "resources/read"].contains(message["method"]?.string)
-        guard fields[Self.method] == message["method"]?.string, !namesSubject || Self.decoded(fields[Self.name]) == subject else {
+        guard fields[Self.method] == message["method"]?.string,
+            !namesSubject || Self.decoded(fields[Self.name]) == subject
+        else {
             return error(id, -32020, "Header mismatch", .badRequest)
         }
         if message["method"]?.string == "tools/call" {
             let tool = settings.tools.first { $0["name"]?.string == subject }
             for (name, property) in tool?["inputSchema"]?["properties"]?.object ?? [:] {
-                guard let annotation = property["x-mcp-header"]?.string, let field = HTTPField.Name("Mcp-Param-\(annotation)") else { continue }
+                guard let annotation = property["x-mcp-header"]?.string,
+                    let field = HTTPField.Name("Mcp-Param-\(annotation)")
+                else { continue }
                 let value = message["params"]?["arguments"]?[name]
                 let text = value?.string ?? value?.integer.map { "\($0)" } ?? value?.bool.map { "\($0)" }
-                guard Self.decoded(fields[field]) == text else { return error(id, -32020, "Header mismatch", .badRequest) }
+                guard Self.decoded(fields[field]) == text else {
+                    return error(id, -32020, "Header mismatch", .badRequest)
+                }
             }
         }
         guard id != nil else { return TransportResponse(head: HTTPResponse(status: .accepted)) }
@@ -148,7 +176,8 @@ extension ProtectedResourceEmulator {
     }
 
     /// A message of a revision up to 2025-11-25.
-    private func legacy(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse {
+    private func legacy(_ received: ReceivedRequest, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse
+    {
         let fields = received.request.headerFields
         guard message["method"]?.string != "initialize" else {
             expect(fields[Self.session] == nil, "an initialize with a session")
@@ -168,11 +197,20 @@ extension ProtectedResourceEmulator {
             return response
         }
         if settings.hasSessions {
-            guard let id = fields[Self.session] else { return error(message["id"], -32600, "Missing session ID", .badRequest) }
-            guard state.withLock({ $0.sessions.contains(id) }) else { return error(message["id"], -32600, "Session not found", .notFound) }
+            guard let id = fields[Self.session] else {
+                return error(message["id"], -32600, "Missing session ID", .badRequest)
+            }
+            guard state.withLock({ $0.sessions.contains(id) }) else {
+                return error(message["id"], -32600, "Session not found", .notFound)
+            }
         }
-        expect(fields[Self.version] != nil || message["method"]?.string == "ping", "a request without MCP-Protocol-Version")
-        guard message["id"] != nil, message["method"] != nil else { return TransportResponse(head: HTTPResponse(status: .accepted)) }
+        expect(
+            fields[Self.version] != nil || message["method"]?.string == "ping",
+            "a request without MCP-Protocol-Version"
+        )
+        guard message["id"] != nil, message["method"] != nil else {
+            return TransportResponse(head: HTTPResponse(status: .accepted))
+        }
         return result(message, settings)
     }
 
@@ -182,7 +220,9 @@ extension ProtectedResourceEmulator {
         switch message["method"]?.string {
         case "ping": return reply([:])
         case "server/discover":
-            return reply(["supportedVersions": [.string(settings.version ?? "2026-07-28")], "capabilities": ["tools": [:]]])
+            return reply([
+                "supportedVersions": [.string(settings.version ?? "2026-07-28")], "capabilities": ["tools": [:]],
+            ])
         case "tools/list":
             let tool: JSON = ["name": "test-tool", "inputSchema": ["type": "object"]]
             return reply(["tools": .array([tool] + settings.tools)])
@@ -226,14 +266,19 @@ extension ProtectedResourceEmulator {
         headerFields: [.contentType: "text/event-stream", .cacheControl: "no-store"]
     )
 
-    private func stream(_ response: TransportResponse, _ message: JSON, _ settings: ResourceSettings) -> TransportResponse {
+    private func stream(_ response: TransportResponse, _ message: JSON, _ settings: ResourceSettings)
+        -> TransportResponse
+    {
         let text = String(decoding: response.body, as: UTF8.self)
         var result = response
         result.head = Self.streamHead
         result.head.headerFields[Self.session] = response.head.headerFields[Self.session]
         guard settings.breaksStreams, message["method"]?.string == "tools/call" else {
-            let notification = #"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"working"}}"#
-            result.body = Array("\u{FEFF}: comment\r\nid: 1\r\ndata:\r\n\r\ndata: \(notification)\r\n\r\ndata: \(text)\n\n".utf8)
+            let notification =
+                #"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"working"}}"#
+            result.body = Array(
+                "\u{FEFF}: comment\r\nid: 1\r\ndata:\r\n\r\ndata: \(notification)\r\n\r\ndata: \(text)\n\n".utf8
+            )
             return result
         }
         state.withLock { $0.streams["\(message["id"] ?? .null)"] = text }

@@ -131,7 +131,9 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     public func revokeAccessTokens() { state.withLock { $0.accessTokens = [:] } }
 
     /// Forgets every client, as a server does that keeps them in memory and starts again.
-    public func forgetClients() { state.withLock { ($0.clients, $0.codes, $0.accessTokens, $0.refreshTokens) = ([:], [:], [:], [:]) } }
+    public func forgetClients() {
+        state.withLock { ($0.clients, $0.codes, $0.accessTokens, $0.refreshTokens) = ([:], [:], [:], [:]) }
+    }
 
     /// Ends every session of the MCP server.
     public func endSessions() { state.withLock { $0.sessions = [] } }
@@ -141,7 +143,9 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         let received = ReceivedRequest(request, body: body, time: now())
         let settings = settings
         state.withLock { $0.requests.append("\(request.method.rawValue) \(received.path)") }
-        if received.path == settings.endpoint || received.path + "/" == settings.endpoint { return mcp(received, body, settings) }
+        if received.path == settings.endpoint || received.path + "/" == settings.endpoint {
+            return mcp(received, body, settings)
+        }
         if let response = metadata(received.path, settings) { return response }
         for issuer in settings.issuerPaths {
             switch received.path {
@@ -153,7 +157,8 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         }
         switch received.path {
         case "/idp/token": return identityProviderToken(received, settings)
-        case settings.clientMetadataDocument?.path: return settings.clientMetadataDocument.map { .json($0.json) } ?? Self.notFound
+        case settings.clientMetadataDocument?.path:
+            return settings.clientMetadataDocument.map { .json($0.json) } ?? Self.notFound
         default: return Self.notFound
         }
     }
@@ -169,7 +174,10 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         case (let path, .custom(let place)) where path == place: return .json(resourceMetadata(settings))
         case (wellKnown, .path), (wellKnown, .custom):
             // Conformance "metadata-default": the address of the header comes first, and the root is not asked.
-            expect(!settings.challengeNamesMetadata, "the root was asked for resource metadata that the challenge names")
+            expect(
+                !settings.challengeNamesMetadata,
+                "the root was asked for resource metadata that the challenge names"
+            )
             return Self.notFound
         default: break
         }
@@ -192,7 +200,9 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
 
     private func resourceMetadata(_ settings: ResourceSettings) -> JSON {
         let calls = state.withLock { $0.calls }
-        let issuers = settings.migratesAfterFirstCall && calls > 0 ? Array(settings.issuerPaths.dropFirst()) : [settings.issuerPaths[0]]
+        let issuers =
+            settings.migratesAfterFirstCall && calls > 0
+            ? Array(settings.issuerPaths.dropFirst()) : [settings.issuerPaths[0]]
         var json: [String: JSON] = [
             "resource": .string(settings.resource ?? (settings.metadataPlace == .root ? origin : resource)),
             "authorization_servers": .array(issuers.map { .string(settings.authorizationServer ?? origin + $0) }),

@@ -72,7 +72,9 @@ public struct ResourceScenario: Sendable {
             $0.challengeScopes = nil
             $0.supportedScopes = ["mcp:basic", "mcp:read", "mcp:write"]
         },
-        ResourceScenario(10, "auth/scope-omitted-when-undefined") { ($0.challengeScopes, $0.supportedScopes) = (nil, nil) },
+        ResourceScenario(10, "auth/scope-omitted-when-undefined") {
+            ($0.challengeScopes, $0.supportedScopes) = (nil, nil)
+        },
         ResourceScenario(11, "auth/scope-step-up") {
             $0.supportedScopes = ["mcp:profile"]
             $0.toolScopes = ["mcp:write"]
@@ -119,7 +121,8 @@ public struct ResourceScenario: Sendable {
                 tool(
                     "annotated",
                     [
-                        "region": ["type": "string", "x-mcp-header": "Region"], "count": ["type": "integer", "x-mcp-header": "Count"],
+                        "region": ["type": "string", "x-mcp-header": "Region"],
+                        "count": ["type": "integer", "x-mcp-header": "Count"],
                         "dry": ["type": "boolean", "x-mcp-header": "Dry-Run"], "plain": ["type": "string"],
                     ]
                 ), tool("plain", ["region": ["type": "string"]]),

@@ -112,6 +112,10 @@ public struct ResourceSettings: Sendable {
     public var dpop = DPoP.none
     /// The lifetime of access tokens, in seconds.
     public var tokenLifetime = 3600
+    /// The status of every response of the token endpoints, which then gives no tokens; nil for none.
+    public var tokenStatus: Int?
+    /// Whether the user denies every sign-in.
+    public var denies = false
     /// Whether refresh tokens are given, used once, and revoke their sign-in when they come again.
     public var refreshes = false
 

@@ -151,11 +151,19 @@ import Testing
         ),
         Challenge(
             field: "Bearer resource_metadata=https://a.example/x?y=1, scope=z",
-            expected: [.init(scheme: "bearer", parameters: ["resource_metadata": "https://a.example/x?y=1", "scope": "z"])]
+            expected: [
+                .init(scheme: "bearer", parameters: ["resource_metadata": "https://a.example/x?y=1", "scope": "z"])
+            ]
         ),
         Challenge(field: "Bearer , , realm = x", expected: [.init(scheme: "bearer", parameters: ["realm": "x"])]),
-        Challenge(field: "Basic QWxh==, Bearer a=b", expected: [.init(scheme: "basic", token68: "QWxh=="), .init(scheme: "bearer", parameters: ["a": "b"])]),
-        Challenge(field: "Basic QWxh=a, Bearer", expected: [.init(scheme: "basic", parameters: ["qwxh": "a"]), .init(scheme: "bearer")]),
+        Challenge(
+            field: "Basic QWxh==, Bearer a=b",
+            expected: [.init(scheme: "basic", token68: "QWxh=="), .init(scheme: "bearer", parameters: ["a": "b"])]
+        ),
+        Challenge(
+            field: "Basic QWxh=a, Bearer",
+            expected: [.init(scheme: "basic", parameters: ["qwxh": "a"]), .init(scheme: "bearer")]
+        ),
         Challenge(field: "Bearer,realm=x", expected: [.init(scheme: "bearer")]),
         Challenge(field: "Bearer a b c", expected: []),
     ]

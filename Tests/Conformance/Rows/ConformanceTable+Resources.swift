@@ -16,7 +16,10 @@ extension ConformanceTable {
     static let resources: [ConformanceRow] = [
         .calls(1, "Connect, list the tools, and call one with numbers.") { _, host in
             let sum = try await host.call("add_numbers", ["a": 5, "b": 3])
-            try ConformanceRow.require(sum["result"]?["content"]?.array?.first?["text"]?.string == "8.0", "The sum is returned.")
+            try ConformanceRow.require(
+                sum["result"]?["content"]?.array?.first?["text"]?.string == "8.0",
+                "The sum is returned."
+            )
         },
         .modern(2, "Name the revision in the header as in the body; pass on which ones the server speaks.") { _, host in
             let refused = try await host.ask("tools/list", version: "2099-01-01")
@@ -36,7 +39,10 @@ extension ConformanceTable {
             try ConformanceRow.require(scene.emulator.registrations == 0, "No client registers.")
         },
         .signsIn(8, "Ask for the scopes of the challenge.") { scene, _ in
-            try ConformanceRow.require(scene.emulator.authorizations == [["mcp:basic"]], "The scope is that of the challenge.")
+            try ConformanceRow.require(
+                scene.emulator.authorizations == [["mcp:basic"]],
+                "The scope is that of the challenge."
+            )
         },
         .signsIn(9, "Ask for all scopes that the resource lists.") { scene, _ in
             try ConformanceRow.require(
@@ -54,22 +60,33 @@ extension ConformanceTable {
             )
         },
         .refuses(12, "Give up when new tokens do not help.", code: .insufficientScope) { scene in
-            try ConformanceRow.require((1...3).contains(scene.emulator.authorizations.count), "There are one to three sign-ins.")
+            try ConformanceRow.require(
+                (1...3).contains(scene.emulator.authorizations.count),
+                "There are one to three sign-ins."
+            )
         },
         .signsIn(13, "Authenticate by client_secret_basic where that is registered."),
         .signsIn(14, "Authenticate by client_secret_post where that is registered."),
         .signsIn(15, "Send no secret where none is registered."),
         .withClient(16, "Use the client that was registered beforehand.") { scene in
-            try scene.registered("pre-registered") { $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds")) }
+            try scene.registered("pre-registered") {
+                $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
+            }
         },
-        .refuses(17, "Refuse metadata of another resource before any authorization request.", code: .discoveryFailed) { scene in
+        .refuses(17, "Refuse metadata of another resource before any authorization request.", code: .discoveryFailed) {
+            scene in
             try ConformanceRow.require(scene.emulator.authorizations.isEmpty, "No authorization request is sent.")
         },
         .signsIn(18, "Ask for offline_access where the server lists it.") { scene, _ in
-            try ConformanceRow.require(scene.emulator.authorizations == [["mcp:basic", "offline_access"]], "It is asked for.")
+            try ConformanceRow.require(
+                scene.emulator.authorizations == [["mcp:basic", "offline_access"]],
+                "It is asked for."
+            )
         },
         .signsIn(19, "Do not ask for offline_access where the server does not list it."),
-        .signsIn(20, "Register anew when the resource names another server, and show it nothing of the first.") { scene, client in
+        .signsIn(20, "Register anew when the resource names another server, and show it nothing of the first.") {
+            scene,
+            client in
             let again = try await scene.call(client)
             try ConformanceRow.require(again == 200 && scene.emulator.registrations == 2, "A second client registers.")
         },
@@ -99,10 +116,19 @@ extension ConformanceTable {
         .modern(30, "Mirror annotated arguments: plain, encoded, or not at all.") { _, host in
             for region in ["eu-west1", "Hello, 世界", " blank ", "=?base64?eA==?=", "", "tab\there"] {
                 let arguments: [String: JSON] = ["region": .string(region), "count": -7, "dry": false, "plain": "x"]
-                try ConformanceRow.require(try await host.call("annotated", arguments)["result"] != nil, "\(region) is mirrored.")
+                try ConformanceRow.require(
+                    try await host.call("annotated", arguments)["result"] != nil,
+                    "\(region) is mirrored."
+                )
             }
-            try ConformanceRow.require(try await host.call("annotated", ["region": .null])["result"] != nil, "Null has no field.")
-            try ConformanceRow.require(try await host.call("plain", ["region": "x"])["result"] != nil, "Others have none.")
+            try ConformanceRow.require(
+                try await host.call("annotated", ["region": .null])["result"] != nil,
+                "Null has no field."
+            )
+            try ConformanceRow.require(
+                try await host.call("plain", ["region": "x"])["result"] != nil,
+                "Others have none."
+            )
         },
         .modern(31, "Leave tools with annotations that are not allowed out of the list.") { _, host in
             let tools = try await host.ask("tools/list")["result"]?["tools"]?.array ?? []
@@ -110,19 +136,29 @@ extension ConformanceTable {
                 tools.compactMap { $0["name"]?.string } == ["test-tool", "valid_tool"],
                 "Only the allowed ones are listed."
             )
-            try ConformanceRow.require(try await host.call("valid_tool", ["region": "x"])["result"] != nil, "The valid one is called.")
+            try ConformanceRow.require(
+                try await host.call("valid_tool", ["region": "x"])["result"] != nil,
+                "The valid one is called."
+            )
         },
         .calls(32, "Fetch no address that a schema refers to.") { scene, host in
             let tools = try await host.ask("tools/list")["result"]?["tools"]?.array
             try ConformanceRow.require(tools?.last?["inputSchema"]?["$ref"] != nil, "The schema is passed on.")
         },
-        .withClient(33, "Authenticate as the client itself by private_key_jwt, for the issuer.", methods: [.clientCredentials]) { scene in
+        .withClient(
+            33,
+            "Authenticate as the client itself by private_key_jwt, for the issuer.",
+            methods: [.clientCredentials]
+        ) { scene in
             let key = try PrivateKey(generatedFor: .es256)
             scene.emulator.settings.clientKey = key.publicJWK
             return try scene.registered("machine") { $0.authentication = .privateKeyJWT(SigningKeySource(key)) }
         },
-        .withClient(34, "Authenticate as the client itself by client_secret_basic.", methods: [.clientCredentials]) { scene in
-            try scene.registered("machine") { $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds")) }
+        .withClient(34, "Authenticate as the client itself by client_secret_basic.", methods: [.clientCredentials]) {
+            scene in
+            try scene.registered("machine") {
+                $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
+            }
         },
         .enterprise(35, "Exchange the enterprise's ID Token for an identity assertion, and that for a token."),
         .signsIn(36, "Bind tokens to a key, and prove it in every request."),
@@ -132,7 +168,8 @@ extension ConformanceTable {
             let tools = try await host.ask("tools/list")["result"]?["tools"]?.array
             let schema = tools?.last?["inputSchema"]
             try ConformanceRow.require(
-                schema?["$defs"]?["a"]?["$anchor"]?.string == "a" && schema?["allOf"] != nil && schema?["$schema"] != nil,
+                schema?["$defs"]?["a"]?["$anchor"]?.string == "a" && schema?["allOf"] != nil
+                    && schema?["$schema"] != nil,
                 "Nothing of it is lost."
             )
         },
@@ -289,7 +326,9 @@ extension ConformanceRow {
                     scopes: request.scopes
                 )
             }
-            let registered = try scene.registered("enterprise") { $0.authentication = .clientSecretBasic(Secret("secret")) }
+            let registered = try scene.registered("enterprise") {
+                $0.authentication = .clientSecretBasic(Secret("secret"))
+            }
             let client = try scene.client(methods: [.jwtBearer(source)], registered: registered)
             let status = try await scene.call(client)
             try require(status == 200, "The call is answered with 200, not \(status).")
@@ -311,7 +350,10 @@ extension ConformanceRow {
                 return try Assertion(
                     Secret(
                         try keys.sign(
-                            ["iss": "https://platform", "sub": .string(subject), "aud": .string(scene.emulator.origin), "exp": .integer(now + 300)],
+                            [
+                                "iss": "https://platform", "sub": .string(subject),
+                                "aud": .string(scene.emulator.origin), "exp": .integer(now + 300),
+                            ],
                             header: ["alg": "ES256"],
                             with: .es256
                         )

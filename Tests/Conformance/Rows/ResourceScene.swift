@@ -62,7 +62,9 @@ public struct ResourceScene: Sendable {
     }
 
     /// A client of the authorization server that was registered beforehand.
-    public func registered(_ clientID: String, _ change: (inout ClientRegistration.Values) throws -> Void) throws -> OAuthClient {
+    public func registered(_ clientID: String, _ change: (inout ClientRegistration.Values) throws -> Void) throws
+        -> OAuthClient
+    {
         OAuthClient(
             server: AuthorizationServer(
                 issuer: emulator.origin + emulator.settings.issuerPaths[0],
@@ -94,7 +96,11 @@ public final class BridgedHost: Sendable {
         func take(_ line: [UInt8]) {
             guard let json = try? JSON(parsing: line) else { return }
             let waiter = state.withLock { state -> CheckedContinuation<JSON, any Error>? in
-                if json["method"] == nil, let id = json["id"]?.integer, let waiter = state.waiting.removeValue(forKey: id) { return waiter }
+                if json["method"] == nil, let id = json["id"]?.integer,
+                    let waiter = state.waiting.removeValue(forKey: id)
+                {
+                    return waiter
+                }
                 state.others.append(json)
                 return nil
             }
@@ -118,7 +124,8 @@ public final class BridgedHost: Sendable {
         var params = params
         if let version = version ?? self.version {
             params["_meta"] = [
-                "io.modelcontextprotocol/protocolVersion": .string(version), "io.modelcontextprotocol/clientCapabilities": [:],
+                "io.modelcontextprotocol/protocolVersion": .string(version),
+                "io.modelcontextprotocol/clientCapabilities": [:],
                 "io.modelcontextprotocol/clientInfo": ["name": "host", "version": "1"],
             ]
         }
@@ -126,7 +133,9 @@ public final class BridgedHost: Sendable {
             state.number += 1
             return state.number
         }
-        let message: JSON = ["jsonrpc": "2.0", "id": .integer(id), "method": .string(method), "params": .object(params)]
+        let message: JSON = [
+            "jsonrpc": "2.0", "id": .integer(id), "method": .string(method), "params": .object(params),
+        ]
         let line = try message.serialized()
         return try await withCheckedThrowingContinuation { continuation in
             inbox.state.withLock { $0.waiting[id] = continuation }
@@ -148,8 +157,13 @@ public final class BridgedHost: Sendable {
     public func tell(_ message: JSON) throws { bridge.receive(try message.serialized()) }
 
     /// Calls a tool.
-    public func call(_ tool: String, _ arguments: [String: JSON] = [:], _ more: [String: JSON] = [:]) async throws -> JSON {
-        try await ask("tools/call", ["name": .string(tool), "arguments": .object(arguments)].merging(more) { own, _ in own })
+    public func call(_ tool: String, _ arguments: [String: JSON] = [:], _ more: [String: JSON] = [:]) async throws
+        -> JSON
+    {
+        try await ask(
+            "tools/call",
+            ["name": .string(tool), "arguments": .object(arguments)].merging(more) { own, _ in own }
+        )
     }
 
     /// Ends the bridge.

@@ -1,0 +1,138 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The registrations that were made by themselves for protected resources: `authflow register show`, `renew` and `remove`.
+enum RegistrationCommands {
+    /// Finds what is meant: the issuer of a protected resource, or an issuer itself.
+    struct Place {
+        let registrations: KeptRegistrations
+        let redirectURI: RedirectURI
+        let store: any TokenStore
+        let transport: any HTTPTransport
+
+        init(config: String?) throws {
+            let settings = try ResourceChoice.file(config)?.resourceClient ?? ResourceClientSettings()
+            self.store = try settings.store(userAgents: Known.userAgents, host: ToolEnvironment.host)
+            self.registrations = KeptRegistrations(store: store)
+            self.redirectURI = try settings.redirectURI(userAgents: Known.userAgents, host: ToolEnvironment.host)
+            self.transport = try settings.transport(environment: ToolEnvironment.host.environment)
+        }
+
+        func issuer(of address: String, config: String?) async throws -> String {
+            let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
+            return try await client.issuer() ?? address
+        }
+    }
+
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show the registrations that were made by themselves. Sends no request, and shows no secret."
+        )
+
+        @Argument(help: "The address of a protected resource or an issuer; default: all.")
+        var address: String?
+
+        @Option(name: [.short, .long], help: "The configuration file, for its store.")
+        var config: String?
+
+        @Flag(help: "Print them as JSON.")
+        var json = false
+
+        func run() async throws {
+            let place = try Place(config: config)
+            let issuers =
+                if let address { [try await place.issuer(of: address, config: config)] } else {
+                    try await KnownResources(store: place.store).issuers()
+                }
+            var all: [JSON] = []
+            for issuer in issuers {
+                guard let kept = try await place.registrations.registration(at: issuer, for: place.redirectURI) else {
+                    continue
+                }
+                all.append([
+                    "issuer": .string(kept.issuer), "client_id": .string(kept.clientID),
+                    "redirect_uris": .array(kept.redirectURIs.map { .string($0.uri) }),
+                    "scopes": .array(kept.scopes.map(JSON.string)),
+                    "registered_at": .string(kept.registeredAt.formatted(.iso8601)),
+                    "secret_expires_at": kept.secretExpiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
+                ])
+                guard !json else { continue }
+                Terminal.result("\(DisplayText.sanitized(kept.issuer, limit: 300))")
+                Terminal.result(
+                    "  \(Terminal.column("client", width: 14))\(DisplayText.sanitized(kept.clientID, limit: 300))"
+                )
+                Terminal.result("  \(Terminal.column("registered", width: 14))\(kept.registeredAt.formatted(.iso8601))")
+                Terminal.result(
+                    "  \(Terminal.column("redirects to", width: 14))\(kept.redirectURIs.map(\.uri).joined(separator: " "))"
+                )
+            }
+            if json {
+                try Terminal.result(.array(all))
+            } else if all.isEmpty {
+                Terminal.talk("There is no such registration.")
+            }
+        }
+    }
+
+    struct Renew: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Register anew for a protected resource: you sign in again after that."
+        )
+
+        @Argument(help: "The address of the protected resource.")
+        var address: String
+
+        @Option(name: [.short, .long], help: "The configuration file.")
+        var config: String?
+
+        func run() async throws {
+            let place = try Place(config: config)
+            let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
+            let (new, old) = try await client.renewRegistration()
+            if let old { await unregister(old, place) }
+            Terminal.talk(
+                "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in: authflow login \(address)"
+            )
+        }
+    }
+
+    struct Remove: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Remove a registration here, and at the authorization server where it can be (RFC 7592)."
+        )
+
+        @Argument(help: "The address of a protected resource or an issuer.")
+        var address: String
+
+        @Option(name: [.short, .long], help: "The configuration file, for its store.")
+        var config: String?
+
+        func run() async throws {
+            let place = try Place(config: config)
+            let issuer = try await place.issuer(of: address, config: config)
+            guard let kept = try await place.registrations.remove(at: issuer, for: place.redirectURI) else {
+                return Terminal.talk("There is no such registration.")
+            }
+            Terminal.talk("The registration with \(issuer) is forgotten on this machine.")
+            await unregister(kept, place)
+        }
+    }
+
+    private static func unregister(_ kept: KeptRegistration, _ place: Place) async {
+        do {
+            try await kept.unregister(transport: place.transport, host: ToolEnvironment.host)
+            Terminal.talk("The old registration was removed at \(kept.issuer).")
+        } catch {
+            Terminal.talk(
+                "The old registration stays at \(kept.issuer): \((error as? AuthError)?.description ?? "it could not be removed.")"
+            )
+        }
+    }
+}

@@ -1,0 +1,220 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import HTTPTypes
+import Synchronization
+import Testing
+
+@testable import AuthFlowMCP
+
+@Suite struct BridgeTests {
+    private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
+        var settings = ResourceSettings()
+        settings.servesPostAlone = false
+        settings.hasSessions = true
+        settings.refreshes = true
+        change(&settings)
+        return settings
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases)
+    func beginsANewSessionWhenTheServerHasLostIt(_ setting: EmulatorScene.Setting) async throws {
+        try await ResourceScene.with(setting, Self.settings()) { scene in
+            let host = scene.host(try scene.client())
+            _ = try await host.initialize()
+            #expect(try await host.call("test-tool")["result"] != nil)
+            scene.emulator.endSessions()
+            // Together: the loss is noticed by all of them, and repaired once.
+            try await withThrowingTaskGroup(of: Bool.self) { group in
+                for _ in 0..<5 { group.addTask { try await host.call("test-tool")["result"] != nil } }
+                for try await isGood in group { #expect(isGood) }
+            }
+            await host.close()
+            #expect(scene.emulator.violations.isEmpty)
+        }
+    }
+
+    @Test func putsTheIDOfTheRequestIntoAnErrorWithout() async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            TransportResponse(
+                head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
+                body: Array(#"{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"No","data":{"supported":["x"]}}}"#.utf8)
+            )
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":"a","method":"server/discover"}"#, transport)
+        #expect(answer["id"]?.string == "a")
+        #expect(answer["error"]?["code"]?.integer == -32022)
+        #expect(answer["error"]?["data"]?["supported"]?.strings == ["x"])
+    }
+
+    struct Failure: CustomTestStringConvertible {
+        let name: String
+        let response: @Sendable () throws -> TransportResponse
+        let code: Int64
+        var testDescription: String { name }
+    }
+
+    static let failures: [Failure] = [
+        Failure(name: "a page", response: { TransportResponse(head: HTTPResponse(status: .ok), body: Array("<html>".utf8)) }, code: 200),
+        Failure(name: "nothing", response: { TransportResponse(head: HTTPResponse(status: .accepted)) }, code: 202),
+        Failure(name: "not found", response: { TransportResponse(head: HTTPResponse(status: .notFound)) }, code: 404),
+        Failure(name: "a server error", response: { TransportResponse(head: HTTPResponse(status: .badGateway)) }, code: 502),
+        Failure(
+            name: "a redirect to another origin",
+            response: {
+                TransportResponse(
+                    head: HTTPResponse(status: .temporaryRedirect, headerFields: [.location: "https://evil.example.com/mcp"])
+                )
+            },
+            code: 307
+        ),
+        Failure(
+            name: "a stream that ends too soon",
+            response: {
+                TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                    body: Array("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n".utf8)
+                )
+            },
+            code: 1
+        ),
+        Failure(name: "no network", response: { throw AuthError(.networkFailed, "No network.") }, code: 1),
+    ]
+
+    @Test(arguments: failures) func answersEveryRequestWhateverTheServerDoes(_ failure: Failure) async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
+            #expect(request.method == .post)
+            return try failure.response()
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, transport)
+        #expect(answer["id"]?.integer == 1)
+        #expect(answer["error"]?["code"]?.integer == failure.code)
+        #expect(answer["error"]?["message"]?.string?.isEmpty == false)
+    }
+
+    @Test func followsARedirectWithinTheOriginAndRemembersIt() async throws {
+        let paths = Mutex<[String]>([])
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
+            paths.withLock { $0.append(request.path ?? "") }
+            guard request.path == "/mcp/" else {
+                return TransportResponse(head: HTTPResponse(status: .temporaryRedirect, headerFields: [.location: "/mcp/"]))
+            }
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                body: Array(#"{"jsonrpc":"2.0","id":1,"result":{}}"#.utf8)
+            )
+        }
+        let answers = try await Self.answers(to: Array(repeating: #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, count: 2), transport)
+        #expect(answers.count == 2)
+        #expect(paths.withLock { $0 } == ["/mcp", "/mcp/", "/mcp/"])
+    }
+
+    @Test(arguments: ["not JSON", "{}", "[1", "\"text\"", "{\"jsonrpc\":\"2.0\",\"id\":1}"])
+    func refusesALineThatIsNoMessage(_ line: String) async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in throw AuthError(.networkFailed, "Not asked.") }
+        let answer = try await Self.answer(to: line, transport)
+        #expect(answer["error"]?["code"]?.integer == -32700)
+    }
+
+    @Test func aCancelledRequestOfTheNewRevisionIsClosedAndNotAnswered() async throws {
+        let body = ResponseBody(limit: 1000)
+        let isCancelled = AsyncStream<Void>.makeStream()
+        body.onCancel { isCancelled.continuation.finish() }
+        let posts = Mutex(0)
+        let transport = StreamTransport { _ in
+            posts.withLock { $0 += 1 }
+            return ResponseStream(head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]), body: body)
+        }
+        let lines = Mutex<[String]>([])
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport) { line in
+            lines.withLock { $0.append(String(decoding: line, as: UTF8.self)) }
+        }
+        let meta = #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x",\#(meta)}}"#.utf8))
+        while posts.withLock({ $0 }) == 0 { await Task.yield() }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,\#(meta)}}"#.utf8))
+        for await _ in isCancelled.stream {}
+        await bridge.close()
+        #expect(lines.withLock { $0 }.isEmpty)
+        #expect(posts.withLock { $0 } == 1)
+    }
+
+    @Test func aStreamThatStallsIsGivenUp() async throws {
+        let body = ResponseBody(limit: 1000)
+        let transport = StreamTransport { _ in
+            ResponseStream(head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]), body: body)
+        }
+        var options = MCPBridge.Options()
+        options.silence = .milliseconds(50)
+        let answers = AsyncStream<[UInt8]>.makeStream()
+        let meta = #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, options: options) {
+            answers.continuation.yield($0)
+        }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x",\#(meta)}}"#.utf8))
+        for await line in answers.stream {
+            let json = try JSON(parsing: line)
+            #expect(json["id"]?.integer == 5)
+            #expect(json["error"]?["data"]?["cause"]?.string == "timed_out")
+            break
+        }
+        await bridge.close()
+    }
+
+    @Test func aCallOfTheNewRevisionIsNeverRepeated() async throws {
+        let posts = Mutex(0)
+        let transport = StreamTransport { _ in
+            posts.withLock { $0 += 1 }
+            let body = ResponseBody(limit: 1000)
+            body.append(Array("id: 1\nretry: 1\ndata:\n\n".utf8))
+            body.finish(throwing: AuthError(.networkFailed, "Broken."))
+            return ResponseStream(head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]), body: body)
+        }
+        let meta = #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#
+        let answer = try await Self.answer(
+            to: #"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x",\#(meta)}}"#,
+            transport
+        )
+        #expect(answer["error"] != nil)
+        #expect(posts.withLock { $0 } == 1)
+    }
+
+    // MARK: Help
+
+    private struct StreamTransport: HTTPTransport {
+        let body: @Sendable (TransportRequest) async throws -> ResponseStream
+        init(_ body: @escaping @Sendable (TransportRequest) async throws -> ResponseStream) { self.body = body }
+        func stream(_ call: TransportRequest) async throws -> ResponseStream { try await body(call) }
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            let response = try await body(call)
+            return TransportResponse(head: response.head, body: try await response.body.collect(upTo: 1 << 20))
+        }
+    }
+
+    private static func client(_ transport: any HTTPTransport) throws -> ResourceClient {
+        try ResourceClient("https://mcp.example.com/mcp", methods: [], transport: transport)
+    }
+
+    private static func answer(to line: String, _ transport: any HTTPTransport) async throws -> JSON {
+        try #require(try await answers(to: [line], transport).first)
+    }
+
+    /// The answers to lines, each sent after the answer to the one before.
+    private static func answers(to lines: [String], _ transport: any HTTPTransport) async throws -> [JSON] {
+        let answers = AsyncStream<[UInt8]>.makeStream()
+        let bridge = MCPBridge(client: try client(transport), transport: transport) { answers.continuation.yield($0) }
+        var rest = lines[...]
+        bridge.receive(Array(rest.removeFirst().utf8))
+        var found: [JSON] = []
+        for await line in answers.stream {
+            let json = try JSON(parsing: line)
+            guard json["method"] == nil else { continue }
+            found.append(json)
+            guard !rest.isEmpty else { break }
+            bridge.receive(Array(rest.removeFirst().utf8))
+        }
+        await bridge.close()
+        return found
+    }
+}

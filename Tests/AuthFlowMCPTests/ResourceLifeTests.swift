@@ -1,0 +1,283 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import ConformanceRows
+import Foundation
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// What happens to the token for a resource after the sign-in: the failures that MCP clients are known for.
+@Suite struct ResourceLifeTests {
+    private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
+        var settings = ResourceSettings()
+        settings.refreshes = true
+        change(&settings)
+        return settings
+    }
+
+    private static func list(_ client: ResourceClient) async throws -> Int {
+        try await client.send(
+            TransportRequest(
+                .post,
+                client.address,
+                headerFields: [
+                    .contentType: "application/json", .accept: "application/json, text/event-stream",
+                    HTTPField.Name("MCP-Protocol-Version")!: "2025-11-25",
+                ],
+                body: Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#.utf8)
+            )
+        ).status
+    }
+
+    private static func message(_ method: String) -> [UInt8] { Array(#"{"jsonrpc":"2.0","id":1,"method":"\#(method)"}"#.utf8) }
+
+    @Test(arguments: EmulatorScene.Setting.allCases)
+    func onePageIsShownForAllWhoWait(_ setting: EmulatorScene.Setting) async throws {
+        try await ResourceScene.with(setting, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            let clients = try (0..<10).map { _ in try scene.client(store: store) }
+            try await withThrowingTaskGroup(of: Int.self) { group in
+                for client in clients { for _ in 0..<3 { group.addTask { try await Self.list(client) } } }
+                for try await status in group { #expect(status == 200) }
+            }
+            #expect(scene.emulator.authorizations.count == 1)
+            #expect(scene.emulator.registrations == 1)
+            #expect(scene.emulator.violations.isEmpty)
+        }
+    }
+
+    @Test func aDeniedSignInIsShownOnceToAllWhoWait() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings { $0.denies = true }) { scene in
+            let store = MemoryTokenStore()
+            let clients = try (0..<5).map { _ in try scene.client(store: store) }
+            await withTaskGroup(of: AuthError.Code?.self) { group in
+                for client in clients {
+                    group.addTask {
+                        do { _ = try await Self.list(client) } catch { return (error as? AuthError)?.code }
+                        return nil
+                    }
+                }
+                for await code in group { #expect(code == .accessDenied) }
+            }
+            // Those that begin to wait after it has failed show a page of their own.
+            #expect(scene.emulator.authorizations.count < clients.count)
+            var options = ResourceClient.Options()
+            options.restAfterFailure = .seconds(60)
+            let before = scene.emulator.authorizations.count
+            let resting = try scene.client(store: store, options: options)
+            await #expect(throws: AuthError.self) { _ = try await Self.list(resting) }
+            #expect(scene.emulator.authorizations.count == before)
+            // What the user asks for is shown at once.
+            scene.emulator.settings.denies = false
+            _ = try await resting.signIn()
+            #expect(try await Self.list(resting) == 200)
+        }
+    }
+
+    @Test func aTokenThatIsRefusedBeforeItsEndIsRefreshedOnceAndTheRequestRepeatedOnce() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let client = try scene.client()
+            #expect(try await Self.list(client) == 200)
+            scene.emulator.revokeAccessTokens()
+            #expect(try await Self.list(client) == 200)
+            #expect(scene.emulator.refreshes == (1, 0))
+            #expect(scene.emulator.authorizations.count == 1)
+            #expect(scene.emulator.violations.isEmpty)
+        }
+    }
+
+    @Test(arguments: [500, 502, 503, 429]) func aRefreshThatFailsForAPassingReasonEndsNothing(_ status: Int) async throws {
+        try await ResourceScene.with(.inProcess, Self.settings { $0.tokenLifetime = 1 }) { scene in
+            let time = VirtualTime()
+            let store = MemoryTokenStore()
+            let client = try scene.client(store: store, host: time.host)
+            #expect(try await Self.list(client) == 200)
+            time.advance(by: .seconds(3600))
+            scene.emulator.settings.tokenStatus = status
+            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(error?.code != .loginRequired)
+            #expect(scene.emulator.authorizations.count == 1)
+            #expect(try await client.status()?.credential != nil)
+            time.advance(by: .seconds(3600))
+            scene.emulator.settings.tokenStatus = nil
+            scene.emulator.settings.tokenLifetime = 36_000
+            #expect(try await Self.list(client) == 200)
+            #expect(scene.emulator.authorizations.count == 1)
+        }
+    }
+
+    @Test func aServerThatForgetsItsClientsCostsOneRegistrationAndOneSignIn() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let time = VirtualTime()
+            let store = MemoryTokenStore()
+            let client = try scene.client(store: store, host: time.host)
+            #expect(try await Self.list(client) == 200)
+            time.advance(by: .seconds(120))
+            scene.emulator.forgetClients()
+            #expect(try await Self.list(client) == 200)
+            #expect(scene.emulator.registrations == 2)
+            // The probe, which no user sees, and the sign-in.
+            #expect(scene.emulator.authorizations.count == 3)
+            #expect(try await Self.list(try scene.client(store: store, host: time.host)) == 200)
+            #expect(scene.emulator.registrations == 2)
+        }
+    }
+
+    @Test func withoutPermissionToSignInTheUserIsToldThatALoginIsNeeded() async throws {
+        try await ResourceScene.with(.inProcess) { scene in
+            var options = ResourceClient.Options()
+            options.signsInOnDemand = false
+            let client = try scene.client(options: options)
+            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(error?.code == .loginRequired)
+            #expect(scene.emulator.authorizations.isEmpty)
+            #expect(scene.emulator.registrations == 0)
+            await #expect(throws: AuthError.self) { _ = try await client.freshCredential() }
+        }
+    }
+
+    @Test func aTokenGoesToItsResourceAlone() async throws {
+        try await ResourceScene.with(.inProcess) { scene in
+            let client = try scene.client()
+            _ = try await client.signIn()
+            for url in [
+                "https://evil.example.com/mcp", "https://api.example.com:8443/mcp", "http://127.0.0.1/mcp", "https://api.example.com/mcp123",
+                "https://api.example.com/other", "https://api.example.com/mcp/../other", "https://api.example.com/mcp/%2e%2e/other",
+            ] {
+                let request = TransportRequest(.get, try Endpoint(url))
+                let error = await #expect(throws: AuthError.self, "\(url)") { _ = try await client.send(request) }
+                #expect(error?.code == .invalidConfiguration, "\(url)")
+            }
+        }
+    }
+
+    @Test func signingOutForgetsTheTokenAndKeepsTheRegistration() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            let client = try scene.client(store: store)
+            _ = try await client.signIn()
+            #expect(try await KnownResources(store: store).addresses() == [scene.emulator.resource])
+            #expect(try await client.signOut().credential != nil)
+            #expect(try await client.status() == nil)
+            #expect(try await KnownResources(store: store).addresses().isEmpty)
+            #expect(try await KnownResources(store: store).issuers() == [scene.emulator.origin])
+            _ = try await client.signIn()
+            #expect(scene.emulator.registrations == 1)
+        }
+    }
+
+    @Test func aRegisteredClientIsNotShownToAnotherServer() async throws {
+        try await ResourceScene.with(.inProcess) { scene in
+            let registered = OAuthClient(
+                server: AuthorizationServer(OtherServer(issuer: "https://other.example.com"), transport: scene.transport),
+                registration: try ClientRegistration(clientID: "x")
+            )
+            let client = try scene.client(registered: registered)
+            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(error?.code == .issuerMismatch)
+            #expect(!scene.emulator.requests.contains { $0.hasSuffix("/authorize") || $0.hasSuffix("/token") })
+        }
+    }
+
+    private struct OtherServer: ProviderAdapter {
+        let issuer: String
+        func metadata(in context: ServerContext) async throws -> ProviderMetadata { try await context.discover() }
+    }
+}
+
+/// Resources, and what they name, that would have tokens go astray or this machine be visited.
+@Suite struct HostileResourceTests {
+    struct Story: CustomTestStringConvertible {
+        let name: String
+        var challenge = "Bearer resource_metadata=\"https://api.example.com/prm\""
+        var metadata = #"{"resource":"https://api.example.com/mcp","authorization_servers":["https://id.example.com"]}"#
+        var status = HTTPResponse.Status.ok
+        var location: String?
+        let code: AuthError.Code
+        var testDescription: String { name }
+    }
+
+    static let stories: [Story] = [
+        Story(name: "metadata at loopback", challenge: "Bearer resource_metadata=\"http://127.0.0.1:9/prm\"", code: .discoveryFailed),
+        Story(name: "metadata in a private network", challenge: "Bearer resource_metadata=\"https://10.0.0.1/prm\"", code: .discoveryFailed),
+        Story(name: "metadata by plain http", challenge: "Bearer resource_metadata=\"http://api.example.com/prm\"", code: .discoveryFailed),
+        Story(name: "metadata in a file", challenge: "Bearer resource_metadata=\"file:///etc/passwd\"", code: .discoveryFailed),
+        Story(name: "a redirect", status: .found, location: "http://127.0.0.1:9/prm", code: .invalidResponse),
+        Story(
+            name: "another resource",
+            metadata: #"{"resource":"https://api.example.com.evil.example/mcp","authorization_servers":["https://id.example.com"]}"#,
+            code: .discoveryFailed
+        ),
+        Story(
+            name: "a longer path",
+            metadata: #"{"resource":"https://api.example.com/mcp/other","authorization_servers":["https://id.example.com"]}"#,
+            code: .discoveryFailed
+        ),
+        Story(
+            name: "a part of a segment",
+            metadata: #"{"resource":"https://api.example.com/mc","authorization_servers":["https://id.example.com"]}"#,
+            code: .discoveryFailed
+        ),
+        Story(
+            name: "a server at loopback",
+            metadata: #"{"resource":"https://api.example.com/mcp","authorization_servers":["http://127.0.0.1:9"]}"#,
+            code: .discoveryFailed
+        ),
+        Story(
+            name: "a server in a private network",
+            metadata: #"{"resource":"https://api.example.com/mcp","authorization_servers":["https://192.168.1.1"]}"#,
+            code: .discoveryFailed
+        ),
+        Story(
+            name: "no server",
+            metadata: #"{"resource":"https://api.example.com/mcp","authorization_servers":[]}"#,
+            code: .discoveryFailed
+        ),
+        Story(name: "a list", metadata: "[]", code: .discoveryFailed),
+        Story(name: "too much", metadata: String(repeating: " ", count: 300_000), code: .invalidResponse),
+        Story(name: "a server error", status: .internalServerError, code: .temporarilyUnavailable),
+    ]
+
+    @Test(arguments: stories) func nothingIsSentWhereAHostileResourceWantsIt(_ story: Story) async throws {
+        let urls = Mutex<[String]>([])
+        let transport = RecordingTransport { request in
+            urls.withLock { $0.append(request.url) }
+            guard request.url == "https://api.example.com/prm" else {
+                #expect(request.url == "https://api.example.com/mcp")
+                return TransportResponse(
+                    head: HTTPResponse(status: .unauthorized, headerFields: [.wwwAuthenticate: story.challenge])
+                )
+            }
+            #expect(request.head.headerFields[.authorization] == nil)
+            var response = TransportResponse(
+                head: HTTPResponse(status: story.status, headerFields: [.contentType: "application/json"]),
+                body: Array(story.metadata.utf8)
+            )
+            response.head.headerFields[.location] = story.location
+            return response
+        }
+        let client = try ResourceClient("https://api.example.com/mcp", methods: [], transport: transport)
+        let error = await #expect(throws: AuthError.self) {
+            _ = try await client.send(TransportRequest(.get, client.address))
+        }
+        #expect(error?.code == story.code, "\(error.map { "\($0)" } ?? "")")
+        #expect(urls.withLock { $0 }.count <= 2)
+    }
+
+    @Test func aChallengeOfAMegabyteIsNotRead() throws {
+        var fields = HTTPFields()
+        fields[values: .wwwAuthenticate] = Array(repeating: "Bearer scope=\"\(String(repeating: "x", count: 1000))\"", count: 1000)
+        #expect(AuthenticationChallenge.challenges(in: fields).isEmpty)
+    }
+
+    private struct RecordingTransport: HTTPTransport {
+        let respond: @Sendable (TransportRequest) throws -> TransportResponse
+        init(_ respond: @escaping @Sendable (TransportRequest) throws -> TransportResponse) { self.respond = respond }
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            let response = try respond(call)
+            guard response.body.count <= call.maximumResponseSize else { throw AuthError(.invalidResponse, "Too large.") }
+            return response
+        }
+    }
+}

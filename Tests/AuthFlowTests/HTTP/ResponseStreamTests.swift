@@ -1,0 +1,92 @@
+#if os(Linux)
+import AuthFlow
+import HTTPTypes
+import Testing
+
+/// Responses that are read while they arrive.
+@Suite(.timeLimit(.minutes(1))) struct ResponseStreamTests {
+    private static let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+
+    private static func request(
+        _ server: ScriptedServer,
+        timeout: Duration = .seconds(20),
+        limit: Int = 1 << 20
+    ) throws -> TransportRequest {
+        TransportRequest(.get, try Endpoint("\(server.origin)/stream"), timeout: timeout, maximumResponseSize: limit)
+    }
+
+    @Test func theHeadIsThereBeforeTheBodyHasEnded() async throws {
+        let server = try ScriptedServer([.receive, .send(Self.head + "data: a\n\n"), .hold])
+        let response = try await SystemTransport().stream(try Self.request(server))
+        #expect(response.head.status == .ok)
+        for try await part in response.body {
+            #expect(String(decoding: part, as: UTF8.self) == "data: a\n\n")
+            break
+        }
+        // What is not read any more is ended at the server, too.
+        response.body.cancel()
+        server.stop()
+    }
+
+    @Test func aFloodThatIsNotReadIsBounded() async throws {
+        let server = try ScriptedServer([.receive, .send(Self.head), .flood(String(repeating: "x", count: 4096)), .hold])
+        let response = try await SystemTransport().stream(try Self.request(server, limit: 100_000))
+        // Nothing is read before the limit has been reached, after which nothing is taken any more.
+        while response.body.append([0]) { await Task.yield() }
+        let error = await #expect(throws: AuthError.self) { _ = try await response.body.collect(upTo: 1 << 30) }
+        #expect(error?.code == .invalidResponse)
+        server.stop()
+    }
+
+    @Test func aHeadThatNeverComesIsGivenUp() async throws {
+        let server = try ScriptedServer([.receive, .hold])
+        let error = await #expect(throws: AuthError.self) {
+            _ = try await SystemTransport().stream(try Self.request(server, timeout: .milliseconds(100)))
+        }
+        #expect(error?.code == .timedOut)
+        server.stop()
+    }
+
+    @Test func aHeadThatNeverEndsIsGivenUp() async throws {
+        let server = try ScriptedServer([.receive, .send("HTTP/1.1 200 OK\r\n"), .hold])
+        let error = await #expect(throws: AuthError.self) {
+            _ = try await SystemTransport().stream(try Self.request(server, timeout: .milliseconds(100)))
+        }
+        #expect(error?.code == .timedOut)
+        server.stop()
+    }
+
+    @Test func aBodyThatBreaksOffIsAnError() async throws {
+        let server = try ScriptedServer([
+            .receive, .send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"), .reset,
+        ])
+        let response = try await SystemTransport().stream(try Self.request(server))
+        let error = await #expect(throws: AuthError.self) { _ = try await response.body.collect(upTo: 1000) }
+        #expect(error?.code == .networkFailed)
+        server.stop()
+    }
+
+    @Test func cancellingTheTaskThatReadsEndsTheExchange() async throws {
+        let server = try ScriptedServer([.receive, .send(Self.head), .hold])
+        let response = try await SystemTransport().stream(try Self.request(server))
+        let reader = Task { try await response.body.collect(upTo: 1000) }
+        reader.cancel()
+        await #expect(throws: CancellationError.self) { _ = try await reader.value }
+        server.stop()
+    }
+
+    @Test func aConnectionOnWhichABodyWasRefusedIsNotUsedAgain() async throws {
+        // A server that does not read the body takes it for the next request.
+        let refusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+        let server = try ScriptedServer([.receive, .send(refusal), .hold], [.receive, .send(answer), .hold])
+        let transport = SystemTransport()
+        let endpoint = try Endpoint("\(server.origin)/")
+        let refused = try await transport.send(TransportRequest(.post, endpoint, body: Array("{}".utf8)))
+        #expect(refused.status == 401)
+        #expect(try await transport.send(TransportRequest(.get, endpoint)).status == 200)
+        #expect(server.requests.count == 2)
+        server.stop()
+    }
+}
+#endif
