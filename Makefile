@@ -180,3 +180,4 @@ bench: dependencies ## Measure the cost of validation besides the signature chec
 	swift run --package-path Benchmarks --configuration release Benchmarks
 	swift build $(RELEASE) --product authflow
 	Benchmarks/cold_start.py $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow
+	Benchmarks/bridge.py $$(swift build $(RELEASE) --product authflow --show-bin-path)/authflow

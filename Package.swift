@@ -172,7 +172,7 @@ let package = Package(
             name: "fuzz",
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowGitHub", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless",
-                "AuthFlowTesting",
+                "AuthFlowMCP", "AuthFlowTesting",
                 httpTypes,
             ],
             path: "Tests/Fuzz"
@@ -207,7 +207,8 @@ let package = Package(
         .testTarget(
             name: "AuthFlowMCPTests",
             dependencies: [
-                "ConformanceRows", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes,
+                "ConformanceRows", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
+                httpTypes,
             ]
         ),
         .testTarget(

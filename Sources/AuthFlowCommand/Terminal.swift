@@ -82,6 +82,8 @@ struct Progress: Sendable {
     /// Whether every event is printed as it is, for troubleshooting.
     let isVerbose: Bool
     var launchEnvironment = LaunchEnvironment.current()
+    /// Whether each step that is done is told. A host shows what its servers print as warnings.
+    var showsSteps = true
 
     func callAsFunction(_ event: FlowEvent) {
         if isVerbose { Terminal.talk("\(event)") }
@@ -114,7 +116,7 @@ struct Progress: Sendable {
             )
         case (.sharing, .failed):
             Terminal.talk("Warning: the sign-in could not be shared with the other apps of the group.")
-        case (let step, .succeeded):
+        case (let step, .succeeded) where showsSteps:
             Terminal.talk("  ok  \(step)")
         default:
             break

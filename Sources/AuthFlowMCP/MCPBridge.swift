@@ -282,12 +282,7 @@ public final class MCPBridge: Sendable {
             return try await readStream(response, for: message, id, session)
         }
         let body = try await collect(response.body)
-        if let answer = MCPMessage(body) {
-            switch answer.kind {
-            case .response, .batch: return answered(answer, message, id)
-            case .request, .notification: break
-            }
-        }
+        if let answer = MCPMessage(body), answer.answers(id) { return answered(answer, message, id) }
         if status == 202 || status == 204 {
             return .failure(
                 of: id,
@@ -364,14 +359,7 @@ public final class MCPBridge: Sendable {
                     for event in try reader.read(part) where event.type == "message" {
                         hasEvents = true
                         guard let received = MCPMessage(event.data) else { continue }
-                        if case .response(let answered) = received.kind, answered == id || answered == .null {
-                            return self.answered(received, message, id)
-                        }
-                        if case .batch = received.kind,
-                            received.json.array?.contains(where: { $0["id"] == id && $0["method"] == nil }) == true
-                        {
-                            return received
-                        }
+                        if received.answers(id) { return answered(received, message, id) }
                         write(received.bytes)
                     }
                 }

@@ -65,6 +65,16 @@ struct MCPMessage: Sendable {
     /// The revision that a request names itself (2026-07-28 and later); nil for the older ones, whose sessions agree on one.
     var version: String? { json["params"]?["_meta"]?[Self.versionKey]?.string }
 
+    /// Whether it is the response to a request, or has it among others.
+    func answers(_ id: JSON) -> Bool {
+        switch kind {
+        // Some servers do not say which request an error is for.
+        case .response(let other): other == id || other == .null && json["error"] != nil
+        case .batch: json.array?.contains { $0["id"] == id && $0["method"] == nil } == true
+        case .request, .notification: false
+        }
+    }
+
     /// The same message with another `id`.
     func replacingID(by id: JSON) -> MCPMessage? {
         guard var members = json.object else { return nil }

@@ -39,7 +39,10 @@ import Testing
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             TransportResponse(
                 head: HTTPResponse(status: .badRequest, headerFields: [.contentType: "application/json"]),
-                body: Array(#"{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"No","data":{"supported":["x"]}}}"#.utf8)
+                body: Array(
+                    #"{"jsonrpc":"2.0","id":null,"error":{"code":-32022,"message":"No","data":{"supported":["x"]}}}"#
+                        .utf8
+                )
             )
         }
         let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":"a","method":"server/discover"}"#, transport)
@@ -56,15 +59,26 @@ import Testing
     }
 
     static let failures: [Failure] = [
-        Failure(name: "a page", response: { TransportResponse(head: HTTPResponse(status: .ok), body: Array("<html>".utf8)) }, code: 200),
+        Failure(
+            name: "a page",
+            response: { TransportResponse(head: HTTPResponse(status: .ok), body: Array("<html>".utf8)) },
+            code: 200
+        ),
         Failure(name: "nothing", response: { TransportResponse(head: HTTPResponse(status: .accepted)) }, code: 202),
         Failure(name: "not found", response: { TransportResponse(head: HTTPResponse(status: .notFound)) }, code: 404),
-        Failure(name: "a server error", response: { TransportResponse(head: HTTPResponse(status: .badGateway)) }, code: 502),
+        Failure(
+            name: "a server error",
+            response: { TransportResponse(head: HTTPResponse(status: .badGateway)) },
+            code: 502
+        ),
         Failure(
             name: "a redirect to another origin",
             response: {
                 TransportResponse(
-                    head: HTTPResponse(status: .temporaryRedirect, headerFields: [.location: "https://evil.example.com/mcp"])
+                    head: HTTPResponse(
+                        status: .temporaryRedirect,
+                        headerFields: [.location: "https://evil.example.com/mcp"]
+                    )
                 )
             },
             code: 307
@@ -78,6 +92,16 @@ import Testing
                 )
             },
             code: 1
+        ),
+        Failure(
+            name: "a result without an id",
+            response: { Self.json(#"{"jsonrpc":"2.0","id":null,"result":{}}"#) },
+            code: 200
+        ),
+        Failure(
+            name: "a result of another request",
+            response: { Self.json(#"{"jsonrpc":"2.0","id":2,"result":{}}"#) },
+            code: 200
         ),
         Failure(name: "no network", response: { throw AuthError(.networkFailed, "No network.") }, code: 1),
     ]
@@ -98,21 +122,28 @@ import Testing
         let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
             paths.withLock { $0.append(request.path ?? "") }
             guard request.path == "/mcp/" else {
-                return TransportResponse(head: HTTPResponse(status: .temporaryRedirect, headerFields: [.location: "/mcp/"]))
+                return TransportResponse(
+                    head: HTTPResponse(status: .temporaryRedirect, headerFields: [.location: "/mcp/"])
+                )
             }
             return TransportResponse(
                 head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
                 body: Array(#"{"jsonrpc":"2.0","id":1,"result":{}}"#.utf8)
             )
         }
-        let answers = try await Self.answers(to: Array(repeating: #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, count: 2), transport)
+        let answers = try await Self.answers(
+            to: Array(repeating: #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, count: 2),
+            transport
+        )
         #expect(answers.count == 2)
         #expect(paths.withLock { $0 } == ["/mcp", "/mcp/", "/mcp/"])
     }
 
     @Test(arguments: ["not JSON", "{}", "[1", "\"text\"", "{\"jsonrpc\":\"2.0\",\"id\":1}"])
     func refusesALineThatIsNoMessage(_ line: String) async throws {
-        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in throw AuthError(.networkFailed, "Not asked.") }
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            throw AuthError(.networkFailed, "Not asked.")
+        }
         let answer = try await Self.answer(to: line, transport)
         #expect(answer["error"]?["code"]?.integer == -32700)
     }
@@ -124,16 +155,22 @@ import Testing
         let posts = Mutex(0)
         let transport = StreamTransport { _ in
             posts.withLock { $0 += 1 }
-            return ResponseStream(head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]), body: body)
+            return ResponseStream(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: body
+            )
         }
         let lines = Mutex<[String]>([])
         let bridge = MCPBridge(client: try Self.client(transport), transport: transport) { line in
             lines.withLock { $0.append(String(decoding: line, as: UTF8.self)) }
         }
-        let meta = #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#
+        let meta =
+            #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#
         bridge.receive(Array(#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x",\#(meta)}}"#.utf8))
         while posts.withLock({ $0 }) == 0 { await Task.yield() }
-        bridge.receive(Array(#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,\#(meta)}}"#.utf8))
+        bridge.receive(
+            Array(#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,\#(meta)}}"#.utf8)
+        )
         for await _ in isCancelled.stream {}
         await bridge.close()
         #expect(lines.withLock { $0 }.isEmpty)
@@ -143,7 +180,10 @@ import Testing
     @Test func aStreamThatStallsIsGivenUp() async throws {
         let body = ResponseBody(limit: 1000)
         let transport = StreamTransport { _ in
-            ResponseStream(head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]), body: body)
+            ResponseStream(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: body
+            )
         }
         var options = MCPBridge.Options()
         options.silence = .milliseconds(50)
@@ -169,7 +209,10 @@ import Testing
             let body = ResponseBody(limit: 1000)
             body.append(Array("id: 1\nretry: 1\ndata:\n\n".utf8))
             body.finish(throwing: AuthError(.networkFailed, "Broken."))
-            return ResponseStream(head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]), body: body)
+            return ResponseStream(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: body
+            )
         }
         let meta = #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#
         let answer = try await Self.answer(
@@ -181,6 +224,13 @@ import Testing
     }
 
     // MARK: Help
+
+    private static func json(_ text: String) -> TransportResponse {
+        TransportResponse(
+            head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+            body: Array(text.utf8)
+        )
+    }
 
     private struct StreamTransport: HTTPTransport {
         let body: @Sendable (TransportRequest) async throws -> ResponseStream

@@ -30,7 +30,9 @@ import Testing
         ).status
     }
 
-    private static func message(_ method: String) -> [UInt8] { Array(#"{"jsonrpc":"2.0","id":1,"method":"\#(method)"}"#.utf8) }
+    private static func message(_ method: String) -> [UInt8] {
+        Array(#"{"jsonrpc":"2.0","id":1,"method":"\#(method)"}"#.utf8)
+    }
 
     @Test(arguments: EmulatorScene.Setting.allCases)
     func onePageIsShownForAllWhoWait(_ setting: EmulatorScene.Setting) async throws {
@@ -87,7 +89,9 @@ import Testing
         }
     }
 
-    @Test(arguments: [500, 502, 503, 429]) func aRefreshThatFailsForAPassingReasonEndsNothing(_ status: Int) async throws {
+    @Test(arguments: [500, 502, 503, 429]) func aRefreshThatFailsForAPassingReasonEndsNothing(_ status: Int)
+        async throws
+    {
         try await ResourceScene.with(.inProcess, Self.settings { $0.tokenLifetime = 1 }) { scene in
             let time = VirtualTime()
             let store = MemoryTokenStore()
@@ -142,8 +146,10 @@ import Testing
             let client = try scene.client()
             _ = try await client.signIn()
             for url in [
-                "https://evil.example.com/mcp", "https://api.example.com:8443/mcp", "http://127.0.0.1/mcp", "https://api.example.com/mcp123",
-                "https://api.example.com/other", "https://api.example.com/mcp/../other", "https://api.example.com/mcp/%2e%2e/other",
+                "https://evil.example.com/mcp", "https://api.example.com:8443/mcp", "http://127.0.0.1/mcp",
+                "https://api.example.com/mcp123",
+                "https://api.example.com/other", "https://api.example.com/mcp/../other",
+                "https://api.example.com/mcp/%2e%2e/other",
             ] {
                 let request = TransportRequest(.get, try Endpoint(url))
                 let error = await #expect(throws: AuthError.self, "\(url)") { _ = try await client.send(request) }
@@ -170,7 +176,10 @@ import Testing
     @Test func aRegisteredClientIsNotShownToAnotherServer() async throws {
         try await ResourceScene.with(.inProcess) { scene in
             let registered = OAuthClient(
-                server: AuthorizationServer(OtherServer(issuer: "https://other.example.com"), transport: scene.transport),
+                server: AuthorizationServer(
+                    OtherServer(issuer: "https://other.example.com"),
+                    transport: scene.transport
+                ),
                 registration: try ClientRegistration(clientID: "x")
             )
             let client = try scene.client(registered: registered)
@@ -199,19 +208,37 @@ import Testing
     }
 
     static let stories: [Story] = [
-        Story(name: "metadata at loopback", challenge: "Bearer resource_metadata=\"http://127.0.0.1:9/prm\"", code: .discoveryFailed),
-        Story(name: "metadata in a private network", challenge: "Bearer resource_metadata=\"https://10.0.0.1/prm\"", code: .discoveryFailed),
-        Story(name: "metadata by plain http", challenge: "Bearer resource_metadata=\"http://api.example.com/prm\"", code: .discoveryFailed),
-        Story(name: "metadata in a file", challenge: "Bearer resource_metadata=\"file:///etc/passwd\"", code: .discoveryFailed),
+        Story(
+            name: "metadata at loopback",
+            challenge: "Bearer resource_metadata=\"http://127.0.0.1:9/prm\"",
+            code: .discoveryFailed
+        ),
+        Story(
+            name: "metadata in a private network",
+            challenge: "Bearer resource_metadata=\"https://10.0.0.1/prm\"",
+            code: .discoveryFailed
+        ),
+        Story(
+            name: "metadata by plain http",
+            challenge: "Bearer resource_metadata=\"http://api.example.com/prm\"",
+            code: .discoveryFailed
+        ),
+        Story(
+            name: "metadata in a file",
+            challenge: "Bearer resource_metadata=\"file:///etc/passwd\"",
+            code: .discoveryFailed
+        ),
         Story(name: "a redirect", status: .found, location: "http://127.0.0.1:9/prm", code: .invalidResponse),
         Story(
             name: "another resource",
-            metadata: #"{"resource":"https://api.example.com.evil.example/mcp","authorization_servers":["https://id.example.com"]}"#,
+            metadata:
+                #"{"resource":"https://api.example.com.evil.example/mcp","authorization_servers":["https://id.example.com"]}"#,
             code: .discoveryFailed
         ),
         Story(
             name: "a longer path",
-            metadata: #"{"resource":"https://api.example.com/mcp/other","authorization_servers":["https://id.example.com"]}"#,
+            metadata:
+                #"{"resource":"https://api.example.com/mcp/other","authorization_servers":["https://id.example.com"]}"#,
             code: .discoveryFailed
         ),
         Story(
@@ -267,7 +294,10 @@ import Testing
 
     @Test func aChallengeOfAMegabyteIsNotRead() throws {
         var fields = HTTPFields()
-        fields[values: .wwwAuthenticate] = Array(repeating: "Bearer scope=\"\(String(repeating: "x", count: 1000))\"", count: 1000)
+        fields[values: .wwwAuthenticate] = Array(
+            repeating: "Bearer scope=\"\(String(repeating: "x", count: 1000))\"",
+            count: 1000
+        )
         #expect(AuthenticationChallenge.challenges(in: fields).isEmpty)
     }
 
@@ -276,7 +306,9 @@ import Testing
         init(_ respond: @escaping @Sendable (TransportRequest) throws -> TransportResponse) { self.respond = respond }
         func send(_ call: TransportRequest) async throws -> TransportResponse {
             let response = try respond(call)
-            guard response.body.count <= call.maximumResponseSize else { throw AuthError(.invalidResponse, "Too large.") }
+            guard response.body.count <= call.maximumResponseSize else {
+                throw AuthError(.invalidResponse, "Too large.")
+            }
             return response
         }
     }

@@ -39,7 +39,9 @@ import Testing
 
     @Test func keepsTheLastEventIDAndTheTimeToWait() throws {
         var reader = ServerSentEventReader()
-        let events = try reader.read(Array("id: 7\nretry: 500\nevent: other\ndata: a\n\nid: a\0b\nretry: 5x\ndata: b\n\n".utf8))
+        let events = try reader.read(
+            Array("id: 7\nretry: 500\nevent: other\ndata: a\n\nid: a\0b\nretry: 5x\ndata: b\n\n".utf8)
+        )
         #expect(reader.lastEventID == "7")
         #expect(reader.retry == .milliseconds(500))
         #expect(events.map(\.type) == ["other", "message"])

@@ -3,6 +3,7 @@ import AuthFlowGitHub
 import AuthFlowHeadless
 import AuthFlowJSON
 import AuthFlowLoopback
+import AuthFlowMCP
 import AuthFlowOIDC
 import AuthFlowTesting
 import Foundation
@@ -81,8 +82,93 @@ extension Target {
             try callback(), try token(), try keySet(), try discovery(), try response(), try gitHubResponse(),
             try server(), try pushedAuthorization(), try signedResponse(), try privateKey(), try encryptedToken(),
             try decryptionKey(), assertion(),
-            request, configuration,
+            request, configuration, challenge, resourceMetadata, eventStream,
         ]
+    }
+
+    /// A challenge: what is read of it has no separators in its names, and scopes that are asked for can be sent.
+    private static var challenge: Target {
+        let field =
+            #"Negotiate, Basic QWxh==, Bearer realm="a, \"b\"", scope="x y", resource_metadata="https://a.example/x", DPoP algs=ES256"#
+        return Target(name: "challenge") { mutator in
+            var fields = HTTPFields()
+            fields[values: .wwwAuthenticate] = [mutator.mutate(field), mutator.mutate(field)]
+            let challenges = AuthenticationChallenge.challenges(in: fields)
+            let names = challenges.flatMap { [$0.scheme] + $0.parameters.keys }
+            guard names.allSatisfy({ !$0.isEmpty && !$0.contains { " ,=\"".contains($0) } }) else {
+                throw Finding(description: "\(challenges) was read of a challenge")
+            }
+            let scopes = ResourceChallenge(status: 401, challenges: challenges)?.scopes ?? []
+            guard scopes.allSatisfy({ !$0.isEmpty && $0.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } }) else {
+                throw Finding(description: "\(scopes) were read as scopes")
+            }
+        }
+    }
+
+    /// What a resource says of itself: nothing is visited at this machine or in a private network, and no token goes elsewhere.
+    private static var resourceMetadata: Target {
+        let document =
+            #"{"resource":"https://api.example.com/mcp","authorization_servers":["https://id.example.com"],"scopes_supported":["a"]}"#
+        return Target(name: "resource metadata") { mutator in
+            let (metadata, challenge) = (
+                mutator.mutate(Array(document.utf8)),
+                mutator.mutate("Bearer resource_metadata=\"https://api.example.com/prm\"")
+            )
+            let visited = Mutex<[String]>([])
+            let transport = WatchedTransport { request in
+                visited.withLock { $0.append(request.url) }
+                guard request.url != "https://api.example.com/mcp" else {
+                    var response = TransportResponse(head: HTTPResponse(status: .unauthorized))
+                    response.head.headerFields[.wwwAuthenticate] = challenge
+                    return response
+                }
+                return TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                    body: metadata
+                )
+            }
+            let client = try ResourceClient("https://api.example.com/mcp", methods: [], transport: transport)
+            do {
+                _ = try await client.send(TransportRequest(.get, client.address))
+            } catch is AuthError {}
+            let urls = visited.withLock { $0 }
+            for url in urls where !url.hasPrefix("https://") || url.contains("//127.") || url.contains("//localhost") {
+                throw Finding(description: "\(url) was visited")
+            }
+            guard urls.count < 12 else { throw Finding(description: "\(urls.count) requests were sent") }
+        }
+    }
+
+    /// An event stream: the host gets one answer to its request, and every line is one message.
+    private static var eventStream: Target {
+        let stream =
+            "\u{FEFF}: a\r\nid: 1\ndata:\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\ndata: \"id\":1,\"result\":{}}\n\n"
+        return Target(name: "event stream") { mutator in
+            let body = mutator.mutate(Array(stream.utf8))
+            let transport = WatchedTransport { request in
+                guard request.head.method == .post else {
+                    return TransportResponse(head: HTTPResponse(status: .notFound))
+                }
+                return TransportResponse(
+                    head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                    body: body
+                )
+            }
+            let answers = AsyncStream<[UInt8]>.makeStream()
+            let bridge = MCPBridge(
+                client: try ResourceClient("https://api.example.com/mcp", methods: [], transport: transport),
+                transport: transport,
+                clock: ImmediateClock()
+            ) { answers.continuation.yield($0) }
+            bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#.utf8))
+            for await line in answers.stream {
+                guard !line.contains(0x0A), let json = try? JSON(parsing: line) else {
+                    throw Finding(description: "the host was handed something else than a message")
+                }
+                if json["id"] == 1, json["method"] == nil { break }
+            }
+            await bridge.close()
+        }
     }
 
     /// A request at the loopback port: an accepted one has a path, one host, a bounded body, and no line break where
@@ -416,5 +502,22 @@ extension Target {
             )
         } catch is ConfigurationError {
         } catch is AuthError {}
+    }
+}
+
+/// A transport that is a function.
+private struct WatchedTransport: HTTPTransport {
+    let respond: @Sendable (TransportRequest) throws -> TransportResponse
+    init(_ respond: @escaping @Sendable (TransportRequest) throws -> TransportResponse) { self.respond = respond }
+    func send(_ call: TransportRequest) async throws -> TransportResponse { try respond(call) }
+}
+
+/// A clock on which every wait but a long one is over at once.
+private struct ImmediateClock: Clock {
+    var now: ContinuousClock.Instant { .now }
+    var minimumResolution: Duration { .zero }
+    func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
+        guard deadline > .now + .seconds(300) else { return try Task.checkCancellation() }
+        try await ContinuousClock().sleep(until: deadline, tolerance: tolerance)
     }
 }

@@ -158,6 +158,7 @@ extension ResourceClient {
     ///   - client: The client.
     ///   - options: What the client does not say. Name, timeout and freshness margin are the client's.
     ///   - transport: Sends the requests to the resource.
+    ///   - observer: Receives every event of every flow, in order. It must not block.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public convenience init(
         _ address: String,

@@ -1,4 +1,4 @@
-public import AuthFlowJSON
+import AuthFlowJSON
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
@@ -200,7 +200,10 @@ public struct KeptRegistrations: Sendable {
     }
 
     /// Forgets a registration. It goes on to exist at the authorization server.
-    /// - Parameter clientID: Only when it is this one: another process may have made a new one meanwhile. Default: any.
+    /// - Parameters:
+    ///   - issuer: The issuer.
+    ///   - redirectURI: The redirect URI as it was configured; default: a loopback address with a free port.
+    ///   - clientID: Only when it is this one: another process may have made a new one meanwhile. Default: any.
     /// - Returns: The registration that was forgotten.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult

@@ -143,7 +143,9 @@ extension ResourceClient {
                 continue
             } catch {
                 // The session of the old registration goes on.
-                if let replaced, !replaced.isForgotten { try? await registrations.keep(replaced.kept, for: redirectURI) }
+                if let replaced, !replaced.isForgotten {
+                    try? await registrations.keep(replaced.kept, for: redirectURI)
+                }
                 throw error
             }
             try await keep(known)

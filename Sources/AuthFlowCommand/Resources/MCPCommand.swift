@@ -61,7 +61,8 @@ struct MCPCommand: AsyncParsableCommand {
                 launchEnvironment: environment,
                 signsInOnDemand: !noBrowser,
                 // A user who closes a tab is not shown the next one at once.
-                restAfterFailure: .seconds(60)
+                restAfterFailure: .seconds(60),
+                showsSteps: false
             )
             var settings = MCPBridge.Options()
             settings.silence = .seconds(silence)

@@ -39,6 +39,7 @@ struct ResourceChoice: Hashable {
         launchEnvironment: LaunchEnvironment = .current(environment: ToolEnvironment.host.environment),
         signsInOnDemand: Bool = false,
         restAfterFailure: Duration = .zero,
+        showsSteps: Bool = true,
         transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> ResourceClient {
@@ -66,7 +67,7 @@ struct ResourceChoice: Hashable {
                 transport: transport(
                     try profileChoice.file().profile(profile).transport(environment: ToolEnvironment.host.environment)
                 ),
-                observer: progress(launchEnvironment, observer)
+                observer: progress(launchEnvironment, showsSteps, observer)
             )
         } else {
             let settings = file?.resourceClient ?? ResourceClientSettings()
@@ -79,7 +80,7 @@ struct ResourceChoice: Hashable {
                 options: options,
                 transport: transport(try settings.transport(environment: ToolEnvironment.host.environment)),
                 host: ToolEnvironment.host,
-                observer: progress(launchEnvironment, observer)
+                observer: progress(launchEnvironment, showsSteps, observer)
             )
         }
         UnfinishedClients.add(client)
@@ -111,10 +112,12 @@ struct ResourceChoice: Hashable {
 
     private func progress(
         _ launchEnvironment: LaunchEnvironment,
+        _ showsSteps: Bool,
         _ observer: @escaping @Sendable (FlowEvent) -> Void
     ) -> @Sendable (FlowEvent) -> Void {
-        let progress = Progress(isVerbose: choice.isVerbose, launchEnvironment: launchEnvironment)
-        return { event in
+        var progress = Progress(isVerbose: choice.isVerbose, launchEnvironment: launchEnvironment)
+        progress.showsSteps = showsSteps
+        return { [progress] event in
             progress(event)
             observer(event)
         }

@@ -111,7 +111,9 @@ extension ProtectedResourceEmulator {
 
     func token(_ received: ReceivedRequest, _ issuer: String, _ settings: ResourceSettings) -> TransportResponse {
         let form = received.form
-        if let status = settings.tokenStatus { return TransportResponse(head: HTTPResponse(status: .init(code: status))) }
+        if let status = settings.tokenStatus {
+            return TransportResponse(head: HTTPResponse(status: .init(code: status)))
+        }
         func refuse(_ error: String, _ status: HTTPResponse.Status = .badRequest) -> TransportResponse {
             .json(["error": .string(error)], status: status)
         }

@@ -29,7 +29,9 @@ import Testing
     }
 
     @Test func aFloodThatIsNotReadIsBounded() async throws {
-        let server = try ScriptedServer([.receive, .send(Self.head), .flood(String(repeating: "x", count: 4096)), .hold])
+        let server = try ScriptedServer([
+            .receive, .send(Self.head), .flood(String(repeating: "x", count: 4096)), .hold,
+        ])
         let response = try await SystemTransport().stream(try Self.request(server, limit: 100_000))
         // Nothing is read before the limit has been reached, after which nothing is taken any more.
         while response.body.append([0]) { await Task.yield() }
