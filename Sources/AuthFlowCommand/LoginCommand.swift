@@ -39,6 +39,7 @@ struct LoginCommand: AsyncParsableCommand {
     var trace: String?
 
     func validate() throws {
+        try resource.requireAddressForOptions()
         guard !device || userAgent == nil && !noBrowser else {
             throw ValidationError(
                 "--device needs no user agent, so it cannot be combined with --user-agent or --no-browser."

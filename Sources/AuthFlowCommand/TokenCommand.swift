@@ -28,6 +28,9 @@ struct TokenCommand: AsyncParsableCommand {
     var json = false
 
     func validate() throws {
+        guard resource.url != nil || !resource.assumeOrigin,
+            resource.resource != nil || resource.scopes.isEmpty || resource.url != nil
+        else { throw ValidationError("--scope needs --resource or an address, and --assume-origin an address.") }
         guard TokenRequest.lifetimes.contains(minTTL) else {
             throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
         }
@@ -37,6 +40,8 @@ struct TokenCommand: AsyncParsableCommand {
         try await TokenRequest(
             choice: options.choice,
             resource: resource.choice(options),
+            oneOf: resource.url == nil ? resource.resource : nil,
+            scopes: resource.scopes,
             minimumLifetime: minTTL,
             asJSON: json
         ).run()
@@ -51,16 +56,27 @@ struct TokenRequest: Hashable {
     var choice = ProfileChoice()
     /// The protected resource, in place of a profile.
     var resource: ResourceChoice?
+    /// The one of the profile's resources that the token is for; nil for the profile's own token.
+    var oneOf: String?
+    /// The scopes of that token; empty for all.
+    var scopes: [String] = []
     var minimumLifetime = 60
     var asJSON = false
 
     func run() async throws {
         let duration = Duration.seconds(minimumLifetime)
+        if let oneOf {
+            let tokens = try await choice.client().freshTokens(for: oneOf, scopes: scopes.isEmpty ? nil : scopes)
+            return try print(tokens)
+        }
         let credential =
             if let resource { try await resource.client().freshCredential(lasting: duration) } else {
                 try await choice.client().freshCredential(lasting: duration)
             }
-        let tokens = credential.tokens
+        try print(credential.tokens)
+    }
+
+    private func print(_ tokens: TokenSet) throws {
         guard asJSON else { return Terminal.result(tokens.accessToken.exposed) }
         try Terminal.result([
             "access_token": .string(tokens.accessToken.exposed),

@@ -26,6 +26,9 @@ public struct Credential: Sendable, Hashable {
     /// Where it came from, and so where its tokens may go; nil for one that was made by hand, whose tokens go nowhere.
     var binding: ProviderBinding?
 
+    /// The access tokens for single resources of the grant.
+    var resourceTokens: [ResourceToken] = []
+
     /// How often the provider has refused to refresh the tokens since the last time it did, without saying why.
     var refusedRefreshes: Int64 = 0
 
@@ -88,6 +91,7 @@ extension Credential {
         json["verified_id_token"] = tokens.verifiedIDToken?.stored
         json["binding"] = binding?.json
         if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
+        if !resourceTokens.isEmpty { json["resource_tokens"] = .array(resourceTokens.map(\.json)) }
         if refusedRefreshes > 0 { json["refused_refreshes"] = .integer(refusedRefreshes) }
         return .object(json)
     }
@@ -123,6 +127,7 @@ extension Credential {
         )
         self.binding = json["binding"].flatMap(ProviderBinding.init(stored:))
         self.resources = json["resources"]?.strings ?? []
+        self.resourceTokens = (json["resource_tokens"]?.array ?? []).compactMap(ResourceToken.init)
         self.refusedRefreshes = json["refused_refreshes"]?.integer ?? 0
     }
 }

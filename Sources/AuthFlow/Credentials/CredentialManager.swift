@@ -62,13 +62,34 @@ public final class CredentialManager: Sendable {
     ///
     /// Call it before each use and keep nothing. At most every ten seconds the store is read to see whether another process has
     /// ended the session; in between, what is in memory is trusted.
+    ///
+    /// With a resource in the key it is the token for that resource: of a grant for it alone, or of one for several (RFC 8707), whose
+    /// refresh token serves all of them.
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; what
     ///   refreshing throws; `CancellationError`, which ends no other task's refresh.
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
-        try await using(key) { managed in
-            if let fresh = managed.fresh() { return fresh.credential.tokens }
-            return try await managed.credential().tokens
+        do {
+            return try await using(key) { managed in
+                if let fresh = managed.fresh() { return fresh.credential.tokens }
+                return try await managed.credential().tokens
+            }
+        } catch let error as AuthError where error.code == .loginRequired {
+            // The grant may be for several resources, of which this is one.
+            let whole = CredentialKey(key.session)
+            guard let resource = key.resource,
+                try await credential(for: whole)?.resources.contains(where: { $0.isIdentical(to: resource) }) == true
+            else { throw error }
+            return try await using(whole) { try await $0.tokens(for: resource, scopes: nil) }
         }
+    }
+
+    /// As ``freshTokens(for:)-(CredentialKey)``, with fewer scopes than were granted.
+    /// - Parameters:
+    ///   - session: The user or session.
+    ///   - resource: One of the resources that the user was signed in for.
+    ///   - scopes: The scopes of the access token.
+    public func freshTokens(for session: String, resource: String, scopes: [String]) async throws -> TokenSet {
+        try await using(CredentialKey(session)) { try await $0.tokens(for: resource, scopes: scopes) }
     }
 
     /// As ``freshTokens(for:)``, for a user or session by its identifier.

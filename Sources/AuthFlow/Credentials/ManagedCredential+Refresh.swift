@@ -131,10 +131,7 @@ extension ManagedCredential {
             throw refused.error
         } catch let error as AuthError where error.code == .loginRequired {
             throw error
-        } catch let error as AuthError
-            where error.code == .providerRejected
-            && client.adapter.standardName(of: error.providerError) == "invalid_grant"
-        {
+        } catch let error as AuthError where isEnd(error) {
             // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". The store was read a moment ago under the
             // lease, so this is the token that is stored, and no newer one is lost.
             throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
@@ -150,7 +147,12 @@ extension ManagedCredential {
         let error: AuthError
     }
 
-    private func backOff(_ error: AuthError, _ account: AccountID) {
+    /// Whether the provider has ended the session.
+    func isEnd(_ error: AuthError) -> Bool {
+        error.code == .providerRejected && client.adapter.standardName(of: error.providerError) == "invalid_grant"
+    }
+
+    func backOff(_ error: AuthError, _ account: AccountID) {
         state.withLock { state in
             state.backoffs[account] = Backoff(
                 after: state.backoffs[account],
@@ -195,7 +197,7 @@ extension ManagedCredential {
     }
 
     /// Replaces the credential by a note that the provider has ended the session, and why.
-    private func endSession(
+    func endSession(
         of credential: Credential,
         _ error: AuthError,
         in accounts: inout StoredAccounts,

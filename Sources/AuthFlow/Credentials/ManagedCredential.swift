@@ -147,6 +147,12 @@ final class ManagedCredential: Sendable {
         }
     }
 
+    /// The credential in memory, whether or not its own access token is fresh, when the store was read a moment ago.
+    func freshCredential() -> Credential? {
+        let now = client.host.now().timeIntervalSinceReferenceDate
+        return state.withLock { state in Self.isChecked(state, now) ? state.cached?.credential : nil }
+    }
+
     private static func isChecked(_ state: State, _ now: Double) -> Bool {
         now < state.checkedAt + checkInterval && now >= state.checkedAt
     }

@@ -55,6 +55,18 @@ extension AuthClient {
         return try await current().credential(of: account).tokens
     }
 
+    /// Returns tokens for one of the resources that the user was signed in for (RFC 8707 section 2.2): cached ones, or ones that the
+    /// refresh token was exchanged for. Each resource, and each set of scopes, has an access token of its own, and one refresh token
+    /// serves all of them where the provider allows that.
+    /// - Parameters:
+    ///   - resource: One of the resources of the sign-in.
+    ///   - scopes: Fewer scopes than were granted; default: all.
+    /// - Throws: As ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
+    ///   resource, `provider_rejected` when the provider gives no token for it.
+    public func freshTokens(for resource: String, scopes: [String]? = nil) async throws -> TokenSet {
+        try await current().tokens(for: resource, scopes: scopes)
+    }
+
     /// A credential whose access token lasts for a while.
     /// - Parameter duration: How long it should last. Of tokens that live shortly no more is asked than three quarters of their
     ///   life, or they would be refreshed at every call.

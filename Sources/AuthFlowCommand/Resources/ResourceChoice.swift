@@ -135,7 +135,7 @@ struct ResourceOptions: ParsableArguments {
     )
     var scopes: [String] = []
 
-    @Option(help: "With an address: the resource identifier to ask tokens for, where the resource has no metadata.")
+    @Option(help: "With an address: the resource identifier to ask tokens for, where the resource has no metadata. With a profile of several resources (authflow token): the one that the token is for.")
     var resource: String?
 
     @Flag(
@@ -148,9 +148,14 @@ struct ResourceOptions: ParsableArguments {
         if let url, !ResourceChoice.isAddress(url) {
             throw ValidationError("\"\(url)\" is not an address. A profile is named with --profile.")
         }
+    }
+
+    /// Passes for options that make sense: all but the address itself need one.
+    func requireAddressForOptions() throws {
         guard url != nil || scopes.isEmpty && resource == nil && !assumeOrigin else {
             throw ValidationError("--scope, --resource and --assume-origin need the address of a resource.")
         }
+    }
     }
 
     /// The choice of a resource; nil when a profile was chosen.

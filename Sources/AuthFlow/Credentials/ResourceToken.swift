@@ -1,0 +1,169 @@
+import AuthFlowJSON
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// An access token for one of several resources of a grant (RFC 8707 section 2.2), kept beside the grant's own.
+struct ResourceToken: Sendable, Hashable {
+    /// The resource that it was asked for.
+    let resource: String
+    /// The scopes that it was asked for; nil for all of the grant.
+    let requestedScopes: [String]?
+    let accessToken: Secret
+    let tokenType: String
+    let expiresAt: Date?
+    let obtainedAt: Date
+    /// The scopes that it has.
+    let scopes: [String]
+
+    /// The most that one grant keeps.
+    static let limit = 16
+
+    init(_ credential: Credential, resource: String, requestedScopes: [String]?) {
+        self.resource = resource
+        self.requestedScopes = requestedScopes
+        self.accessToken = credential.tokens.accessToken
+        self.tokenType = credential.tokens.tokenType
+        self.expiresAt = credential.tokens.expiresAt
+        self.obtainedAt = credential.obtainedAt
+        self.scopes = credential.tokens.scopes
+    }
+
+    /// Reads what ``json`` wrote; nil when something is missing.
+    init?(_ json: JSON) {
+        guard let resource = json["resource"]?.string, let accessToken = json["access_token"]?.string,
+            let tokenType = json["token_type"]?.string, let obtainedAt = json["obtained_at"]?.number,
+            let scopes = json["scopes"]?.strings
+        else { return nil }
+        self.resource = resource
+        self.requestedScopes = json["requested_scopes"]?.strings
+        self.accessToken = Secret(accessToken)
+        self.tokenType = tokenType
+        self.expiresAt = json["expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
+        self.obtainedAt = Date(timeIntervalSince1970: obtainedAt)
+        self.scopes = scopes
+    }
+
+    /// The token as a part of a stored credential. It holds a secret.
+    var json: JSON {
+        var json: [String: JSON] = [
+            "resource": .string(resource), "access_token": .string(accessToken.exposed),
+            "token_type": .string(tokenType),
+            "obtained_at": .double(obtainedAt.timeIntervalSince1970), "scopes": .array(scopes.map(JSON.string)),
+        ]
+        json["requested_scopes"] = requestedScopes.map { .array($0.map(JSON.string)) }
+        json["expires_at"] = expiresAt.map { .double($0.timeIntervalSince1970) }
+        return .object(json)
+    }
+
+    /// Whether it is for a resource, and was asked for with these scopes.
+    func isFor(_ resource: String, _ scopes: [String]?) -> Bool {
+        self.resource.isIdentical(to: resource) && requestedScopes.map(Set.init) == scopes.map(Set.init)
+    }
+}
+
+extension Credential {
+    /// The token for one resource of the grant, with its own life; nil when there is none.
+    func tokens(for resource: String, _ scopes: [String]?) -> Credential? {
+        resourceTokens.first { $0.isFor(resource, scopes) }.map { token in
+            var tokens = TokenSet(
+                accessToken: token.accessToken,
+                tokenType: token.tokenType,
+                expiresAt: token.expiresAt,
+                scopes: token.scopes
+            )
+            tokens.dpopKey = self.tokens.dpopKey
+            return Credential(
+                tokens: tokens,
+                identity: identity,
+                signedInAt: signedInAt,
+                obtainedAt: token.obtainedAt
+            )
+        }
+    }
+
+    /// Keeps a token for one resource, in the place of the one before.
+    mutating func keep(_ token: ResourceToken) {
+        resourceTokens.removeAll { $0.isFor(token.resource, token.requestedScopes) }
+        resourceTokens.append(token)
+        if resourceTokens.count > ResourceToken.limit {
+            resourceTokens.removeFirst(resourceTokens.count - ResourceToken.limit)
+        }
+    }
+}
+
+extension ManagedCredential {
+    /// Tokens for one resource of the grant, whose access token is fresh: stored ones, or ones that the grant's refresh token was
+    /// exchanged for. The grant's own access token stays as it is.
+    /// - Parameters:
+    ///   - resource: One of the resources that the user was signed in for.
+    ///   - scopes: Fewer scopes than were granted; nil for all.
+    ///   - rejected: An access token that the resource has refused.
+    func tokens(for resource: String, scopes: [String]?, rejected: Secret? = nil) async throws -> TokenSet {
+        @Sendable func fresh(_ credential: Credential) -> TokenSet? {
+            credential.tokens(for: resource, scopes)
+                .flatMap { isFresh($0, .zero) && $0.tokens.accessToken != rejected ? $0.tokens : nil }
+        }
+        if let known = freshCredential(), let tokens = fresh(known) { return tokens }
+        if let tokens = fresh(try await lastCredential()) { return tokens }
+        return try await unfinished.finish { [self] in
+            let tokens = try await store.withLease(on: key) { lease in
+                let epoch = state.withLock { $0.epoch }
+                var accounts = try await latestAccounts(lease)
+                let credential = try signedIn(in: accounts)
+                // Another task or process may have asked for it meanwhile.
+                if let tokens = fresh(credential) { return tokens }
+                return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
+            }
+            await writeAfterLostLease()
+            return tokens
+        }
+    }
+
+    private func exchange(
+        _ credential: Credential,
+        for resource: String,
+        _ scopes: [String]?,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async throws -> TokenSet {
+        guard credential.resources.contains(where: { $0.isIdentical(to: resource) }) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(credential.displayName) did not sign in for the resource \(Redaction.url(resource)). Ask for it at the next sign-in."
+            )
+        }
+        if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) { throw wait }
+        let outcome: RefreshOutcome
+        do {
+            outcome = try await reporter().step(.refresh) {
+                try await client.refresh(credential, scopes: scopes, resources: [resource])
+            }
+        } catch let error as AuthError where isEnd(error) {
+            throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
+        } catch let error as AuthError {
+            // RFC 8707 section 2: invalid_target is about this resource, and says nothing about the session.
+            if error.providerError?.error != "invalid_target" { backOff(error, credential.account) }
+            throw error
+        }
+        var kept = credential
+        kept.tokens.refreshToken = outcome.credential.tokens.refreshToken
+        let refreshed: Credential
+        switch outcome {
+        case .refreshed(let credential): refreshed = credential
+        case .unchecked(_, let error), .refused(_, let error):
+            await save(kept, in: &accounts, lease, epoch)
+            throw error
+        }
+        kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes))
+        await save(kept, in: &accounts, lease, epoch)
+        adopt(kept, epoch)
+        guard let tokens = kept.tokens(for: resource, scopes)?.tokens else { return refreshed.tokens }
+        return tokens
+    }
+}

@@ -1,0 +1,99 @@
+import AuthFlow
+import AuthFlowTesting
+import Testing
+
+/// Tokens for several resources from one refresh token (RFC 8707 section 2.2).
+@Suite struct ResourceTokenTests {
+    private static let (a, b) = ("https://a.example.com/api", "https://b.example.com")
+
+    private static func registration() throws -> ClientRegistration.Values {
+        var registration = try EmulatorScene.registration()
+        registration.scopes = ["openid", "offline_access", "profile"]
+        registration.resources = [a, b]
+        return registration
+    }
+
+    private static func refreshes(_ scene: EmulatorScene) -> [[String]] {
+        scene.emulator.receivedRequests.filter { $0.form["grant_type"] == "refresh_token" }.map {
+            $0.form.values(for: "resource")
+        }
+    }
+
+    @Test(arguments: EmulatorScene.Setting.allCases)
+    func eachResourceHasATokenOfItsOwnFromOneRefreshToken(_ setting: EmulatorScene.Setting) async throws {
+        try await EmulatorScene.with(setting) { scene in
+            scene.emulator.refreshPolicy = .rotating(leeway: 0)
+            let store = MemoryTokenStore()
+            let client = try scene.client(registration: try Self.registration(), store: store)
+            let signIn = try await client.signIn()
+            let first = try await client.freshTokens(for: Self.a)
+            let second = try await client.freshTokens(for: Self.b, scopes: ["profile"])
+            #expect(first.accessToken != second.accessToken)
+            #expect(first.refreshToken == nil)
+            #expect(first.accessToken != signIn.credential.tokens.accessToken)
+            // Kept, for this and every other process.
+            #expect(try await client.freshTokens(for: Self.a) == first)
+            let other = try scene.client(registration: try Self.registration(), store: store)
+            #expect(try await other.freshTokens(for: Self.b, scopes: ["profile"]).accessToken == second.accessToken)
+            #expect(Self.refreshes(scene) == [[Self.a], [Self.b]])
+            // The grant's own token is another, and stays.
+            #expect(try await client.freshTokens().accessToken == signIn.credential.tokens.accessToken)
+        }
+    }
+
+    @Test func allWhoWaitForOneResourceCauseOneRequest() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            scene.emulator.refreshPolicy = .rotating(leeway: 0)
+            let store = MemoryTokenStore()
+            let clients = try (0..<4).map { _ in try scene.client(registration: try Self.registration(), store: store) }
+            _ = try await clients[0].signIn()
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for client in clients {
+                    for resource in [Self.a, Self.b] {
+                        for _ in 0..<5 { group.addTask { _ = try await client.freshTokens(for: resource) } }
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(Self.refreshes(scene).count == 2)
+        }
+    }
+
+    @Test func aResourceThatTheUserDidNotSignInForIsNotAskedFor() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            let client = try scene.client(registration: try Self.registration())
+            _ = try await client.signIn()
+            let error = await #expect(throws: AuthError.self) {
+                _ = try await client.freshTokens(for: "https://evil.example.com")
+            }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(Self.refreshes(scene).isEmpty)
+        }
+    }
+
+    @Test func anEndedSessionIsOverForEveryResource() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            let client = try scene.client(registration: try Self.registration())
+            _ = try await client.signIn()
+            scene.emulator.endSessions()
+            let error = await #expect(throws: AuthError.self) { _ = try await client.freshTokens(for: Self.a) }
+            #expect(error?.code == .loginRequired)
+            #expect(try await client.credential() == nil)
+        }
+    }
+
+    @Test func aManagerGivesEachResourceOfASessionItsToken() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            let client = try scene.client(registration: try Self.registration())
+            let credential = try await client.signIn().credential
+            let manager = CredentialManager(client: client.client, store: MemoryTokenStore())
+            try await manager.save(credential, for: "session")
+            let a = try await manager.freshTokens(for: "session", resource: Self.a)
+            let b = try await manager.freshTokens(for: CredentialKey("session", resource: Self.b))
+            #expect(a.accessToken != b.accessToken)
+            await #expect(throws: AuthError.self) {
+                _ = try await manager.freshTokens(for: "session", resource: "https://evil.example.com")
+            }
+        }
+    }
+}
