@@ -15,6 +15,8 @@ struct LoginCommand: AsyncParsableCommand {
 
     @OptionGroup var resource: ResourceOptions
 
+    @OptionGroup var scope: ScopeOptions
+
     @OptionGroup var options: ProfileOptions
 
     @Flag(help: "Print the signed-in user as JSON.")
@@ -39,7 +41,7 @@ struct LoginCommand: AsyncParsableCommand {
     var trace: String?
 
     func validate() throws {
-        try resource.requireAddressForOptions()
+        try resource.check(options, scopes: scope.scopes)
         guard !device || userAgent == nil && !noBrowser else {
             throw ValidationError(
                 "--device needs no user agent, so it cannot be combined with --user-agent or --no-browser."
@@ -48,9 +50,9 @@ struct LoginCommand: AsyncParsableCommand {
         guard !(addAccount && replaceAccount) else {
             throw ValidationError("--add-account and --replace-account cannot be combined.")
         }
-        guard resource.url == nil || !device && !addAccount && !replaceAccount && options.account == nil else {
+        guard resource.url == nil || !device && !addAccount && !replaceAccount else {
             throw ValidationError(
-                "--device, --account, --add-account and --replace-account need a profile, not an address."
+                "--device, --add-account and --replace-account need a profile, not an address."
             )
         }
     }
@@ -63,7 +65,7 @@ struct LoginCommand: AsyncParsableCommand {
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil || noBrowser ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
-        if let choice = resource.choice(options) {
+        if let choice = resource.choice(options, scopes: scope.scopes) {
             let client = try choice.client(
                 userAgent: userAgent,
                 launchEnvironment: launchEnvironment,

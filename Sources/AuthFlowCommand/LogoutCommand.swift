@@ -23,7 +23,7 @@ struct LogoutCommand: AsyncParsableCommand {
     var browser = false
 
     func validate() throws {
-        try resource.requireAddressForOptions()
+        try resource.check(options)
         guard !(local && browser) else { throw ValidationError("--local and --browser cannot be combined.") }
         guard resource.url == nil || !browser else {
             throw ValidationError("--browser needs a profile, not an address.")

@@ -21,7 +21,7 @@ struct StatusCommand: AsyncParsableCommand {
     @Flag(help: "Print it as JSON.")
     var json = false
 
-    func validate() throws { try resource.requireAddressForOptions() }
+    func validate() throws { try resource.check(options) }
 
     func run() async throws {
         try await StatusRequest(choice: options.choice, resource: resource.choice(options), asJSON: json).run()

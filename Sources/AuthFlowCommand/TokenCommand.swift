@@ -16,6 +16,8 @@ struct TokenCommand: AsyncParsableCommand {
 
     @OptionGroup var resource: ResourceOptions
 
+    @OptionGroup var scope: ScopeOptions
+
     @OptionGroup var options: ProfileOptions
 
     @Option(
@@ -28,9 +30,13 @@ struct TokenCommand: AsyncParsableCommand {
     var json = false
 
     func validate() throws {
-        guard resource.url != nil || !resource.assumeOrigin,
-            resource.resource != nil || resource.scopes.isEmpty || resource.url != nil
-        else { throw ValidationError("--scope needs --resource or an address, and --assume-origin an address.") }
+        // With a profile, the resource is one of several that it has, and the scopes are those of its token.
+        if resource.url != nil || resource.resource == nil || resource.assumeOrigin {
+            try resource.check(options, scopes: scope.scopes)
+        }
+        guard resource.url == nil || scope.scopes.isEmpty else {
+            throw ValidationError("--scope is asked for at a sign-in: authflow login \(resource.url ?? "") --scope ...")
+        }
         guard TokenRequest.lifetimes.contains(minTTL) else {
             throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
         }
@@ -41,7 +47,7 @@ struct TokenCommand: AsyncParsableCommand {
             choice: options.choice,
             resource: resource.choice(options),
             oneOf: resource.url == nil ? resource.resource : nil,
-            scopes: resource.scopes,
+            scopes: scope.scopes,
             minimumLifetime: minTTL,
             asJSON: json
         ).run()

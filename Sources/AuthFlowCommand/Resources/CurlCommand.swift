@@ -25,6 +25,8 @@ struct CurlCommand: AsyncParsableCommand {
 
     @OptionGroup var resource: ResourceOptions
 
+    @OptionGroup var scope: ScopeOptions
+
     @OptionGroup var options: ProfileOptions
 
     @Option(name: [.customShort("X"), .customLong("request")], help: "The method. Default: GET, or POST with data.")
@@ -53,19 +55,13 @@ struct CurlCommand: AsyncParsableCommand {
 
     func validate() throws {
         guard resource.url != nil else { throw ValidationError("The address is missing.") }
+        try resource.check(options, scopes: scope.scopes)
     }
 
     func run() async throws {
-        guard var choice = resource.choice(options) else { return }
+        guard var choice = resource.choice(options, scopes: scope.scopes) else { return }
         let target = choice.address
-        if let at {
-            choice = ResourceChoice(
-                address: at,
-                choice: choice.choice,
-                scopes: choice.scopes,
-                resource: choice.resource
-            )
-        }
+        if let at { choice.address = at }
         let client = try choice.client(signsInOnDemand: signIn)
         var fields: HTTPFields = [:]
         for header in headers {

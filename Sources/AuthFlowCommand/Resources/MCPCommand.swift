@@ -34,6 +34,8 @@ struct MCPCommand: AsyncParsableCommand {
 
         @OptionGroup var resource: ResourceOptions
 
+        @OptionGroup var scope: ScopeOptions
+
         @OptionGroup var options: ProfileOptions
 
         @Flag(help: "Never open a browser; the host is told to run authflow login.")
@@ -47,11 +49,12 @@ struct MCPCommand: AsyncParsableCommand {
 
         func validate() throws {
             guard resource.url != nil else { throw ValidationError("The address of the server is missing.") }
+            try resource.check(options, scopes: scope.scopes)
             guard (1...86_400).contains(silence) else { throw ValidationError("--silence takes 1 to 86400 seconds.") }
         }
 
         func run() async throws {
-            guard let choice = resource.choice(options) else { return }
+            guard let choice = resource.choice(options, scopes: scope.scopes) else { return }
             var environment = LaunchEnvironment.current(environment: ToolEnvironment.host.environment)
             // Standard input belongs to the host, so no user can type into it.
             environment.hasTerminal = false
@@ -69,7 +72,7 @@ struct MCPCommand: AsyncParsableCommand {
             settings.log = { Terminal.talk("authflow: \($0)") }
             settings.explain = { error in
                 let needsLogin: Set<AuthError.Code> = [.loginRequired, .noUserAgent, .userAgentFailed]
-                return needsLogin.contains(error.code) ? "\(error) Run: authflow login \(choice.address)" : "\(error)"
+                return needsLogin.contains(error.code) ? "\(error) \(choice.loginAdvice)" : "\(error)"
             }
             let output = MessageOutput()
             let bridge = MCPBridge(

@@ -4,7 +4,7 @@ import AuthFlowTerminal
 
 /// Selects the client of a protected resource that is given by its address: by a profile of a configuration file, or by none.
 struct ResourceChoice: Hashable {
-    let address: String
+    var address: String
     var choice = ProfileChoice()
     var scopes: [String] = []
     var resource: String?
@@ -87,6 +87,27 @@ struct ResourceChoice: Hashable {
         return client
     }
 
+    /// The sentence that says how a user signs in for this choice. An address may have a key in its query, which is not repeated.
+    var loginAdvice: String {
+        let hasQuery = address.contains("?")
+        var words = ["authflow", "login", hasQuery ? "ADDRESS" : address]
+        if let config = choice.config { words += ["--config", config] }
+        if let profile = choice.profile { words += ["--profile", profile] }
+        for scope in scopes { words += ["--scope", scope] }
+        if let resource { words += ["--resource", resource] }
+        if assumesOrigin { words.append("--assume-origin") }
+        let command = words.map(Self.quoted).joined(separator: " ")
+        return "Run: \(command)" + (hasQuery ? ", with the address that your host is configured with." : "")
+    }
+
+    /// A word as a shell reads it.
+    private static func quoted(_ word: String) -> String {
+        let isPlain = word.unicodeScalars.allSatisfy {
+            $0.isASCII && ($0.properties.isAlphabetic || ("0"..."9").contains($0) || "-._~/:@%+=,".unicodeScalars.contains($0))
+        }
+        return isPlain && !word.isEmpty ? word : "'\(word.replacing("'", with: "'\\''"))'"
+    }
+
     /// The transport that requests to the resource go by.
     func transport() throws -> any HTTPTransport {
         let file = try Self.file(choice.config)
@@ -130,12 +151,9 @@ struct ResourceOptions: ParsableArguments {
     var url: String?
 
     @Option(
-        name: .customLong("scope"),
-        help: "With an address: a scope to ask for beside those that the resource demands; may be given more than once."
+        help:
+            "With an address: the resource identifier to ask tokens for, where the resource has no metadata. With a profile of several resources (authflow token): the one that the token is for."
     )
-    var scopes: [String] = []
-
-    @Option(help: "With an address: the resource identifier to ask tokens for, where the resource has no metadata. With a profile of several resources (authflow token): the one that the token is for.")
     var resource: String?
 
     @Flag(
@@ -150,16 +168,22 @@ struct ResourceOptions: ParsableArguments {
         }
     }
 
-    /// Passes for options that make sense: all but the address itself need one.
-    func requireAddressForOptions() throws {
-        guard url != nil || scopes.isEmpty && resource == nil && !assumeOrigin else {
-            throw ValidationError("--scope, --resource and --assume-origin need the address of a resource.")
+    /// Passes for options that have an effect together.
+    /// - Parameter scopes: The scopes to ask for.
+    func check(_ profile: ProfileOptions, scopes: [String] = []) throws {
+        guard url != nil else {
+            guard scopes.isEmpty, resource == nil, !assumeOrigin else {
+                throw ValidationError("--scope, --resource and --assume-origin need the address of a resource.")
+            }
+            return
         }
-    }
+        guard profile.account == nil else {
+            throw ValidationError("--account needs a profile: at an address there is one account.")
+        }
     }
 
     /// The choice of a resource; nil when a profile was chosen.
-    func choice(_ profile: ProfileOptions) -> ResourceChoice? {
+    func choice(_ profile: ProfileOptions, scopes: [String] = []) -> ResourceChoice? {
         url.map {
             ResourceChoice(
                 address: $0,
@@ -170,4 +194,13 @@ struct ResourceOptions: ParsableArguments {
             )
         }
     }
+}
+
+/// The scopes that a command asks for.
+struct ScopeOptions: ParsableArguments {
+    @Option(
+        name: .customLong("scope"),
+        help: "With an address: a scope to ask for beside those that the resource demands; may be given more than once."
+    )
+    var scopes: [String] = []
 }
