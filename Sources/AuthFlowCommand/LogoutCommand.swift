@@ -32,7 +32,14 @@ struct LogoutCommand: AsyncParsableCommand {
 
     func run() async throws {
         if let choice = resource.choice(options) {
-            return try say(try await choice.client().signOut(revokingTokens: !local), of: choice.address)
+            let client = try choice.client()
+            if local {
+                Terminal.talk(
+                    try await client.signOutLocally() ? "Signed out on this machine." : "No user was signed in."
+                )
+                return
+            }
+            return try say(try await client.signOut(), of: choice.address)
         }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)

@@ -32,6 +32,8 @@ import Glibc
         do {
             try await work.value
             status = ExitStatus.success
+            // A bridge ends when its host does, whatever is under way.
+            if UnfinishedClients.isBusy { _ = await UnfinishedClients.drain() }
         } catch {
             // A refresh in progress has already used up the old refresh token, so its response is stored first.
             if UnfinishedClients.isBusy {

@@ -102,7 +102,8 @@ public final class MCPBridge: Sendable {
             if method == "notifications/initialized" {
                 state.withLock { ($0.session.initialized, $0.greeting) = (message, task) }
             }
-        case .response, .batch: runInBackground { await self.post(message) }
+        case .response: runInBackground { await self.post(message) }
+        case .batch: runInBackground { await self.postBatch(message) }
         }
     }
 
@@ -118,16 +119,19 @@ public final class MCPBridge: Sendable {
             for task in running { await task.value }
             watch.cancel()
         }
-        let (left, listener, session) = state.withLock { state in
+        let (left, session) = state.withLock { state in
             state.isClosed = true
-            return (Array(state.running.values) + Array(state.others.values), state.listener, state.session)
+            state.repair?.task.cancel()
+            let tasks = Array(state.running.values) + Array(state.others.values) + [state.listener].compactMap { $0 }
+            return (tasks, state.session)
         }
         for task in left { task.cancel() }
-        listener?.cancel()
         // T25: clients "SHOULD send an HTTP DELETE to the MCP endpoint with the Mcp-Session-Id header".
-        if session.id != nil {
+        guard session.id != nil else { return }
+        // In a task of its own, because this one may have been cancelled.
+        await Task { [endpoint] in
             _ = try? await endpoint.send(.delete, session.fields, signsIn: false, timeout: .seconds(2))
-        }
+        }.value
     }
 
     private func beginSession(with initialize: MCPMessage) {
@@ -146,7 +150,7 @@ public final class MCPBridge: Sendable {
             guard !state.isClosed else { return }
             let greeting = message.version == nil ? state.greeting : nil
             state.running[key] = Task {
-                await greeting?.value
+                await self.wait(for: greeting)
                 let response = await self.exchange(message, id)
                 // What the host has cancelled is not answered any more.
                 if let response, !Task.isCancelled { self.write(response.bytes) }
@@ -154,6 +158,27 @@ public final class MCPBridge: Sendable {
             }
         }
     }
+
+    /// Waits until a notification has been delivered, but not for ever: a server may keep it waiting.
+    private func wait(for greeting: Task<Void, Never>?) async {
+        guard let greeting else { return }
+        let (delivered, end) = AsyncStream<Void>.makeStream()
+        let waits = [
+            Task {
+                await greeting.value
+                end.finish()
+            },
+            Task {
+                try? await clock.sleep(for: Self.longestGreeting)
+                end.finish()
+            },
+        ]
+        for await _ in delivered {}
+        for wait in waits { wait.cancel() }
+    }
+
+    /// The longest wait for the delivery of `notifications/initialized`.
+    private static let longestGreeting = Duration.seconds(10)
 
     @discardableResult private func runInBackground(_ work: @escaping @Sendable () async -> Void) -> Task<Void, Never>?
     {
@@ -172,11 +197,19 @@ public final class MCPBridge: Sendable {
 
     /// Ends a request that the host has cancelled.
     ///
-    /// From 2026-07-28 on, closing the stream of its response is the cancellation. Older servers are told.
+    /// From 2026-07-28 on, closing the stream of its response is the cancellation. Older servers are told, and closing it alone is
+    /// none.
     /// - Returns: Whether that is all.
     private func cancel(_ message: MCPMessage) -> Bool {
-        guard state.withLock({ $0.session.initialize == nil }) else { return false }
-        if let id = message.json["params"]?["requestId"] { state.withLock { $0.running[Self.key(id)] }?.cancel() }
+        let task = message.json["params"]?["requestId"].flatMap { id in state.withLock { $0.running[Self.key(id)] } }
+        guard state.withLock({ $0.session.initialize == nil }) else {
+            runInBackground {
+                await self.post(message)
+                task?.cancel()
+            }
+            return true
+        }
+        task?.cancel()
         return true
     }
 
@@ -277,8 +310,7 @@ public final class MCPBridge: Sendable {
         _ session: MCPSession
     ) async throws -> MCPMessage? {
         let status = response.head.status.code
-        let type = (response.head.headerFields[.contentType] ?? "").prefix { $0 != ";" }.lowercased().trimmingSpaces()
-        if status == 200, type == "text/event-stream" {
+        if status == 200, Self.isEventStream(response.head) {
             return try await readStream(response, for: message, id, session)
         }
         let body = try await collect(response.body)
@@ -367,18 +399,22 @@ public final class MCPBridge: Sendable {
                 broken = error
             }
             try Task.checkCancellation()
-            lastEventID = reader.lastEventID ?? lastEventID
+            // A server that is polled says so with a new id alone.
+            if let id = reader.lastEventID, id != lastEventID {
+                lastEventID = id
+                hasEvents = true
+            }
             retry = reader.retry ?? retry
             failures = hasEvents ? 0 : failures + 1
             // From 2026-07-28 on a broken stream loses the request, and a call that was sent is never repeated by the bridge.
-            guard message.version == nil, let lastEventID, failures < 5 else {
+            guard message.version == nil, let lastEventID, failures < Self.maximumFailures else {
                 throw broken
                     ?? AuthError(
                         .networkFailed,
                         "The server ended the stream before its response. The request may have been carried out."
                     )
             }
-            guard let resumed = try await resume(after: lastEventID, in: retry, session) else {
+            guard let resumed = try await resume(after: lastEventID, in: retry, session, &failures) else {
                 throw AuthError(
                     .networkFailed,
                     "The stream broke off before the response, and the server does not resume it."
@@ -388,31 +424,47 @@ public final class MCPBridge: Sendable {
         }
     }
 
+    /// The most attempts to go on with a stream that bring nothing new.
+    private static let maximumFailures = 5
+
     /// T25, "Resumability and Redelivery": a GET with the last event's id, after the time that the server asked for.
-    private func resume(after id: String, in wait: Duration, _ session: MCPSession) async throws -> ResponseStream? {
-        try await clock.sleep(for: wait)
+    private func resume(
+        after id: String,
+        in wait: Duration,
+        _ session: MCPSession,
+        _ failures: inout Int
+    ) async throws -> ResponseStream? {
         var fields = session.fields
         fields[.accept] = "text/event-stream"
         fields[MirroredHeaders.lastEventID] = id
-        let response = try await endpoint.send(.get, fields)
-        return response.head.status.code == 200 ? response : nil
+        var wait = wait
+        while true {
+            try await clock.sleep(for: wait)
+            do {
+                let response = try await endpoint.send(.get, fields)
+                return response.head.status.code == 200 && Self.isEventStream(response.head) ? response : nil
+            } catch let error as AuthError where Self.isPassing(error) && failures < Self.maximumFailures {
+                failures += 1
+                wait = max(wait, .seconds(1)) * 2
+            }
+        }
+    }
+
+    private static func isPassing(_ error: AuthError) -> Bool {
+        [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
+    }
+
+    private static func isEventStream(_ head: HTTPResponse) -> Bool {
+        let type = (head.headerFields[.contentType] ?? "").prefix { $0 != ";" }
+        return type.lowercased().trimmingSpaces() == "text/event-stream"
     }
 
     // MARK: Notifications, and the server's own messages
 
+    /// Delivers a notification or a response of the host's.
     private func post(_ message: MCPMessage) async {
-        let session = state.withLock { $0.session }
         do {
-            var response = try await endpoint.send(.post, fields(of: message, session), body: message.bytes)
-            if response.head.status.code == 404, session.id != nil, await repair(session.number) {
-                let session = state.withLock { $0.session }
-                response = try await endpoint.send(.post, fields(of: message, session), body: message.bytes)
-            }
-            let status = response.head.status.code
-            if case .batch = message.kind, status == 200 {
-                return try await passOn(response)
-            }
-            _ = try? await response.body.collect(upTo: 1 << 20)
+            let status = try await deliver(message)
             if status >= 400 {
                 options.log("The server responded with status \(status) to \(message.method ?? "a response").")
             }
@@ -424,16 +476,50 @@ public final class MCPBridge: Sendable {
         if message.method == "notifications/initialized" { listen() }
     }
 
-    private func passOn(_ response: ResponseStream) async throws {
-        guard response.head.headerFields[.contentType]?.hasPrefix("text/event-stream") == true else {
-            if let message = MCPMessage(try await collect(response.body)) { write(message.bytes) }
-            return
+    /// - Returns: The status of the server's response, whose body says nothing.
+    private func deliver(_ message: MCPMessage) async throws -> Int {
+        let session = state.withLock { $0.session }
+        let response = try await endpoint.send(.post, fields(of: message, session), body: message.bytes)
+        let status = response.head.status.code
+        guard status == 404, session.id != nil, await repair(session.number) else { return status }
+        // The new session has had the host's greeting.
+        guard message.method != "notifications/initialized" else { return 202 }
+        let repaired = state.withLock { $0.session }
+        return try await endpoint.send(.post, fields(of: message, repaired), body: message.bytes).head.status.code
+    }
+
+    /// Sends several messages at once, which revision 2025-03-26 alone has, and passes their responses on as they come.
+    private func postBatch(_ batch: MCPMessage) async {
+        var open = (batch.json.array ?? []).filter { $0["method"] != nil }.compactMap { $0["id"] }
+        func pass(_ bytes: [UInt8]) {
+            guard let message = MCPMessage(bytes) else { return }
+            open.removeAll { message.answers($0) }
+            write(message.bytes)
         }
-        var reader = ServerSentEventReader()
-        for try await part in response.body {
-            for event in try reader.read(part) where event.type == "message" {
-                if let message = MCPMessage(event.data) { write(message.bytes) }
+        do {
+            let session = state.withLock { $0.session }
+            let response = try await endpoint.send(.post, fields(of: batch, session), body: batch.bytes)
+            let watch = SilenceWatch(response.body, limit: options.silence, clock: clock)
+            defer { watch.end() }
+            if Self.isEventStream(response.head) {
+                var reader = ServerSentEventReader()
+                for try await part in response.body {
+                    watch.hear()
+                    for event in try reader.read(part) where event.type == "message" { pass(event.data) }
+                }
+            } else {
+                pass(try await collect(response.body))
             }
+            for id in open {
+                let status = response.head.status.code
+                let text = "The server responded with status \(status) and not to this request."
+                if let failure = MCPMessage.failure(of: id, text, status: status, cause: "no_response") {
+                    write(failure.bytes)
+                }
+            }
+        } catch {
+            guard !(error is CancellationError) else { return }
+            for id in open { if let failure = failure(of: id, error) { write(failure.bytes) } }
         }
     }
 
@@ -456,9 +542,7 @@ public final class MCPBridge: Sendable {
             fields[MirroredHeaders.lastEventID] = lastEventID
             do {
                 let response = try await endpoint.send(.get, fields, signsIn: false, timeout: .seconds(86_400))
-                guard response.head.status.code == 200,
-                    response.head.headerFields[.contentType]?.hasPrefix("text/event-stream") == true
-                else { return }
+                guard response.head.status.code == 200, Self.isEventStream(response.head) else { return }
                 var reader = ServerSentEventReader()
                 for try await part in response.body {
                     for event in try reader.read(part) where event.type == "message" {
@@ -469,7 +553,7 @@ public final class MCPBridge: Sendable {
                 }
                 wait = max(wait, reader.retry ?? .zero)
             } catch let error as AuthError
-                where [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
+                where Self.isPassing(error)
             {
                 // The server may be starting again.
             } catch {
@@ -494,7 +578,10 @@ public final class MCPBridge: Sendable {
             return task
         }
         guard let task else { return true }
-        return await task.value
+        let isRepaired = await task.value
+        // A server that is still starting may take a session later.
+        if !isRepaired { state.withLock { if $0.repair?.number == number { $0.repair = nil } } }
+        return isRepaired
     }
 
     private func initializeAgain() async -> Bool {
@@ -506,8 +593,15 @@ public final class MCPBridge: Sendable {
                 // The host goes on with the revision that it knows.
                 answer.json["result"]?["protocolVersion"]?.string == session.version
             else { return false }
-            state.withLock { $0.session.begin(response.head, answer) }
-            if let initialized = session.initialized { await post(initialized) }
+            var begun = session
+            begun.begin(response.head, answer)
+            if let initialized = session.initialized {
+                let greeted = try await endpoint.send(.post, fields(of: initialized, begun), body: initialized.bytes)
+                // A server that forgets its sessions at once is not asked for one after another.
+                guard greeted.head.status.code < 400 else { return false }
+            }
+            state.withLock { [begun] in $0.session = begun }
+            if session.initialized != nil { listen() }
             options.log("The server had ended the session; a new one was begun.")
             return true
         } catch {
@@ -550,13 +644,10 @@ private final class SilenceWatch: Sendable {
             var last = heard.count
             while (try? await clock.sleep(for: limit)) != nil {
                 guard heard.count != last else {
-                    body.finish(
-                        throwing: AuthError(
-                            .timedOut,
-                            "The server's stream was silent for \(Int(limit.components.seconds)) seconds."
-                        )
+                    let seconds = Int(limit.components.seconds)
+                    return body.cancel(
+                        throwing: AuthError(.timedOut, "The server's stream was silent for \(seconds) seconds.")
                     )
-                    return body.cancel()
                 }
                 last = heard.count
             }

@@ -69,7 +69,7 @@ final class MCPEndpoint: Sendable {
                 // Read whole, so that the connection can be used again, and because it is read twice.
                 let bytes = (try? await withDeadline(.seconds(10), clock: clock, response.body)) ?? []
                 let whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
-                guard signsIn || attempt.hasToken, try await client.mustRepeat(&attempt, after: response.head) else {
+                guard try await client.mustRepeat(&attempt, after: response.head, mayAsk: signsIn) else {
                     return whole
                 }
                 continue

@@ -42,7 +42,7 @@ struct MCPMessage: Sendable {
             kind = .batch
         } else if json.object != nil, let method = json["method"]?.string {
             kind = json["id"].map { .request(id: $0, method: method) } ?? .notification(method: method)
-        } else if json.object != nil, json["result"] != nil || json["error"] != nil {
+        } else if json["jsonrpc"]?.string == "2.0", json["result"] != nil || json["error"]?.object != nil {
             kind = .response(id: json["id"] ?? .null)
         } else {
             return nil

@@ -25,6 +25,8 @@ struct ServerSentEventReader {
     private var data: [UInt8] = []
     private var hasData = false
     private var type = ""
+    /// The `id` of the event that is being read.
+    private var pendingID: String?
     private var endsWithCR = false
     private var isAtStart = true
 
@@ -78,7 +80,7 @@ struct ServerSentEventReader {
             data += value
             hasData = true
         case "event": type = String(decoding: value, as: UTF8.self)
-        case "id": if !value.contains(0) { lastEventID = String(decoding: value, as: UTF8.self) }
+        case "id": if !value.contains(0) { pendingID = String(decoding: value, as: UTF8.self) }
         case "retry":
             if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }),
                 let milliseconds = Int(String(decoding: value, as: UTF8.self))
@@ -96,6 +98,9 @@ struct ServerSentEventReader {
             hasData = false
             type = ""
         }
+        // "Set the last event ID string of the event source to the value of the last event ID buffer": not before the event is whole,
+        // or what is missing of it would be skipped when the stream is resumed.
+        if let pendingID { lastEventID = pendingID }
         // "If the data buffer is an empty string, set the data buffer and the event type buffer to the empty string and return."
         guard !data.isEmpty else { return nil }
         return ServerSentEvent(data: data, type: type.isEmpty ? "message" : type, id: lastEventID)

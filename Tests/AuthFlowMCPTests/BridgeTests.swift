@@ -35,6 +35,101 @@ import Testing
         }
     }
 
+    @Test func aSessionThatIsLostAtOnceIsNotBegunAgainAndAgain() async throws {
+        let posts = Mutex(0)
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, body in
+            posts.withLock { $0 += 1 }
+            guard String(decoding: body, as: UTF8.self).contains("\"initialize\"") else {
+                return TransportResponse(head: HTTPResponse(status: .notFound))
+            }
+            var response = Self.json(#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}"#)
+            let id = try JSON(parsing: body)["id"] ?? .null
+            response.body = try JSON.object(["jsonrpc": "2.0", "id": id, "result": ["protocolVersion": "2025-11-25"]])
+                .serialized()
+            response.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] = "session"
+            return response
+        }
+        let host = Self.host(try Self.client(transport), transport)
+        _ = try await host.initialize()
+        let answer = try await host.ask("tools/list")
+        #expect(answer["error"]?["data"]?["cause"]?.string == "session_lost")
+        await host.close()
+        #expect(posts.withLock { $0 } < 12)
+    }
+
+    @Test func aSessionIsBegunAgainWhenTheServerHasComeBack() async throws {
+        let isUp = Mutex(true)
+        let sessions = Mutex(0)
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, body in
+            guard isUp.withLock({ $0 }) else {
+                let isInitialize = String(decoding: body, as: UTF8.self).contains("\"initialize\"")
+                return TransportResponse(head: HTTPResponse(status: isInitialize ? .badGateway : .notFound))
+            }
+            let json = try JSON(parsing: body)
+            guard let id = json["id"] else { return TransportResponse(head: HTTPResponse(status: .accepted)) }
+            let isInitialize = json["method"]?.string == "initialize"
+            let session = request.headerFields[HTTPField.Name("Mcp-Session-Id")!]
+            if !isInitialize, session != "session\(sessions.withLock { $0 })" {
+                return TransportResponse(head: HTTPResponse(status: .notFound))
+            }
+            var response = Self.json("{}")
+            response.body = try JSON.object(["jsonrpc": "2.0", "id": id, "result": ["protocolVersion": "2025-11-25"]])
+                .serialized()
+            if isInitialize {
+                let number = sessions.withLock { count in
+                    count += 1
+                    return count
+                }
+                response.head.headerFields[HTTPField.Name("Mcp-Session-Id")!] = "session\(number)"
+            }
+            return response
+        }
+        let host = Self.host(try Self.client(transport), transport)
+        _ = try await host.initialize()
+        #expect(try await host.ask("tools/list")["result"] != nil)
+        isUp.withLock { $0 = false }
+        #expect(try await host.ask("tools/list")["error"] != nil)
+        isUp.withLock { $0 = true }
+        sessions.withLock { $0 += 10 }
+        #expect(try await host.ask("tools/list")["result"] != nil)
+        await host.close()
+    }
+
+    @Test func everyRequestOfABatchIsAnsweredWhateverTheServerDoes() async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            TransportResponse(head: HTTPResponse(status: .badGateway))
+        }
+        let answers = AsyncStream<[UInt8]>.makeStream()
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport) {
+            answers.continuation.yield($0)
+        }
+        bridge.receive(
+            Array(
+                #"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"b"},{"jsonrpc":"2.0","id":2,"method":"c"}]"#
+                    .utf8
+            )
+        )
+        var open: Set<Int64> = [1, 2]
+        for await line in answers.stream {
+            open.remove(try JSON(parsing: line)["id"]?.integer ?? 0)
+            if open.isEmpty { break }
+        }
+        await bridge.close()
+    }
+
+    @Test func theEndOfABridgeOpensNoPage() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let host = scene.host(try scene.client())
+            _ = try await host.initialize()
+            #expect(try await host.call("test-tool")["result"] != nil)
+            scene.emulator.revokeAccessTokens()
+            scene.emulator.forgetClients()
+            let before = scene.emulator.authorizations.count
+            await host.close()
+            #expect(scene.emulator.authorizations.count == before)
+        }
+    }
+
     @Test func putsTheIDOfTheRequestIntoAnErrorWithout() async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             TransportResponse(
@@ -102,6 +197,15 @@ import Testing
             name: "a result of another request",
             response: { Self.json(#"{"jsonrpc":"2.0","id":2,"result":{}}"#) },
             code: 200
+        ),
+        Failure(
+            name: "an error of OAuth",
+            response: {
+                var response = Self.json(#"{"error":"rate_limited","error_description":"Later."}"#)
+                response.head.status = .tooManyRequests
+                return response
+            },
+            code: 429
         ),
         Failure(name: "no network", response: { throw AuthError(.networkFailed, "No network.") }, code: 1),
     ]
@@ -240,6 +344,10 @@ import Testing
             let response = try await body(call)
             return TransportResponse(head: response.head, body: try await response.body.collect(upTo: 1 << 20))
         }
+    }
+
+    private static func host(_ client: ResourceClient, _ transport: any HTTPTransport) -> BridgedHost {
+        BridgedHost(client: client, transport: transport, version: nil)
     }
 
     private static func client(_ transport: any HTTPTransport) throws -> ResourceClient {

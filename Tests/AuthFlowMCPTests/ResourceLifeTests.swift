@@ -121,9 +121,225 @@ import Testing
             scene.emulator.forgetClients()
             #expect(try await Self.list(client) == 200)
             #expect(scene.emulator.registrations == 2)
-            // The probe, which no user sees, and the sign-in.
-            #expect(scene.emulator.authorizations.count == 3)
+            #expect(scene.emulator.authorizations.count == 2)
             #expect(try await Self.list(try scene.client(store: store, host: time.host)) == 200)
+            #expect(scene.emulator.registrations == 2)
+        }
+    }
+
+    @Test func aServerThatForgetsItsClientsIsNoticedAlsoWhenTheTokenHasExpired() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings { $0.tokenLifetime = 60 }) { scene in
+            let time = VirtualTime()
+            let client = try scene.client(host: time.host)
+            #expect(try await Self.list(client) == 200)
+            time.advance(by: .seconds(120))
+            scene.emulator.forgetClients()
+            #expect(try await Self.list(client) == 200)
+            #expect(scene.emulator.registrations == 2)
+            #expect(scene.emulator.authorizations.count == 2)
+        }
+    }
+
+    @Test func aClientThatTheServerHasForgottenIsNoticedBeforeAPageIsShown() async throws {
+        var settings = Self.settings { $0.tokenLifetime = 60 }
+        settings.refreshes = false
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let time = VirtualTime()
+            let client = try scene.client(host: time.host)
+            #expect(try await Self.list(client) == 200)
+            time.advance(by: .seconds(120))
+            scene.emulator.forgetClients()
+            #expect(try await Self.list(client) == 200)
+            #expect(scene.emulator.registrations == 2)
+            // The probe, which no user sees, is the second of three.
+            #expect(scene.emulator.authorizations.count == 3)
+        }
+    }
+
+    @Test func anExpiredTokenWithoutARefreshTokenIsReplacedByASignIn() async throws {
+        var settings = Self.settings { $0.tokenLifetime = 60 }
+        settings.refreshes = false
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let time = VirtualTime()
+            let client = try scene.client(host: time.host)
+            #expect(try await Self.list(client) == 200)
+            time.advance(by: .seconds(30))
+            #expect(try await Self.list(client) == 200)
+            #expect(scene.emulator.authorizations.count == 1)
+            time.advance(by: .seconds(60))
+            #expect(try await Self.list(client) == 200)
+            // The probe, and the sign-in.
+            #expect(scene.emulator.authorizations.count == 3)
+            #expect(scene.emulator.registrations == 1)
+        }
+    }
+
+    @Test func aResourceThatDemandsEverMoreScopesOpensFewPages() async throws {
+        // Tokens that have expired when they come, so that each request is sent without one.
+        var settings = Self.settings { ($0.tokenLifetime, $0.growsScopes) = (0, true) }
+        settings.refreshes = false
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let client = try scene.client()
+            await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(scene.emulator.authorizations.count <= 3)
+        }
+        try await ResourceScene.with(.inProcess, Self.settings { $0.growsScopes = true }) { scene in
+            let client = try scene.client()
+            await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(scene.emulator.authorizations.count <= 3)
+        }
+    }
+
+    @Test func aTokenThatIsNeverAcceptedOpensOnePageAMinute() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings { $0.refusesTokens = true }) { scene in
+            var options = ResourceClient.Options()
+            options.restAfterFailure = .seconds(60)
+            let client = try scene.client(options: options)
+            for _ in 0..<5 { await #expect(throws: AuthError.self) { _ = try await Self.list(client) } }
+            #expect(scene.emulator.authorizations.count == 1)
+        }
+    }
+
+    @Test func aRequestThatIsCancelledDoesNotEndTheSignIn() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let gate = AsyncStream<Void>.makeStream()
+            let began = AsyncStream<Void>.makeStream()
+            let inner = try scene.userAgent()
+            let store = MemoryTokenStore()
+            let client = try scene.client(
+                methods: [.userAgent(GatedUserAgent(base: inner, began: began.continuation, gate: gate.stream))],
+                store: store
+            )
+            let request = Task { try await Self.list(client) }
+            for await _ in began.stream { break }
+            request.cancel()
+            await #expect(throws: CancellationError.self) { _ = try await request.value }
+            // The user finishes what they have begun, and the next request finds it.
+            gate.continuation.finish()
+            #expect(try await Self.list(client) == 200)
+            #expect(scene.emulator.authorizations.count == 1)
+        }
+    }
+
+    @Test func aRegistrationIsReplacedOnlyWhenTheNewOneWorks() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            let client = try scene.client(store: store)
+            #expect(try await Self.list(client) == 200)
+            let before = try await KeptRegistrations(store: store).registration(at: scene.emulator.origin)
+            // A step-up that the server does not grant, and whose new registration does not help either.
+            scene.emulator.settings.unknownScopes = ["nonsense"]
+            scene.emulator.settings.toolScopes = ["nonsense"]
+            await #expect(throws: AuthError.self) {
+                _ = try await client.send(
+                    TransportRequest(
+                        .post,
+                        client.address,
+                        headerFields: [
+                            .contentType: "application/json", .accept: "application/json, text/event-stream",
+                        ],
+                        body: Array(
+                            #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool"}}"#.utf8
+                        )
+                    )
+                )
+            }
+            let after = try await KeptRegistrations(store: store).registration(at: scene.emulator.origin)
+            #expect(after?.clientID == before?.clientID)
+            #expect(try await Self.list(client) == 200)
+        }
+    }
+
+    @Test func concurrentStepUpsLoseNoScope() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            let first = try scene.client(store: store)
+            #expect(try await Self.list(first) == 200)
+            let clients = try (0..<4).map { _ in try scene.client(store: store) }
+            // Each has read what is known before the others ask for more.
+            for client in clients { _ = try await Self.list(client) }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for (number, client) in clients.enumerated() {
+                    group.addTask {
+                        let field = AuthenticationChallenge(
+                            scheme: "Bearer",
+                            parameters: ["error": "insufficient_scope", "scope": "scope\(number)"]
+                        )
+                        _ = try await client.signIn(to: ResourceChallenge(status: 403, challenges: [field]))
+                    }
+                }
+                try await group.waitForAll()
+            }
+            let scopes = try await first.status()?.requestedScopes ?? []
+            #expect(Set(scopes) == ["mcp:basic", "scope0", "scope1", "scope2", "scope3"])
+        }
+    }
+
+    @Test func aRefusalThatDoesNotAskForATokenOpensNoPage() throws {
+        let bare = AuthenticationChallenge(scheme: "Bearer")
+        #expect(ResourceChallenge(status: 403, challenges: []) == nil)
+        #expect(ResourceChallenge(status: 400, challenges: [bare]) == nil)
+        #expect(ResourceChallenge(status: 401, challenges: [])?.demand == .token)
+        #expect(ResourceChallenge(status: 403, challenges: [bare])?.demand == .token)
+        let scope = AuthenticationChallenge(
+            scheme: "Bearer",
+            parameters: ["error": "insufficient_scope", "scope": "a b"]
+        )
+        #expect(ResourceChallenge(status: 403, challenges: [scope])?.scopes == ["a", "b"])
+    }
+
+    @Test func aForbiddenCallWithATokenIsReturnedAsItIs() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let client = try scene.client()
+            #expect(try await Self.list(client) == 200)
+            scene.emulator.settings.forbids = true
+            #expect(try await Self.list(client) == 403)
+            #expect(scene.emulator.authorizations.count == 1)
+            #expect(scene.emulator.refreshes.used == 0)
+        }
+    }
+
+    @Test func assumingAnOriginAssumesNothingOfAServerThatIsNamed() async throws {
+        try await ResourceScene.with(
+            .inProcess,
+            Self.settings {
+                $0.issuerPaths = ["/tenant"]
+                $0.serverMetadata = []
+            }
+        ) { scene in
+            var options = ResourceClient.Options()
+            options.assumesAuthorizationServerAtOrigin = true
+            let client = try scene.client(options: options)
+            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(error?.code == .discoveryFailed)
+            #expect(scene.emulator.registrations == 0)
+        }
+    }
+
+    @Test func renewingARegistrationThatTheClientDidNotMakeEndsNoSession() async throws {
+        var settings = Self.settings()
+        settings.supportsMetadataDocuments = true
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            var options = ResourceClient.Options()
+            options.clientMetadataDocument = "https://client.example.com/client.json"
+            let client = try scene.client(options: options)
+            #expect(try await Self.list(client) == 200)
+            let error = await #expect(throws: AuthError.self) { _ = try await client.renewRegistration() }
+            #expect(error?.code == .unsupported)
+            #expect(try await client.status()?.credential != nil)
+        }
+    }
+
+    @Test func aRenewedRegistrationIsUsedAtTheNextSignIn() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let store = MemoryTokenStore()
+            let client = try scene.client(store: store)
+            #expect(try await Self.list(client) == 200)
+            let (new, old) = try await client.renewRegistration()
+            #expect(new.clientID != old?.clientID)
+            #expect(try await client.status() == nil)
+            #expect(try await Self.list(client) == 200)
+            #expect(try await client.status()?.clientID == new.clientID)
             #expect(scene.emulator.registrations == 2)
         }
     }
@@ -192,6 +408,29 @@ import Testing
     private struct OtherServer: ProviderAdapter {
         let issuer: String
         func metadata(in context: ServerContext) async throws -> ProviderMetadata { try await context.discover() }
+    }
+}
+
+/// A user agent whose user waits before they finish.
+private struct GatedUserAgent<Base: UserAgent>: UserAgent {
+    let base: Base
+    let began: AsyncStream<Void>.Continuation
+    let gate: AsyncStream<Void>
+
+    nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        try await base.withRedirectSession(options) { session in
+            try await body(
+                RedirectSession(redirectURI: session.redirectURI) { url in
+                    began.finish()
+                    for await _ in gate {}
+                    try Task.checkCancellation()
+                    return try await session.visit(url)
+                }
+            )
+        }
     }
 }
 

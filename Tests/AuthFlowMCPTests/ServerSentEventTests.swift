@@ -48,6 +48,14 @@ import Testing
         #expect(events.map(\.id) == ["7", "7"])
     }
 
+    @Test func anEventThatIsNotWholeDoesNotCountAsSeen() throws {
+        var reader = ServerSentEventReader()
+        _ = try reader.read(Array("id: 1\ndata: a\n\nid: 2\ndata: b\n".utf8))
+        #expect(reader.lastEventID == "1")
+        _ = try reader.read(Array("\n".utf8))
+        #expect(reader.lastEventID == "2")
+    }
+
     @Test func refusesAnEventThatNeverEnds() throws {
         var reader = ServerSentEventReader()
         let part = [UInt8](repeating: UInt8(ascii: "x"), count: 1 << 20)

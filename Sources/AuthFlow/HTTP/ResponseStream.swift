@@ -80,12 +80,13 @@ public final class ResponseBody: AsyncSequence, Sendable {
     }
 
     /// Ends the exchange. What has arrived can still be read.
-    public func cancel() {
+    /// - Parameter error: What reading on throws; default: `CancellationError`.
+    public func cancel(throwing error: any Error = CancellationError()) {
         let cancel = state.withLock { state in
             defer { state.cancel = nil }
             return state.cancel
         }
-        finish(throwing: CancellationError())
+        finish(throwing: error)
         cancel?()
     }
 

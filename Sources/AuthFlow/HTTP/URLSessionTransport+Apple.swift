@@ -29,10 +29,25 @@ public struct URLSessionTransport: HTTPTransport {
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
+        try await exchange(call, timeout: call.timeout, body: nil)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func stream(_ call: TransportRequest) async throws -> ResponseStream {
+        let body = ResponseBody(limit: call.maximumResponseSize)
+        // The session's timeout is for silence, which a stream may keep for as long as it likes once its head is there.
+        let response = try await exchange(call, timeout: .seconds(86_400), body: body)
+        return ResponseStream(head: response.head, body: body)
+    }
+
+    /// - Parameter body: Where the body goes as it arrives; nil when it is returned whole.
+    private func exchange(_ call: TransportRequest, timeout: Duration, body: ResponseBody?) async throws
+        -> TransportResponse
+    {
         guard let url = URL(string: call.url) else {
             throw AuthError(.invalidConfiguration, "\"\(Redaction.url(call.url))\" is not a URL.")
         }
-        var request = URLRequest(url: url, timeoutInterval: call.timeout.seconds)
+        var request = URLRequest(url: url, timeoutInterval: timeout.seconds)
         request.httpMethod = call.head.method.rawValue
         for field in call.head.headerFields where field.name != .cookie {
             request.addValue(field.value, forHTTPHeaderField: field.name.rawName)
@@ -43,10 +58,11 @@ public struct URLSessionTransport: HTTPTransport {
         if !call.body.isEmpty { request.httpBody = Data(call.body) }
 
         let task = session.dataTask(with: request)
+        body?.onCancel { [exchanges] in exchanges.cancel(task) }
         defer { exchanges.forget(task) }
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                exchanges.begin(Exchange(continuation: continuation, call: call), as: task)
+                exchanges.begin(Exchange(continuation: continuation, call: call, body: body), as: task)
             }
         } onCancel: {
             exchanges.cancel(task)
@@ -56,9 +72,29 @@ public struct URLSessionTransport: HTTPTransport {
 
 /// One exchange under way.
 private struct Exchange {
-    let continuation: CheckedContinuation<TransportResponse, any Error>
+    /// Waits for the response, or, of a stream, for its head; nil once it has that.
+    var continuation: CheckedContinuation<TransportResponse, any Error>?
     let call: TransportRequest
+    /// Where the body goes as it arrives. Weak, because a body that is not read any more ends the exchange.
+    weak var body: ResponseBody?
+    let isStream: Bool
     var response: TransportResponse?
+
+    init(
+        continuation: CheckedContinuation<TransportResponse, any Error>,
+        call: TransportRequest,
+        body: ResponseBody?
+    ) {
+        self.continuation = continuation
+        self.call = call
+        self.body = body
+        self.isStream = body != nil
+    }
+
+    func fail(_ error: any Error) {
+        continuation?.resume(throwing: error)
+        body?.finish(throwing: error)
+    }
 }
 
 /// The exchanges under way, by task: the delegate that `URLSession` reports to.
@@ -77,7 +113,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             state.running[task.taskIdentifier] = exchange
             return true
         }
-        guard mayBegin else { return exchange.continuation.resume(throwing: CancellationError()) }
+        guard mayBegin else { return exchange.fail(CancellationError()) }
         task.resume()
     }
 
@@ -91,7 +127,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             if exchange == nil { state.cancelled.insert(task.taskIdentifier) }
             return exchange
         }
-        exchange?.continuation.resume(throwing: CancellationError())
+        exchange?.fail(CancellationError())
         stop(task)
     }
 
@@ -129,10 +165,17 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         guard let http = response as? HTTPURLResponse else { return completionHandler(.cancel) }
         let received = TransportResponse(head: HTTPResponse(http))
         let announced = http.expectedContentLength
-        let isTooLarge = state.withLock { state in
-            state.running[dataTask.taskIdentifier]?.response = received
-            return announced > state.running[dataTask.taskIdentifier]?.call.maximumResponseSize ?? .max
+        let identifier = dataTask.taskIdentifier
+        let exchange = state.withLock { state -> Exchange? in
+            let exchange = state.running[identifier]
+            state.running[identifier]?.response = received
+            // The head of a stream is what its caller waits for.
+            if exchange?.isStream == true { state.running[identifier]?.continuation = nil }
+            return exchange
         }
+        let isStream = exchange?.isStream == true
+        let isTooLarge = !isStream && announced > Int64(exchange?.call.maximumResponseSize ?? .max)
+        if isStream { exchange?.continuation?.resume(returning: received) }
         if isTooLarge { refuse(dataTask) }
         completionHandler(isTooLarge ? .cancel : .allow)
     }
@@ -141,6 +184,7 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
         let isTooLarge = state.withLock { state in
             let identifier = dataTask.taskIdentifier
             guard let exchange = state.running[identifier] else { return false }
+            if exchange.isStream { return exchange.body?.append(Array(data)) != true }
             let size = (exchange.response?.body.count ?? 0) + data.count
             guard size <= exchange.call.maximumResponseSize else { return true }
             state.running[identifier]?.response?.body.append(contentsOf: data)
@@ -152,8 +196,8 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     /// Ends an exchange whose response is too large.
     private func refuse(_ task: URLSessionTask) {
         guard let exchange = end(task) else { return }
-        exchange.continuation.resume(
-            throwing: AuthError(
+        exchange.fail(
+            AuthError(
                 .invalidResponse,
                 "The response to \(exchange.call) has more than \(exchange.call.maximumResponseSize) bytes."
             )
@@ -164,11 +208,12 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
         guard let exchange = end(task) else { return }
         if let error {
-            exchange.continuation.resume(throwing: Self.failure(of: exchange.call, error))
+            exchange.fail(Self.failure(of: exchange.call, error))
         } else if let response = exchange.response {
-            exchange.continuation.resume(returning: response)
+            exchange.continuation?.resume(returning: response)
+            exchange.body?.finish()
         } else {
-            exchange.continuation.resume(throwing: AuthError(.networkFailed, "\(exchange.call) got no HTTP response."))
+            exchange.fail(AuthError(.networkFailed, "\(exchange.call) got no HTTP response."))
         }
     }
 

@@ -161,13 +161,25 @@ public struct KeptRegistrations: Sendable {
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - redirectURI: The redirect URI as it was configured; default: a loopback address with a free port.
+    ///   - clientID: The identifier of an older registration, whose tokens may still be in use; default: the present one.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func registration(at issuer: String, for redirectURI: RedirectURI = .loopback) async throws
-        -> KeptRegistration?
-    {
-        guard let bytes = try await store.bytes(for: Self.key(issuer, redirectURI)),
-            let json = try? JSON(parsing: bytes),
-            let kept = KeptRegistration(json), kept.issuer.isIdentical(to: issuer)
+    public func registration(
+        at issuer: String,
+        for redirectURI: RedirectURI = .loopback,
+        clientID: String? = nil
+    ) async throws -> KeptRegistration? {
+        if let present = try await read(Self.key(issuer, redirectURI)),
+            clientID.map({ present.clientID.isIdentical(to: $0) }) ?? true
+        {
+            return present
+        }
+        guard let clientID else { return nil }
+        return try await read(Self.key(issuer, redirectURI, clientID))
+    }
+
+    private func read(_ key: RecordKey) async throws -> KeptRegistration? {
+        guard let bytes = try await store.bytes(for: key), let json = try? JSON(parsing: bytes),
+            let kept = KeptRegistration(json), kept.issuer.isIdentical(to: key.issuer)
         else { return nil }
         return kept
     }
@@ -184,26 +196,33 @@ public struct KeptRegistrations: Sendable {
     ) async throws -> KeptRegistration {
         let key = Self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
-            if let kept = try await registration(at: issuer, for: redirectURI), isWanted(kept) { return kept }
+            if let kept = try await read(key), isWanted(kept) { return kept }
             let made = try await register()
-            try await store.write(try made.json.serialized(), under: lease)
-            await KnownResources(store: store).add(issuer: issuer)
+            try await write(made, for: redirectURI, lease)
             return made
         }
     }
 
-    /// Keeps a registration, in the place of the one that is kept.
+    /// Keeps a registration, in the place of the present one. Resources whose tokens belong to that go on to use it.
     func keep(_ registration: KeptRegistration, for redirectURI: RedirectURI) async throws {
-        let key = Self.key(registration.issuer, redirectURI)
+        try await store.withLease(on: Self.key(registration.issuer, redirectURI)) { lease in
+            try await write(registration, for: redirectURI, lease)
+        }
+    }
+
+    private func write(_ registration: KeptRegistration, for redirectURI: RedirectURI, _ lease: Lease) async throws {
         let bytes = try registration.json.serialized()
-        try await store.withLease(on: key) { lease in try await store.write(bytes, under: lease) }
+        let own = Self.key(registration.issuer, redirectURI, registration.clientID)
+        try await store.withLease(on: own) { lease in try await store.write(bytes, under: lease) }
+        try await store.write(bytes, under: lease)
+        await KnownResources(store: store).add(issuer: registration.issuer)
     }
 
     /// Forgets a registration. It goes on to exist at the authorization server.
     /// - Parameters:
     ///   - issuer: The issuer.
     ///   - redirectURI: The redirect URI as it was configured; default: a loopback address with a free port.
-    ///   - clientID: Only when it is this one: another process may have made a new one meanwhile. Default: any.
+    ///   - clientID: The identifier of the registration; default: that of the present one.
     /// - Returns: The registration that was forgotten.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
@@ -214,16 +233,21 @@ public struct KeptRegistrations: Sendable {
     ) async throws -> KeptRegistration? {
         let key = Self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
-            guard let kept = try await registration(at: issuer, for: redirectURI),
-                clientID.map({ kept.clientID.isIdentical(to: $0) }) ?? true
-            else { return nil }
-            try await store.write(nil, under: lease)
-            await KnownResources(store: store).remove(issuer: issuer)
+            let kept = try await registration(at: issuer, for: redirectURI, clientID: clientID)
+            if let kept {
+                let own = Self.key(issuer, redirectURI, kept.clientID)
+                try await store.withLease(on: own) { lease in try await store.write(nil, under: lease) }
+            }
+            let present = try await read(key)
+            if clientID == nil || present?.clientID == kept?.clientID {
+                try await store.write(nil, under: lease)
+                await KnownResources(store: store).remove(issuer: issuer)
+            }
             return kept
         }
     }
 
-    private static func key(_ issuer: String, _ redirectURI: RedirectURI) -> RecordKey {
-        RecordKey(name: redirectURI.uri, issuer: issuer, clientID: "", kind: .registration)
+    private static func key(_ issuer: String, _ redirectURI: RedirectURI, _ clientID: String = "") -> RecordKey {
+        RecordKey(name: redirectURI.uri, issuer: issuer, clientID: clientID, kind: .registration)
     }
 }

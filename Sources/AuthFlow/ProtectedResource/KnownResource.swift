@@ -15,6 +15,8 @@ struct KnownResource: Sendable, Hashable {
     var scopes: [String]
     /// Whether tokens are bound to a key (RFC 9449).
     var usesDPoP: Bool
+    /// Whether the authorization server is only assumed to be one.
+    var isAssumed = false
 
     init(
         resource: String,
@@ -46,6 +48,7 @@ struct KnownResource: Sendable, Hashable {
             scopes: scopes,
             usesDPoP: json["dpop"]?.bool ?? false
         )
+        isAssumed = json["assumed"]?.bool ?? false
     }
 
     /// The record of a store.
@@ -53,7 +56,7 @@ struct KnownResource: Sendable, Hashable {
         [
             "resource": .string(resource), "issuer": .string(issuer), "client_id": .string(clientID),
             "identification": .string(identification.rawValue), "scopes": .array(scopes.map(JSON.string)),
-            "dpop": .bool(usesDPoP),
+            "dpop": .bool(usesDPoP), "assumed": .bool(isAssumed),
         ]
     }
 }

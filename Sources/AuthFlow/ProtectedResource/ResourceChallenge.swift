@@ -27,6 +27,12 @@ public struct ResourceChallenge: Sendable, Hashable {
     /// `max_age` in seconds (RFC 9470); nil when the resource does not say.
     public let maxAge: Int?
 
+    /// The status of the response.
+    let status: Int
+
+    /// Whether the resource says what is wrong with the request (`error`).
+    let hasError: Bool
+
     /// Whether it is for tokens that are bound to a key (RFC 9449).
     public let isDPoP: Bool
 
@@ -43,6 +49,8 @@ public struct ResourceChallenge: Sendable, Hashable {
             }
             ?? first { $0.parameters["resource_metadata"] != nil } ?? usable.first
         let error = chosen?.parameters["error"]
+        self.status = status
+        self.hasError = error != nil
         switch (status, error) {
         case (401, "use_dpop_nonce"): demand = .nonce
         case (401, "insufficient_user_authentication"): demand = .authentication

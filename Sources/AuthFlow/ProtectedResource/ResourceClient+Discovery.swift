@@ -15,6 +15,8 @@ struct FoundServer: Sendable {
     /// The authorization server.
     let server: AuthorizationServer
     let serverMetadata: ProviderMetadata
+    /// Whether the server is only assumed to be one.
+    let isAssumed: Bool
 }
 
 extension ResourceClient {
@@ -25,24 +27,30 @@ extension ResourceClient {
         let discovery = ProtectedResourceDiscovery(address: address, transport: transport, host: host)
         let metadata = try await discovery.metadata(named: challenge?.metadata)
         let issuer: String
+        var isAssumed = false
         if let metadata {
             issuer = try await choose(among: metadata.authorizationServers)
+        } else if let registered {
+            // MCP authorization, "Protected Resource Metadata Discovery": without metadata, "use pre-configured values".
+            issuer = registered.server.issuer
         } else if options.assumesAuthorizationServerAtOrigin {
             issuer = address.origin
+            isAssumed = true
         } else {
             throw AuthError(
                 .discoveryFailed,
                 "\(address) does not say which authorization server it trusts: it has no resource metadata (RFC 9728) where it should be."
             )
         }
-        let server = server(issuer)
+        let server = server(issuer, isAssumed: isAssumed)
         let serverMetadata = try await server.metadata()
         if methods.withoutUser == nil { try ResourceAuthorizationServer.requireAnnouncedPKCE(serverMetadata) }
         return FoundServer(
             resource: metadata?.resource ?? options.resource ?? address.resourceIdentifier,
             metadata: metadata,
             server: server,
-            serverMetadata: serverMetadata
+            serverMetadata: serverMetadata,
+            isAssumed: isAssumed
         )
     }
 
@@ -94,6 +102,9 @@ extension ResourceClient {
         issuers.prefix(3).map { Redaction.url($0) }.joined(separator: ", ")
     }
 
+    /// The most scopes that are asked for together.
+    private static let maximumScopes = 100
+
     /// The scopes to ask for.
     ///
     /// MCP authorization, "Scope Selection Strategy": those of the challenge, else all of `scopes_supported`, else none.
@@ -106,7 +117,7 @@ extension ResourceClient {
         var scopes: [String] = []
         for scope in before + demanded + options.scopes
             + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
-        where !scopes.contains(scope) { scopes.append(scope) }
+        where !scopes.contains(scope) && scopes.count < Self.maximumScopes { scopes.append(scope) }
         // "Refresh Tokens": offline_access only where the authorization server lists it. Alone it would take the place of what the
         // server grants by default.
         let isOffered = found.serverMetadata.scopes?.contains("offline_access") == true
@@ -140,6 +151,7 @@ extension ResourceClient {
             scopes: scopes,
             usesDPoP: usesDPoP
         )
+        known.isAssumed = found.isAssumed
         if let registered {
             known.clientID = registered.registration.clientID
         } else if let document = options.clientMetadataDocument,
@@ -165,24 +177,33 @@ extension ResourceClient {
     }
 
     /// Registers the client anew with the resource's authorization server, in the place of the registration that is kept. Tokens of the
-    /// old one are of no use to it: the user signs in again.
+    /// old one are of no use to it: the user is signed out, and signs in again.
     /// - Returns: The new registration, and the old one, which goes on to exist at the server.
     /// - Throws: ``AuthError`` with `unsupported` when the client does not register itself there; what finding and registering throw.
     public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?) {
         let challenge = try await askForChallenge()
         let found = try await find(challenge)
-        _ = try await signOut()
-        let old = try await registrations.remove(at: found.server.issuer, for: redirectURI)
         let scopes = try await scopes(for: challenge, found)
-        let known = try await identify(found, scopes: scopes, usesDPoP: false)
-        guard known.identification == .dynamic,
-            let new = try await registrations.registration(at: known.issuer, for: redirectURI)
-        else { throw AuthError(.unsupported, "The client does not register itself with \(known.issuer).") }
+        let old = try await registrations.registration(at: found.server.issuer, for: redirectURI)
+        let present = try await identify(found, scopes: scopes, usesDPoP: false)
+        guard present.identification == .dynamic else {
+            throw AuthError(.unsupported, "The client does not register itself with \(present.issuer).")
+        }
+        // Where there was none, the one that was just made is new.
+        var new = try await registrations.registration(at: present.issuer, for: redirectURI)
+        if old != nil || new == nil {
+            let made = try await register(found, scopes: scopes)
+            try await registrations.keep(made, for: redirectURI)
+            new = made
+        }
+        _ = try await signOut()
+        if let old { try await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID) }
+        guard let new else { throw AuthError(.storageFailed, "The registration with \(present.issuer) was not kept.") }
         return (new, old)
     }
 
     /// Registers the client (RFC 7591).
-    private func register(_ found: FoundServer, scopes: [String]) async throws -> KeptRegistration {
+    func register(_ found: FoundServer, scopes: [String]) async throws -> KeptRegistration {
         let redirectURIs = registeredRedirectURIs()
         // Some servers grant only the scopes that a client was registered with, so the ones that may come are named, too.
         let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
@@ -242,12 +263,10 @@ extension ResourceClient {
         let metadata = try await oauth.metadata()
         // A pushed request is refused before anything is shown.
         guard metadata.pushedAuthorizationRequestEndpoint == nil else { return false }
+        // Where it is understood, the request ends without a page.
+        let prompt = known.scopes.contains("openid") ? AuthorizationOptions.Prompt.none : nil
         let request = try await oauth.authorizationRequest(
-            AuthorizationOptions(
-                prompt: AuthorizationOptions.Prompt.none,
-                scopes: known.scopes,
-                resources: [known.resource]
-            ),
+            AuthorizationOptions(prompt: prompt, scopes: known.scopes, resources: [known.resource]),
             redirectURI: redirectURI.uri,
             state: host.randomToken()
         )
@@ -257,10 +276,22 @@ extension ResourceClient {
             timeout: .seconds(10),
             maximumResponseSize: 64 * 1024
         )
-        guard let response = try? await ExchangeLimits.send(probe, by: transport, clock: host.clock) else {
-            return false
-        }
-        return (response.status == 400 || response.status == 401)
-            && String(decoding: response.body, as: UTF8.self).lowercased().contains("client")
+        guard let response = try? await ExchangeLimits.send(probe, by: transport, clock: host.clock),
+            response.status == 400 || response.status == 401
+        else { return false }
+        let json = try? JSON(parsing: response.body)
+        if let error = json?["error"]?.string { return Self.isUnknownClient(error) || Self.namesClient(response.body) }
+        return Self.namesClient(response.body)
+    }
+
+    /// Whether an error is about a client that the server does not know.
+    static func isUnknownClient(_ error: String?) -> Bool {
+        error == "invalid_client" || error == "unauthorized_client"
+    }
+
+    /// Whether a page that refuses a request is about the client's identifier: such pages have no form that is agreed on.
+    private static func namesClient(_ body: [UInt8]) -> Bool {
+        let text = String(decoding: body, as: UTF8.self).lowercased()
+        return text.contains("client_id") || text.contains("client id")
     }
 }

@@ -74,15 +74,20 @@ extension ResourceClient {
     /// - Parameters:
     ///   - attempt: The request.
     ///   - head: The head of the response to it.
+    ///   - mayAsk: Whether a user may be asked; default: as the options say.
     /// - Returns: Whether the request is to be authorized and sent again.
     /// - Throws: As ``perform(_:_:_:)``.
-    public func mustRepeat(_ attempt: inout ResourceAttempt, after head: HTTPResponse) async throws -> Bool {
+    public func mustRepeat(
+        _ attempt: inout ResourceAttempt,
+        after head: HTTPResponse,
+        mayAsk: Bool = true
+    ) async throws -> Bool {
         if attempt.credential?.tokens.dpopKey != nil {
             nonces.learn(from: head.headerFields, origin: attempt.endpoint.origin)
         }
         let challenges = AuthenticationChallenge.challenges(in: head.headerFields)
         guard let challenge = ResourceChallenge(status: head.status.code, challenges: challenges) else { return false }
-        return try await satisfy(challenge, attempt.credential, &attempt.round)
+        return try await satisfy(challenge, &attempt, mayAsk)
     }
 
     private func requireOrigin(_ url: String) throws(AuthError) -> Endpoint {
@@ -101,8 +106,9 @@ extension ResourceClient {
         guard let known = try await known(), let client = try await client(of: known) else { return nil }
         // A token for one resource of a server is not for its others.
         guard
-            ProtectedResourceMetadata.fit(of: known.resource, to: endpoint) != nil || known.resource == options.resource
-                || known.resource == address.resourceIdentifier && endpoint.url == address.url
+            ProtectedResourceMetadata.fit(of: known.resource, to: endpoint) != nil
+                || endpoint.url == address.url
+                    && [options.resource, address.resourceIdentifier].contains(known.resource)
         else {
             throw AuthError(
                 .invalidConfiguration,
@@ -118,7 +124,23 @@ extension ResourceClient {
             }
             state.withLock { $0.end = error }
             return nil
+        } catch let error as AuthError where isForgotten(known, error) {
+            try await forget(known, client)
+            return nil
         }
+    }
+
+    /// Whether an authorization server has forgotten a client that registered itself.
+    private func isForgotten(_ known: KnownResource, _ error: AuthError) -> Bool {
+        known.identification == .dynamic && error.code == .providerRejected
+            && Self.isUnknownClient(error.providerError?.error)
+    }
+
+    /// Drops a registration that the server does not know, with its tokens for this resource: they cannot be refreshed any more.
+    private func forget(_ known: KnownResource, _ client: AuthClient) async throws {
+        _ = try await client.signOutLocally()
+        try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
+        state.withLock { if $0.client?.known == known { $0.client = nil } }
     }
 
     private func authorizationFields(
@@ -148,37 +170,41 @@ extension ResourceClient {
     /// - Returns: Whether the request is to be sent again.
     private func satisfy(
         _ challenge: ResourceChallenge,
-        _ rejected: Credential?,
-        _ round: inout ResourceAttempt.Round
+        _ attempt: inout ResourceAttempt,
+        _ mayAsk: Bool
     ) async throws -> Bool {
+        let rejected = attempt.credential
         switch challenge.demand {
-        case .nonce:
+        case .nonce where rejected != nil:
             // RFC 9449 section 9: one more try, with a proof that has the nonce of this response.
-            round.nonces += 1
-            return round.nonces == 1
-        case .token:
-            if let rejected {
-                guard round.signIns == 0 else { throw refusedAfterSignIn }
-                round.refreshes += 1
-                if round.refreshes == 1, try await replace(rejected, challenge) { return true }
-            } else if round.signIns > 0 {
-                throw refusedAfterSignIn
+            attempt.round.nonces += 1
+            return attempt.round.nonces == 1
+        case .token, .nonce:
+            guard let rejected else { break }
+            // MCP authorization: a 403 that does not ask for scopes is no reason to sign in, where there was a token.
+            guard challenge.status == 401 || challenge.hasError else { return false }
+            attempt.round.refreshes += 1
+            if attempt.round.signIns == 0, attempt.round.refreshes == 1, try await replace(rejected, challenge) {
+                return true
             }
         case .scope:
-            guard let rejected else { break }
-            guard let demanded = challenge.scopes else { return false }
+            guard let rejected, let demanded = challenge.scopes else {
+                if rejected == nil { break }
+                return false
+            }
             let known = try await known()?.scopes ?? []
             let wanted = Set(known).union(demanded)
             // A token of another process may have the scopes already.
-            if round.refreshes == 0, Set(known).isSuperset(of: demanded) {
-                round.refreshes += 1
-                if let newer = try await client()?.credential(), newer.tokens.accessToken != rejected.tokens.accessToken
+            if attempt.round.refreshes == 0, Set(known).isSuperset(of: demanded) {
+                attempt.round.refreshes += 1
+                if let newer = try await client()?.credential(),
+                    newer.tokens.accessToken != rejected.tokens.accessToken
                 {
                     return true
                 }
             }
             // MCP authorization, "Step-Up Authorization Flow": "no more than a few times", and then it is a permanent failure.
-            guard round.scopes != wanted, round.signIns < Self.maximumSignIns,
+            guard attempt.round.scopes != wanted, attempt.round.signIns < Self.maximumSignIns,
                 !state.withLock({ $0.fruitless.contains(wanted) })
             else {
                 state.withLock { state in
@@ -190,14 +216,38 @@ extension ResourceClient {
                     "\(address) wants the scopes \(DisplayText.sanitized(demanded.joined(separator: " "), limit: 200)), and a token that was asked for with them does not do."
                 )
             }
-            round.scopes = wanted
-        case .authentication: guard round.signIns == 0 else { throw refusedAfterSignIn }
+            return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: wanted)
+        case .authentication: break
         }
-        guard options.signsInOnDemand || methods.withoutUser != nil else {
+        guard attempt.round.signIns == 0 else {
+            let error = refusedAfterSignIn
+            await rest(after: error)
+            throw error
+        }
+        return try await signIn(to: challenge, rejected, &attempt.round, mayAsk, for: nil)
+    }
+
+    /// The most sign-ins of other requests that one waits for.
+    private static let maximumWaits = 8
+
+    private func signIn(
+        to challenge: ResourceChallenge,
+        _ rejected: Credential?,
+        _ round: inout ResourceAttempt.Round,
+        _ mayAsk: Bool,
+        for scopes: Set<String>?
+    ) async throws -> Bool {
+        guard methods.withoutUser != nil || options.signsInOnDemand && mayAsk else {
+            guard mayAsk else { return false }
             throw loginRequired(because: state.withLock { $0.end })
         }
-        round.signIns += 1
-        try await signIn(to: challenge, rejected: rejected?.tokens.accessToken, sharesFailures: true)
+        if try await signInForAll(to: challenge, rejected: rejected?.tokens.accessToken) {
+            round.signIns += 1
+            round.scopes = scopes
+        } else {
+            round.waits += 1
+            guard round.waits < Self.maximumWaits else { throw refusedAfterSignIn }
+        }
         return true
     }
 
@@ -231,11 +281,9 @@ extension ResourceClient {
             if let newer = try await self.known(reading: true), newer != known { return true }
             state.withLock { $0.end = error }
             return false
-        } catch let error as AuthError
-            where error.code == .providerRejected && error.providerError?.error == "invalid_client"
-            && known.identification == .dynamic
-        {
-            // The server has forgotten the client: a new registration, and a new sign-in.
+        } catch let error as AuthError where isForgotten(known, error) {
+            // A new registration, and a new sign-in.
+            try await forget(known, client)
             return false
         }
     }
@@ -256,6 +304,8 @@ public struct ResourceAttempt: Sendable {
         var nonces = 0
         var refreshes = 0
         var signIns = 0
+        /// The sign-ins of other requests that were waited for.
+        var waits = 0
         /// The scopes of the last sign-in.
         var scopes: Set<String>?
     }

@@ -16,7 +16,8 @@ extension ResourceClient {
     ///   there would not be safe or possible, and everything that ``AuthClient/signIn(_:options:)`` throws.
     @discardableResult
     public func signIn(to challenge: ResourceChallenge? = nil) async throws -> Credential {
-        let before = try await status()?.credential?.tokens.accessToken
+        // What cannot be read any more is replaced.
+        let before = try? await status()?.credential?.tokens.accessToken
         var demand = challenge
         if demand == nil { demand = try await askForChallenge() }
         try await signIn(to: demand, rejected: before, sharesFailures: false)
@@ -51,27 +52,44 @@ extension ResourceClient {
         return (try? await transport.send(ping)).flatMap { ResourceChallenge($0) }
     }
 
-    /// Signs in, unless another task or process has done so since a token was rejected: one page is shown for all who wait.
+    /// Signs in for a request: once for all requests of this process, whichever of them are cancelled meanwhile. A user who takes
+    /// longer than a request may last is not interrupted.
+    /// - Returns: Whether it was this request that it was begun for. Another's may have been for other scopes.
+    func signInForAll(to challenge: ResourceChallenge, rejected: Secret?) async throws -> Bool {
+        let (task, isOwn) = state.withLock { state -> (SharedTask<Void>, Bool) in
+            if let running = state.signIn { return (running, false) }
+            let task = SharedTask { [self] in
+                defer { self.state.withLock { $0.signIn = nil } }
+                try await signIn(to: challenge, rejected: rejected, sharesFailures: true)
+            }
+            state.signIn = task
+            return (task, true)
+        }
+        try await task.value()
+        return isOwn
+    }
+
+    /// Signs in, unless another process has done so since a token was rejected: one page is shown for all who wait.
     /// - Parameters:
     ///   - rejected: The access token that did not do; nil for none.
     ///   - sharesFailures: Whether the failure of the sign-in that was waited for counts for this one, too.
     func signIn(to challenge: ResourceChallenge?, rejected: Secret?, sharesFailures: Bool) async throws {
         let found = try await find(challenge)
-        let scopes = try await scopes(for: challenge, found)
         let began = host.now()
-        let key = RecordKey(name: recordName, issuer: "", clientID: "", kind: .signInTurn)
         let finish = began + options.timeout.seconds
         while true {
             do {
-                return try await store.withLease(on: key) { lease in
-                    if try await hasNewer(than: rejected, with: scopes) { return }
-                    if sharesFailures,
-                        let failure = try await failure(since: began - options.restAfterFailure.seconds, key)
+                return try await store.withLease(on: turnKey) { lease in
+                    // Another process may have asked for more meanwhile, which is not to be lost.
+                    _ = try await known(reading: true)
+                    let scopes = try await scopes(for: challenge, found)
+                    if try await hasNewer(than: rejected, with: scopes, refreshing: sharesFailures) { return }
+                    if sharesFailures, let failure = try await failure(since: began - options.restAfterFailure.seconds)
                     {
                         throw failure
                     }
                     do {
-                        try await signIn(found, challenge, scopes)
+                        try await signIn(found, challenge, scopes, sharesFailures ? .some(rejected) : nil)
                     } catch {
                         // Cancelling one request says nothing about the others.
                         if !(error is CancellationError) { try? await store.write(note(of: error), under: lease) }
@@ -85,12 +103,34 @@ extension ResourceClient {
         }
     }
 
-    /// Whether another has obtained a token meanwhile that may do.
-    private func hasNewer(than rejected: Secret?, with scopes: [String]) async throws -> Bool {
-        guard let known = try await known(reading: true), Set(known.scopes).isSuperset(of: scopes),
-            let token = try await client(of: known)?.credential()?.tokens.accessToken
+    private var turnKey: RecordKey {
+        RecordKey(name: recordName, issuer: "", clientID: "", kind: .signInTurn)
+    }
+
+    /// Whether another has obtained a token meanwhile that can be used.
+    /// - Parameter refreshing: Whether a refreshed token is newer: not where the user has asked to sign in again.
+    private func hasNewer(
+        than rejected: Secret?,
+        with scopes: [String],
+        refreshing: Bool
+    ) async throws -> Bool {
+        guard let known = try await known(), Set(known.scopes).isSuperset(of: scopes),
+            let client = try await client(of: known)
         else { return false }
-        return token != rejected
+        // Without a user, a fresh token is obtained by the very request that is to be made here.
+        let mayRefresh = refreshing && methods.withoutUser == nil
+        let token = mayRefresh ? try await usableToken(of: client) : try? await client.credential()?.tokens.accessToken
+        return token.map { $0 != rejected } ?? false
+    }
+
+    private func usableToken(of client: AuthClient) async throws -> Secret? {
+        do {
+            return try await client.freshCredential(lasting: .zero).tokens.accessToken
+        } catch let error as AuthError where error.code == .loginRequired || error.code == .credentialUnusable {
+            return nil
+        } catch let error as AuthError where Self.isUnknownClient(error.providerError?.error) {
+            return nil
+        }
     }
 
     // MARK: Failures for all who wait
@@ -104,9 +144,18 @@ extension ResourceClient {
         return try json.serialized()
     }
 
-    private func failure(since date: Date, _ key: RecordKey) async throws -> AuthError? {
-        guard let bytes = try await store.bytes(for: key), let json = try? JSON(parsing: bytes),
-            let time = json["failed_at"]?.number, date.timeIntervalSince1970...host.now().timeIntervalSince1970 ~= time,
+    /// Has requests of every process wait before they show another page: a user who has just signed in for nothing is not asked again
+    /// at once.
+    func rest(after error: AuthError) async {
+        guard options.restAfterFailure > .zero else { return }
+        try? await store.withLease(on: turnKey) { lease in try await store.write(note(of: error), under: lease) }
+    }
+
+    private func failure(since date: Date) async throws -> AuthError? {
+        guard let bytes = try await store.bytes(for: turnKey), let json = try? JSON(parsing: bytes),
+            let time = json["failed_at"]?.number,
+            // A clock that was set back makes nothing last for ever.
+            date.timeIntervalSince1970 <= time, time <= host.now().timeIntervalSince1970,
             let code = json["code"]?.string, let message = json["message"]?.string
         else { return nil }
         return AuthError(
@@ -117,71 +166,78 @@ extension ResourceClient {
 
     // MARK: One sign-in
 
-    private func signIn(_ found: FoundServer, _ challenge: ResourceChallenge?, _ scopes: [String]) async throws {
-        let dpop = usesDPoP(challenge, found)
-        var replaced: ReplacedRegistration?
-        while true {
-            let known = try await identify(found, scopes: scopes, usesDPoP: dpop)
-            guard let client = try await client(of: known) else {
-                throw AuthError(.storageFailed, "The registration with \(known.issuer) was not kept.")
-            }
-            if replaced == nil, try await isForgotten(known, client) {
-                replaced = try await replaceRegistration(of: known, client, isForgotten: true)
-                continue
-            }
-            let signIn: SignIn
-            do {
-                var request = AuthorizationOptions(scopes: scopes, resources: [known.resource])
-                request.acrValues = challenge?.acrValues ?? []
-                request.maxAge = challenge?.maxAge.map { .seconds($0) }
-                signIn = try await client.signIn(.replaceAccount, options: request)
-            } catch let error as AuthError
-                where replaced == nil && known.identification == .dynamic && Self.mayBeRegistration(error)
-            {
-                let isForgotten = ["invalid_client", "unauthorized_client"].contains(error.providerError?.error)
-                replaced = try await replaceRegistration(of: known, client, isForgotten: isForgotten)
-                continue
-            } catch {
-                // The session of the old registration goes on.
-                if let replaced, !replaced.isForgotten {
-                    try? await registrations.keep(replaced.kept, for: redirectURI)
-                }
-                throw error
-            }
-            try await keep(known)
-            // The tokens of a registration that is not used any more are of no use either.
-            if let replaced { _ = try? await replaced.client.signOutLocally() }
-            state.withLock { ($0.end, $0.storageError) = (nil, signIn.storageError) }
-            return
+    /// - Parameter rejected: The token that did not do, where a stored one may: one that was obtained by a process that was killed
+    ///   before it could say so. nil where the user has asked for a page.
+    private func signIn(
+        _ found: FoundServer,
+        _ challenge: ResourceChallenge?,
+        _ scopes: [String],
+        _ rejected: Secret??
+    ) async throws {
+        let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP(challenge, found))
+        guard let client = try await client(of: known) else {
+            throw AuthError(.storageFailed, "The registration with \(known.issuer) was not kept.")
+        }
+        if methods.withoutUser == nil, let rejected, let stored = try? await client.freshCredential(lasting: .zero),
+            stored.tokens.accessToken != rejected, Set(stored.tokens.scopes).isSuperset(of: scopes)
+        {
+            return try await keep(known)
+        }
+        guard known.identification == .dynamic else { return try await signIn(known, client, challenge) }
+        if try await isForgotten(known, client) {
+            return try await signInAnew(known, client, found, challenge, isForgotten: true)
+        }
+        do {
+            try await signIn(known, client, challenge)
+        } catch let error as AuthError where Self.mayBeRegistration(error) {
+            let isForgotten = Self.isUnknownClient(error.providerError?.error)
+            try await signInAnew(known, client, found, challenge, isForgotten: isForgotten)
         }
     }
 
-    /// A registration in whose place another was made.
-    private struct ReplacedRegistration {
-        let kept: KeptRegistration
-        /// The client with its tokens.
-        let client: AuthClient
-        /// Whether the server does not know it any more.
-        let isForgotten: Bool
+    private func signIn(
+        _ known: KnownResource,
+        _ client: AuthClient,
+        _ challenge: ResourceChallenge?,
+        by registration: KeptRegistration? = nil
+    ) async throws {
+        var request = AuthorizationOptions(scopes: known.scopes, resources: [known.resource])
+        request.acrValues = challenge?.acrValues ?? []
+        request.maxAge = challenge?.maxAge.map { .seconds($0) }
+        let signIn = try await client.signIn(.replaceAccount, options: request)
+        // What is known comes last: a token that nothing leads to is found again, and one without a registration would not be.
+        if let registration { try await registrations.keep(registration, for: redirectURI) }
+        try await keep(known)
+        state.withLock { ($0.end, $0.storageError) = (nil, signIn.storageError) }
+    }
+
+    /// Registers the client anew, and signs in with that. The old registration stays in its place until that has succeeded.
+    private func signInAnew(
+        _ old: KnownResource,
+        _ oldClient: AuthClient,
+        _ found: FoundServer,
+        _ challenge: ResourceChallenge?,
+        isForgotten: Bool
+    ) async throws {
+        let made = try await register(found, scopes: old.scopes)
+        var known = old
+        known.clientID = made.clientID
+        guard let client = try await makeClient(known, made) else {
+            throw AuthError(.storageFailed, "The registration with \(known.issuer) could not be used.")
+        }
+        state.withLock { $0.clients.append(client) }
+        try await signIn(known, client, challenge, by: made)
+        // The tokens of the old one for this resource are of no use any more. Other resources may go on to use it, unless the server
+        // does not know it.
+        _ = try? await oldClient.signOutLocally()
+        if isForgotten { _ = try? await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID) }
     }
 
     /// Whether a new registration may help: the server has forgotten the client, did not register these scopes, or none of the
     /// registered ports is free.
     private static func mayBeRegistration(_ error: AuthError) -> Bool {
         guard error.code == .providerRejected else { return error.code == .portBusy }
-        return ["invalid_client", "unauthorized_client", "invalid_scope", "invalid_redirect_uri"].contains(
-            error.providerError?.error
-        )
-    }
-
-    /// - Returns: The registration that was removed; nil when another process was faster.
-    private func replaceRegistration(
-        of known: KnownResource,
-        _ client: AuthClient,
-        isForgotten: Bool
-    ) async throws -> ReplacedRegistration? {
-        let kept = try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
-        state.withLock { if $0.client?.known == known { $0.client = nil } }
-        return kept.map { ReplacedRegistration(kept: $0, client: client, isForgotten: isForgotten) }
+        let name = error.providerError?.error
+        return isUnknownClient(name) || name == "invalid_scope" || name == "invalid_redirect_uri"
     }
 }

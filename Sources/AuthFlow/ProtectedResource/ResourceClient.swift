@@ -90,6 +90,8 @@ public final class ResourceClient: Sendable {
         /// Every client that may have work under way.
         var clients: [AuthClient] = []
         var servers: [String: AuthorizationServer] = [:]
+        /// The sign-in that a request has begun, for all of this process.
+        var signIn: SharedTask<Void>?
         /// The scopes that a new token did not help with.
         var fruitless: Set<Set<String>> = []
         /// Why the last session ended.
@@ -201,7 +203,8 @@ public final class ResourceClient: Sendable {
         }
     }
 
-    private func makeClient(_ known: KnownResource) async throws -> AuthClient? {
+    /// - Parameter registration: The registration, where it is not kept yet.
+    func makeClient(_ known: KnownResource, _ registration: KeptRegistration? = nil) async throws -> AuthClient? {
         let base: ClientRegistration
         switch known.identification {
         case .registered:
@@ -216,16 +219,21 @@ public final class ResourceClient: Sendable {
             }
             base = try ClientRegistration(clientID: known.clientID) { $0.redirectURIs = options.redirectURIs }
         case .dynamic:
-            guard registered == nil,
-                let kept = try await registrations.registration(at: known.issuer, for: redirectURI),
-                kept.clientID.isIdentical(to: known.clientID)
-            else { return nil }
+            var kept = registration
+            if kept == nil {
+                kept = try await registrations.registration(
+                    at: known.issuer,
+                    for: redirectURI,
+                    clientID: known.clientID
+                )
+            }
+            guard registered == nil, let kept else { return nil }
             base = try ClientRegistration(clientID: kept.clientID) {
                 $0.redirectURIs = kept.redirectURIs
                 $0.authentication = kept.authentication
             }
         }
-        let registration = try base.changing {
+        let wanted = try base.changing {
             $0.resources = [known.resource]
             $0.scopes = known.scopes
             $0.usesDPoP = known.usesDPoP
@@ -237,7 +245,7 @@ public final class ResourceClient: Sendable {
         clientOptions.timeout = options.timeout
         clientOptions.freshnessMargin = options.freshnessMargin
         return AuthClient(
-            client: OAuthClient(server: server(known.issuer), registration: registration),
+            client: OAuthClient(server: server(known.issuer, isAssumed: known.isAssumed), registration: wanted),
             methods: methods,
             store: store,
             options: clientOptions,
@@ -249,17 +257,19 @@ public final class ResourceClient: Sendable {
     var redirectURI: RedirectURI { options.redirectURIs.first ?? .loopback }
 
     /// The server of an issuer, shared by all who ask for it.
-    func server(_ issuer: String) -> AuthorizationServer {
+    /// - Parameter isAssumed: Whether nothing says that it is one.
+    func server(_ issuer: String, isAssumed: Bool = false) -> AuthorizationServer {
         if let registered, registered.server.issuer.isIdentical(to: issuer) { return registered.server }
         return state.withLock { state in
+            let name = isAssumed ? "assumed \(issuer)" : issuer
             let server =
-                state.servers[issuer]
+                state.servers[name]
                 ?? AuthorizationServer(
-                    ResourceAuthorizationServer(issuer: issuer, isAssumed: options.assumesAuthorizationServerAtOrigin),
+                    ResourceAuthorizationServer(issuer: issuer, isAssumed: isAssumed),
                     transport: transport,
                     host: host
                 )
-            state.servers[issuer] = server
+            state.servers[name] = server
             return server
         }
     }
@@ -322,12 +332,22 @@ public final class ResourceClient: Sendable {
     /// kept.
     /// - Throws: As ``AuthClient/signOut(revokingTokens:endingSession:)``.
     public func signOut(revokingTokens: Bool = true) async throws -> SignOut {
-        let client = try await client()
-        let signOut =
-            try await client?.signOut(revokingTokens: revokingTokens)
-            ?? SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo)
+        let known = try await known(reading: true)
+        guard let known else { return SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
+        let signOut = try await client(of: known)?.signOut(revokingTokens: revokingTokens)
         try await keep(nil)
-        return signOut
+        return signOut ?? SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo)
+    }
+
+    /// Forgets the tokens on this machine, also where they cannot be read any more. No request is sent.
+    /// - Returns: Whether there was anything.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    @discardableResult
+    public func signOutLocally() async throws -> Bool {
+        guard let known = try await known(reading: true) else { return false }
+        let hadTokens = try await client(of: known)?.signOutLocally() ?? false
+        try await keep(nil)
+        return hadTokens
     }
 
     /// Whether something is under way that must not be lost: what ``drain(within:)`` waits for.

@@ -82,7 +82,8 @@ struct MCPCommand: AsyncParsableCommand {
                 write: output.write
             )
             for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
-            await bridge.close(within: .seconds(2))
+            // Also after a signal, which has cancelled this task.
+            await Task { await bridge.close(within: .seconds(2)) }.value
         }
     }
 

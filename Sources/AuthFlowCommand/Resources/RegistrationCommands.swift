@@ -117,6 +117,11 @@ enum RegistrationCommands {
         func run() async throws {
             let place = try Place(config: config)
             let issuer = try await place.issuer(of: address, config: config)
+            // Its tokens could not be revoked without it.
+            let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
+            if try await client.signOut().credential != nil {
+                Terminal.talk("Signed out of \(address) on this machine.")
+            }
             guard let kept = try await place.registrations.remove(at: issuer, for: place.redirectURI) else {
                 return Terminal.talk("There is no such registration.")
             }

@@ -96,7 +96,13 @@ extension ProtectedResourceEmulator {
             )
         }
         var answer = FormParameters()
-        if settings.denies { answer.append("error", "access_denied") } else { answer.append("code", code) }
+        if scopes.contains(where: settings.unknownScopes.contains) {
+            answer.append("error", "invalid_scope")
+        } else if settings.denies {
+            answer.append("error", "access_denied")
+        } else {
+            answer.append("code", code)
+        }
         if let value = query["state"] { answer.append("state", value) }
         switch settings.issuer {
         case .right: answer.append("iss", origin + issuer)

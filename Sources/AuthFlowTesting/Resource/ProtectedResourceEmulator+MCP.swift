@@ -65,6 +65,15 @@ extension ProtectedResourceEmulator {
         let parts = (received.request.headerFields[.authorization] ?? "").split(separator: " ").map(String.init)
         let grant = parts.count == 2 ? state.withLock { $0.accessTokens[parts[1]] } : nil
         let scheme = settings.dpop == .none ? "Bearer" : "DPoP"
+        if settings.growsScopes {
+            let number = state.withLock { state in
+                state.refusals += 1
+                return state.refusals
+            }
+            return challenge(scheme, #"error="insufficient_scope""#, ["scope\(number)"], settings, .forbidden)
+        }
+        if settings.forbids, parts.count == 2 { return challenge(scheme, nil, nil, settings, .forbidden) }
+        if settings.refusesTokens { return challenge(scheme, #"error="invalid_token""#, nil, settings) }
         if parts.count == 2, grant == nil || (grant?.expiresAt ?? now()) <= now() {
             return challenge(scheme, #"error="invalid_token""#, settings.challengeScopes, settings)
         }

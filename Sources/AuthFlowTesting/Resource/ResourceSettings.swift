@@ -67,6 +67,14 @@ public struct ResourceSettings: Sendable {
     public var toolScopes: [String] = []
     /// Whether calls of tools are refused whatever the token.
     public var refusesCalls = false
+    /// Whether it demands another scope for every request.
+    public var growsScopes = false
+    /// Whether it takes no token at all.
+    public var refusesTokens = false
+    /// Whether every request with a token is forbidden, without a reason.
+    public var forbids = false
+    /// Scopes that the authorization server refuses to ask the user for.
+    public var unknownScopes: [String] = []
     /// Whether the resource names its second authorization server after the first call.
     public var migratesAfterFirstCall = false
     /// Whether it serves POST alone, as the servers of the conformance suite do.

@@ -1,5 +1,5 @@
 public import AuthFlow
-import AuthFlowHeadless
+public import AuthFlowHeadless
 public import AuthFlowJSON
 import AuthFlowMCP
 import AuthFlowOIDC
@@ -36,6 +36,14 @@ public struct ResourceScene: Sendable {
         }
     }
 
+    /// A user agent whose user consents to everything.
+    public func userAgent() throws -> HeadlessUserAgent {
+        HeadlessUserAgent(
+            driver: HTMLFormDriver(username: "alice", password: Secret("wonderland"), origins: []),
+            transport: transport
+        )
+    }
+
     /// A client of the server whose user consents to everything.
     public func client(
         methods: [SignInMethod]? = nil,
@@ -44,10 +52,9 @@ public struct ResourceScene: Sendable {
         options: ResourceClient.Options = ResourceClient.Options(),
         host: HostServices = .system
     ) throws -> ResourceClient {
-        let driver = HTMLFormDriver(username: "alice", password: Secret("wonderland"), origins: [])
-        return try ResourceClient(
+        try ResourceClient(
             emulator.resource,
-            methods: methods ?? [.userAgent(HeadlessUserAgent(driver: driver, transport: transport))],
+            methods: methods ?? [.userAgent(try userAgent())],
             registered: registered,
             store: store,
             options: options,
@@ -108,7 +115,8 @@ public final class BridgedHost: Sendable {
         }
     }
 
-    init(client: ResourceClient, transport: any HTTPTransport, version: String?) {
+    /// Creates a host.
+    public init(client: ResourceClient, transport: any HTTPTransport, version: String?) {
         let inbox = Inbox()
         self.inbox = inbox
         self.version = version

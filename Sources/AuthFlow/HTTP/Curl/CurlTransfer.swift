@@ -30,6 +30,8 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     ) {
         self.stream = stream
         self.isStream = stream != nil
+        // The head of a stream is waited for from the start: it may have to wait for a connection.
+        if isStream { sent = .now }
         self.call = call
         self.settings = settings
         self.proxy = proxy
