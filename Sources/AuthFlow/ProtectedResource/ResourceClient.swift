@@ -316,6 +316,8 @@ public final class ResourceClient: Sendable {
     /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended; what refreshing throws.
     public func freshCredential(lasting duration: Duration = .zero) async throws -> Credential {
         if let client = try await client() { return try await client.freshCredential(lasting: duration) }
+        // The client itself needs no page, and no permission to show one.
+        if methods.withoutUser != nil { return try await signIn() }
         throw loginRequired(because: nil)
     }
 
