@@ -42,7 +42,7 @@ let package = Package(
             exclude: ["README.md", "demo.sh", "type.py", "authflow.json"]
         ),
 
-        // The three examples of the README
+        // The examples of the README
         .executableTarget(
             name: "app",
             dependencies: [authFlow("AuthFlowOIDC"), authFlow("AuthFlowLoopback")],
@@ -50,6 +50,7 @@ let package = Package(
         ),
         .executableTarget(name: "server", dependencies: [authFlow("AuthFlowOIDC")], path: "lanes/server"),
         .executableTarget(name: "verifier", dependencies: [authFlow("AuthFlowOIDC")], path: "lanes/verifier"),
+        .executableTarget(name: "resource", dependencies: [authFlow("AuthFlowLoopback")], path: "lanes/resource"),
     ],
     swiftLanguageModes: [.v6]
 )
