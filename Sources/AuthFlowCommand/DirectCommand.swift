@@ -38,6 +38,8 @@ enum DirectCommand: Hashable {
             }
         }
         if let address = request.resource?.address {
+            // The parser says why that has no effect.
+            guard request.choice.account == nil else { return nil }
             request.resource = ResourceChoice(address: address, choice: request.choice)
         }
         self =

@@ -330,6 +330,34 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false]) func aServerFetchesTheDescriptionOfAClient(_ isListed: Bool) async throws {
+        let address = "https://client.example.com/client.json"
+        let redirectURI = try RedirectURI("http://127.0.0.1:\(isListed ? 8400 : 8401)/callback")
+        let document = try ClientMetadataDocument(clientID: address, name: "Tool", redirectURIs: [redirectURI])
+        let documents = InProcessTransport(origin: "https://client.example.com") { _, _ in
+            TransportResponse(head: HTTPResponse(status: .ok), body: try document.json.serialized())
+        }
+        var settings = Self.settings()
+        settings.supportsMetadataDocuments = true
+        let emulator = ProtectedResourceEmulator(
+            origin: "https://api.example.com",
+            settings: settings,
+            documents: documents
+        )
+        let scene = ResourceScene(emulator: emulator, transport: InProcessTransport(emulator))
+        var options = ResourceClient.Options()
+        options.clientMetadataDocument = address
+        options.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        let client = try scene.client(options: options)
+        if isListed {
+            #expect(try await Self.list(client) == 200)
+            #expect(try await client.status()?.clientID == address)
+        } else {
+            await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+        }
+        #expect(emulator.registrations == 0)
+    }
+
     @Test func aRenewedRegistrationIsUsedAtTheNextSignIn() async throws {
         try await ResourceScene.with(.inProcess, Self.settings()) { scene in
             let store = MemoryTokenStore()

@@ -62,7 +62,11 @@ extension ProtectedResourceEmulator {
         return Client(id: id, secret: nil, method: "none", issuer: issuer, redirectURIs: [])
     }
 
-    func authorize(_ received: ReceivedRequest, _ issuer: String, _ settings: ResourceSettings) -> TransportResponse {
+    func authorize(
+        _ received: ReceivedRequest,
+        _ issuer: String,
+        _ settings: ResourceSettings
+    ) async -> TransportResponse {
         let query = received.query
         let scopes = query["scope"]?.split(separator: " ").map(String.init) ?? []
         state.withLock { $0.authorizations.append(scopes) }
@@ -70,6 +74,16 @@ extension ProtectedResourceEmulator {
             client.redirectURIs.isEmpty || client.redirectURIs.contains(redirectURI)
         else {
             return .json(["error": "invalid_client", "error_description": "Client ID not found."], status: .badRequest)
+        }
+        if let documents, client.id.hasPrefix("https://") {
+            // Client ID Metadata Document section 6: fetched, and its redirect URIs compared.
+            let document = try? await ClientMetadataDocument.fetch(client.id, transport: documents)
+            guard document?.json["redirect_uris"]?.strings?.contains(redirectURI) == true else {
+                return .json(
+                    ["error": "invalid_client", "error_description": "The client_id leads to no document."],
+                    status: .badRequest
+                )
+            }
         }
         expect(
             query["code_challenge_method"] == "S256" && query["code_challenge"]?.isEmpty == false,

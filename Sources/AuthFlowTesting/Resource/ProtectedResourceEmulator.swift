@@ -26,6 +26,8 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     public var resource: String { origin + settings.endpoint }
 
     let now: @Sendable () -> Date
+    /// The way to the documents by which clients describe themselves; nil where every such client is taken.
+    let documents: (any HTTPTransport)?
     let state = Mutex(State())
     private let currentSettings: Mutex<ResourceSettings>
 
@@ -33,13 +35,17 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
     /// - Parameters:
     ///   - origin: The origin.
     ///   - settings: How it behaves; default: as the rules demand.
+    ///   - documents: The way to the documents by which clients describe themselves; default: none is fetched, and every such client is
+    ///     taken.
     ///   - now: Its clock.
     public init(
         origin: String,
         settings: ResourceSettings = ResourceSettings(),
+        documents: (any HTTPTransport)? = nil,
         now: @escaping @Sendable () -> Date = { Date() }
     ) {
         self.origin = origin
+        self.documents = documents
         self.now = now
         self.currentSettings = Mutex(settings)
     }
@@ -149,7 +155,7 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         if let response = metadata(received.path, settings) { return response }
         for issuer in settings.issuerPaths {
             switch received.path {
-            case "\(issuer)/authorize": return authorize(received, issuer, settings)
+            case "\(issuer)/authorize": return await authorize(received, issuer, settings)
             case "\(issuer)/token": return token(received, issuer, settings)
             case "\(issuer)/register" where settings.registers: return register(body, issuer, settings)
             default: continue
@@ -157,8 +163,6 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         }
         switch received.path {
         case "/idp/token": return identityProviderToken(received, settings)
-        case settings.clientMetadataDocument?.path:
-            return settings.clientMetadataDocument.map { .json($0.json) } ?? Self.notFound
         default: return Self.notFound
         }
     }

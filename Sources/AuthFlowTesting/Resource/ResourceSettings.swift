@@ -1,4 +1,3 @@
-public import AuthFlow
 public import AuthFlowJSON
 
 /// How an emulated protected resource and its authorization servers behave.
@@ -100,8 +99,6 @@ public struct ResourceSettings: Sendable {
     public var registers = true
     /// `client_id_metadata_document_supported`.
     public var supportsMetadataDocuments = false
-    /// The document of the only client by its own description; nil for any address.
-    public var clientMetadataDocument: (path: String, json: JSON)?
     /// The `client_id` that a client by its own description has to have; nil for any.
     public var expectedClientID: String?
     /// `token_endpoint_auth_methods_supported`.

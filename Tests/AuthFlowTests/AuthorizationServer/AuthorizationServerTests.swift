@@ -61,6 +61,83 @@ import Testing
         }
     }
 
+    struct Order: CustomTestStringConvertible {
+        let issuer: String
+        let order: DiscoveryOrder
+        let paths: [String]
+        var testDescription: String { "\(issuer) \(order)" }
+    }
+
+    static let orders: [Order] = [
+        Order(
+            issuer: "https://id.example.com/tenant1",
+            order: .oauthFirst,
+            paths: [
+                "/.well-known/oauth-authorization-server/tenant1", "/.well-known/openid-configuration/tenant1",
+                "/tenant1/.well-known/openid-configuration",
+            ]
+        ),
+        Order(
+            issuer: "https://id.example.com/t/",
+            order: .oauthFirst,
+            paths: [
+                "/.well-known/oauth-authorization-server/t", "/.well-known/openid-configuration/t",
+                "/t/.well-known/openid-configuration",
+            ]
+        ),
+        Order(
+            issuer: "https://id.example.com",
+            order: .oauthFirst,
+            paths: ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]
+        ),
+        Order(
+            issuer: "https://id.example.com/",
+            order: .oauthFirst,
+            paths: ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"]
+        ),
+        Order(
+            issuer: "https://id.example.com/tenant1",
+            order: .openIDFirst,
+            paths: [
+                "/tenant1/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/tenant1",
+                "/.well-known/openid-configuration/tenant1",
+            ]
+        ),
+    ]
+
+    @Test(arguments: orders, [404, 403, 200]) func asksTheAddressesOfAnIssuerInOrder(_ order: Order, _ status: Int)
+        async throws
+    {
+        struct Ordered: ProviderAdapter {
+            let issuer: String
+            let order: DiscoveryOrder
+            func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+                try await context.discover(order: order)
+            }
+        }
+        let paths = Mutex<[String]>([])
+        let transport = InProcessTransport(origin: Self.issuer) { request, _ in
+            paths.withLock { $0.append(request.path ?? "") }
+            // A page for every address, as some applications have, is no document.
+            return TransportResponse(head: HTTPResponse(status: .init(code: status)), body: Array("<html>".utf8))
+        }
+        let server = AuthorizationServer(Ordered(issuer: order.issuer, order: order.order), transport: transport)
+        let error = await #expect(throws: AuthError.self) { try await server.metadata() }
+        #expect(error?.code == .discoveryFailed)
+        #expect(paths.withLock { $0 } == order.paths)
+    }
+
+    @Test func aServerErrorSaysNothingAboutMetadataAndEndsTheSearch() async throws {
+        let requests = Mutex(0)
+        let server = server { _ in
+            requests.withLock { $0 += 1 }
+            return TransportResponse(head: HTTPResponse(status: .internalServerError))
+        }
+        let error = await #expect(throws: AuthError.self) { try await server.metadata() }
+        #expect(error?.code == .temporarilyUnavailable)
+        #expect(requests.withLock { $0 } == 1)
+    }
+
     @Test func refusesMetadataOfAnotherIssuerFromAnAdapter() async throws {
         let other = Described(metadata: ProviderMetadata(issuer: "https://id.example.com/other"))
         let error = await #expect(throws: AuthError.self) { try await server(other).metadata() }

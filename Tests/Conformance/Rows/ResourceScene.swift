@@ -14,6 +14,12 @@ public struct ResourceScene: Sendable {
     /// Sends requests to it.
     public let transport: any HTTPTransport
 
+    /// Creates a scene.
+    public init(emulator: ProtectedResourceEmulator, transport: any HTTPTransport) {
+        self.emulator = emulator
+        self.transport = transport
+    }
+
     /// Runs `body` with a server.
     /// - Parameters:
     ///   - setting: Where the server is.

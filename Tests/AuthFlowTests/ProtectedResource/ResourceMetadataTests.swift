@@ -1,0 +1,141 @@
+import AuthFlowJSON
+import AuthFlowTesting
+import HTTPTypes
+import Synchronization
+import Testing
+
+@testable import AuthFlow
+
+@Suite struct ResourceMetadataTests {
+    struct Place: CustomTestStringConvertible {
+        let address: String
+        let places: [String]
+        var testDescription: String { address }
+    }
+
+    /// RFC 9728 section 3.1.
+    static let places: [Place] = [
+        Place(
+            address: "https://example.com/public/mcp",
+            places: [
+                "https://example.com/.well-known/oauth-protected-resource/public/mcp",
+                "https://example.com/.well-known/oauth-protected-resource",
+            ]
+        ),
+        Place(address: "https://example.com", places: ["https://example.com/.well-known/oauth-protected-resource"]),
+        Place(address: "https://example.com/", places: ["https://example.com/.well-known/oauth-protected-resource"]),
+        Place(
+            address: "https://example.com:8443/mcp?tenant=7",
+            places: [
+                "https://example.com:8443/.well-known/oauth-protected-resource/mcp?tenant=7",
+                "https://example.com:8443/.well-known/oauth-protected-resource",
+            ]
+        ),
+    ]
+
+    @Test(arguments: places) func metadataIsLookedForAtTheWellKnownAddresses(_ place: Place) async throws {
+        let urls = Mutex<[String]>([])
+        let origin = try Endpoint(place.address).origin
+        let transport = InProcessTransport(origin: origin) { request, _ in
+            urls.withLock { $0.append("\(origin)\(request.path ?? "")") }
+            return TransportResponse(head: HTTPResponse(status: .notFound))
+        }
+        let discovery = ProtectedResourceDiscovery(
+            address: try Endpoint(place.address),
+            transport: transport,
+            host: .system
+        )
+        #expect(try await discovery.metadata(named: nil) == nil)
+        #expect(urls.withLock { $0 } == place.places)
+    }
+
+    struct Fit: CustomTestStringConvertible {
+        let resource: String
+        let address: String
+        let fit: ProtectedResourceMetadata.Fit?
+        var testDescription: String { "\(resource) for \(address)" }
+    }
+
+    static let fits: [Fit] = [
+        Fit(resource: "https://a.example/mcp", address: "https://a.example/mcp", fit: .identical),
+        Fit(resource: "https://a.example/mcp/", address: "https://a.example/mcp", fit: .identical),
+        Fit(resource: "https://a.example", address: "https://a.example/", fit: .identical),
+        Fit(resource: "HTTPS://A.example/mcp", address: "https://a.example/mcp", fit: .identical),
+        Fit(resource: "https://a.example", address: "https://a.example/mcp", fit: .prefix),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/mcp", fit: .prefix),
+        Fit(resource: "https://a.example/mcp", address: "https://a.example/mcp?tenant=7", fit: .prefix),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api123", fit: nil),
+        Fit(resource: "https://a.example/mcp/x", address: "https://a.example/mcp", fit: nil),
+        Fit(resource: "https://a.example/MCP", address: "https://a.example/mcp", fit: nil),
+        Fit(resource: "https://a.example:8443/mcp", address: "https://a.example/mcp", fit: nil),
+        Fit(resource: "http://a.example/mcp", address: "https://a.example/mcp", fit: nil),
+        Fit(resource: "https://a.example.evil.example", address: "https://a.example/mcp", fit: nil),
+        Fit(resource: "https://a.example@evil.example", address: "https://a.example/mcp", fit: nil),
+        Fit(resource: "https://a.example/mcp#x", address: "https://a.example/mcp", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/../admin", fit: nil),
+        Fit(resource: "https://a.example/api", address: "https://a.example/api/%2E%2e/admin", fit: nil),
+        Fit(resource: "a.example", address: "https://a.example/mcp", fit: nil),
+    ]
+
+    @Test(arguments: fits) func aResourceFitsItsAddressOrOnesBelowIt(_ test: Fit) throws {
+        let address = try Endpoint(test.address)
+        #expect(ProtectedResourceMetadata.fit(of: test.resource, to: address) == test.fit)
+    }
+
+    @Test func unknownMembersOfMetadataAreIgnored() throws {
+        let json: JSON = [
+            "resource": "https://a.example/mcp", "authorization_servers": ["https://id.example"], "x": ["y": 1],
+            "resource_name": "A",
+        ]
+        let address = try Endpoint("https://a.example/mcp")
+        let metadata = try ProtectedResourceMetadata(json, of: address, at: address)
+        #expect(metadata.name == "A")
+        #expect(metadata.scopes == nil)
+        #expect(!metadata.requiresDPoP)
+    }
+}
+
+@Suite struct ClientMetadataDocumentTests {
+    private static let address = "https://client.example.com/tools/cli.json"
+
+    @Test func aDocumentThatIsMadeIsAccepted() throws {
+        let document = try ClientMetadataDocument(clientID: Self.address, name: "Tool")
+        #expect(document.json["client_id"]?.string == Self.address)
+        #expect(document.json["token_endpoint_auth_method"]?.string == "none")
+        #expect(document.json["application_type"]?.string == "native")
+        #expect(try ClientMetadataDocument(checking: document.json, at: Self.address) == document)
+    }
+
+    @Test(arguments: [
+        "http://client.example.com/cli.json", "https://client.example.com", "https://client.example.com/",
+        "http://127.0.0.1/cli.json",
+        "https://client.example.com/a/../cli.json", "https://client.example.com/./cli.json",
+        "https://client.example.com/cli.json#x",
+        "https://user@client.example.com/cli.json", "not an address",
+    ]) func anAddressThatNoServerMayFetchIsRefused(_ address: String) {
+        #expect(throws: AuthError.self) { try ClientMetadataDocument(clientID: address, name: "Tool") }
+    }
+
+    @Test(arguments: [
+        ("client_id", JSON.string("https://client.example.com/tools/cli.json/")), ("client_name", .null),
+        ("redirect_uris", JSON.array([])),
+        ("client_secret", "x"), ("client_secret_expires_at", 0), ("token_endpoint_auth_method", "client_secret_basic"),
+        ("redirect_uris", JSON.array(["http://evil.example.com/callback"])),
+        ("padding", .string(String(repeating: "x", count: 6000))),
+    ]) func aDocumentThatServersHaveToRefuseIsRefused(_ member: String, _ value: JSON) throws {
+        var members = try ClientMetadataDocument(clientID: Self.address, name: "Tool").json.object ?? [:]
+        members[member] = value
+        let json = JSON.object(members)
+        #expect(throws: AuthError.self) { try ClientMetadataDocument(checking: json, at: Self.address) }
+    }
+
+    @Test(arguments: [(200, true), (404, false), (302, false), (201, false)])
+    func aDocumentIsFetchedAsServersDo(_ status: Int, _ isRead: Bool) async throws {
+        let document = try ClientMetadataDocument(clientID: Self.address, name: "Tool")
+        let transport = InProcessTransport(origin: "https://client.example.com") { _, _ in
+            TransportResponse(head: HTTPResponse(status: .init(code: status)), body: try document.json.serialized())
+        }
+        let found = try? await ClientMetadataDocument.fetch(Self.address, transport: transport)
+        #expect((found == document) == isRead)
+    }
+}

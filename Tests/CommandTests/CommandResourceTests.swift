@@ -1,0 +1,123 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import Testing
+
+/// The tool with the address of a protected resource in place of a profile.
+@Suite struct CommandResourceTests {
+    /// A resource, and an environment in which a browser signs the user in.
+    private func with(
+        _ settings: ResourceSettings = ResourceSettings(),
+        localConfiguration: @escaping @Sendable (_ resource: String) -> String? = { _ in nil },
+        _ body:
+            @Sendable (
+                _ emulator: ProtectedResourceEmulator,
+                _ run: @escaping @Sendable ([String]) async throws -> CommandHarness.Outcome
+            ) async throws -> Void
+    ) async throws {
+        try await CommandHarness.withConfiguration("{}") { _, folder in
+            let browser = "\(folder)/browser"
+            try Data("#!/bin/sh\nexec curl -sL -o /dev/null --max-time 20 \"$1\"\n".utf8).write(
+                to: URL(fileURLWithPath: browser)
+            )
+            try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: browser)
+            try await EmulatorServer.run {
+                ProtectedResourceEmulator(origin: $0, settings: settings)
+            } _: { emulator in
+                if let text = localConfiguration(emulator.resource) {
+                    try Data(text.utf8).write(to: URL(fileURLWithPath: "\(folder)/authflow.json"))
+                }
+                try await body(emulator) { arguments in
+                    try await CommandHarness.run(
+                        arguments,
+                        environment: [
+                            "XDG_DATA_HOME": "\(folder)/data", "XDG_CONFIG_HOME": "\(folder)/config",
+                            "BROWSER": browser,
+                            "DISPLAY": ":0",
+                        ],
+                        folder: folder
+                    )
+                }
+            }
+        }
+    }
+
+    @Test func anAddressIsEnough() async throws {
+        var settings = ResourceSettings()
+        settings.refreshes = true
+        try await with(settings) { emulator, run async throws in
+            let early = try await run(["token", emulator.resource])
+            #expect(early.status == 4 && early.output.isEmpty)
+            #expect(!emulator.requests.contains("POST /register"))
+            let login = try await run(["login", emulator.resource, "--json"])
+            #expect(login.status == 0, "\(login.talk)")
+            let report = try JSON(parsing: Array(login.output.utf8))
+            #expect(report["resource"]?.string == emulator.resource)
+            #expect(report["scopes"]?.strings == ["mcp:basic"])
+            let token = try await run(["token", emulator.resource])
+            #expect(token.status == 0 && token.output.count > 20)
+            #expect(!login.output.contains(token.output) && !login.talk.contains(token.output))
+            let call = try await run([
+                "curl", emulator.resource, "-H", "Accept: application/json, text/event-stream", "-H",
+                "MCP-Protocol-Version: 2025-11-25",
+                "-d", #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+            ])
+            #expect(call.status == 0 && call.output.contains("test-tool"), "\(call.talk)")
+            #expect(try await run(["status", emulator.resource]).status == 0)
+            #expect(try await run(["mcp", "status"]).output.contains(emulator.resource))
+            #expect(try await run(["register", "show"]).output.contains(emulator.origin))
+            #expect(try await run(["logout", emulator.resource]).talk.contains("Signed out of"))
+            #expect(try await run(["token", emulator.resource]).status == 4)
+            let removed = try await run(["register", "remove", emulator.origin])
+            #expect(removed.status == 0 && removed.talk.contains("forgotten"), "\(removed.talk)")
+            #expect(emulator.violations.isEmpty, "\(emulator.violations)")
+        }
+    }
+
+    @Test func aDamagedCredentialIsRemovedLocally() async throws {
+        try await with { emulator, run async throws in
+            #expect(try await run(["login", emulator.resource]).status == 0)
+            #expect(try await run(["logout", emulator.resource, "--local"]).status == 0)
+            #expect(try await run(["token", emulator.resource]).status == 4)
+        }
+    }
+
+    @Test func aServerThatIsNotSafeIsRefusedWithASentence() async throws {
+        for (scenario, words) in [("17", "is for the resource"), ("24", "RFC 9207"), ("27", "must be identical")] {
+            let settings = try #require(ResourceScenario.named(scenario)).settings
+            try await with(settings) { emulator, run async throws in
+                let login = try await run(["login", emulator.resource])
+                #expect(login.status != 0 && login.talk.contains(words), "\(login.talk)")
+                #expect(try await run(["token", emulator.resource]).status == 4)
+            }
+        }
+    }
+
+    @Test func aConfigurationThatIsNotTrustedIsLeftOut() async throws {
+        // What a stranger has left in the folder names another client for the resource.
+        try await with(localConfiguration: { resource in
+            #"{"profiles": {"x": {"provider": "oidc", "issuer": "https://evil.example.com", "client_id": "x", "resources": ["\#(resource)"]}}}"#
+        }) { emulator, run async throws in
+            let login = try await run(["login", emulator.resource])
+            #expect(login.status == 0, "\(login.talk)")
+            #expect(login.talk.contains("not trusted"))
+        }
+    }
+
+    @Test(arguments: [
+        ["login", "work"], ["token", "work"], ["login", "--scope", "a"], ["logout", "--resource", "https://a.example"],
+        ["token", "https://a.example", "--account", "x"], ["token", "https://a.example", "--scope", "x"],
+        ["logout", "https://a.example", "--browser"], ["login", "https://a.example", "--device"], ["mcp", "connect"],
+        ["curl"],
+        ["dev-idp", "--scenario", "27"], ["dev-idp", "--resource", "--scenario", "nonsense"],
+        ["client-metadata", "https://a.example/"],
+    ]) func optionsWithoutEffectAreRefused(_ arguments: [String]) async throws {
+        try await with { _, run async throws in
+            let outcome = try await run(arguments)
+            #expect(outcome.status == 2, "\(outcome.talk)")
+            #expect(outcome.output.isEmpty)
+        }
+    }
+}
