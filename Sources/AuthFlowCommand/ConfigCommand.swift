@@ -35,6 +35,20 @@ struct ConfigCommand: AsyncParsableCommand {
                     issues += error.issues
                 }
             }
+            if file.hasResourceClient, options.profile == nil {
+                do {
+                    // No request is sent to it: it stands for any.
+                    _ = try ResourceClient(
+                        "https://resource.invalid",
+                        settings: file.resourceClient,
+                        userAgents: Known.userAgents,
+                        host: ToolEnvironment.host
+                    )
+                    Terminal.talk("  ok  resource_client")
+                } catch let error as ConfigurationError {
+                    issues += error.issues
+                }
+            }
             if !issues.isEmpty { throw ConfigurationError(issues: issues) }
         }
     }

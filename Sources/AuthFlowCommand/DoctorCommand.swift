@@ -68,7 +68,15 @@ struct DoctorCommand: AsyncParsableCommand {
     private func examineProfile(_ launchEnvironment: LaunchEnvironment, _ findings: inout Findings) async throws {
         let clock = ServerClock()
         let choice = ConfigurationChoice(option: options.config)
-        let profile = try choice.file().profile(options.profile)
+        let file = try choice.file()
+        if file.profileNames.isEmpty, options.profile == nil {
+            findings.good(
+                "file",
+                "\(choice.path), \(choice.origin.rawValue), with settings for protected resources alone"
+            )
+            return
+        }
+        let profile = try file.profile(options.profile)
         findings.good("file", "\(choice.path), \(choice.origin.rawValue)")
         let client = try options.choice.client(launchEnvironment: launchEnvironment, transport: clock.over)
         findings.good("profile", profile.name)

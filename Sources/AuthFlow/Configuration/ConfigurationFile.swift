@@ -106,6 +106,9 @@ public struct ConfigurationFile: Sendable {
         }
     }
 
+    /// Whether the file has settings for protected resources of which only the address is known.
+    package var hasResourceClient: Bool { json["resource_client"] != nil }
+
     /// The settings for protected resources of which only the address is known; default: none.
     public var resourceClient: ResourceClientSettings {
         guard let settings = json["resource_client"] else { return ResourceClientSettings() }
