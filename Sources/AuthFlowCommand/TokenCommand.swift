@@ -72,7 +72,11 @@ struct TokenRequest: Hashable {
     func run() async throws {
         let duration = Duration.seconds(minimumLifetime)
         if let oneOf {
-            let tokens = try await choice.client().freshTokens(for: oneOf, scopes: scopes.isEmpty ? nil : scopes)
+            let tokens = try await choice.client().freshTokens(
+                for: oneOf,
+                scopes: scopes.isEmpty ? nil : scopes,
+                lasting: .seconds(minimumLifetime)
+            )
             return try print(tokens)
         }
         let credential =

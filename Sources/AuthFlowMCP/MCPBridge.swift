@@ -103,7 +103,12 @@ public final class MCPBridge: Sendable {
                 state.withLock { ($0.session.initialized, $0.greeting) = (message, task) }
             }
         case .response: runInBackground { await self.post(message) }
-        case .batch: runInBackground { await self.postBatch(message) }
+        case .batch:
+            let greeting = state.withLock { $0.greeting }
+            runInBackground {
+                await self.wait(for: greeting)
+                await self.postBatch(message)
+            }
         }
     }
 
@@ -129,9 +134,15 @@ public final class MCPBridge: Sendable {
         // T25: clients "SHOULD send an HTTP DELETE to the MCP endpoint with the Mcp-Session-Id header".
         guard session.id != nil else { return }
         // In a task of its own, because this one may have been cancelled.
-        await Task { [endpoint] in
+        let farewell = Task { [endpoint] in
             _ = try? await endpoint.send(.delete, session.fields, signsIn: false, timeout: .seconds(2))
-        }.value
+        }
+        let watch = Task { [clock] in
+            try? await clock.sleep(for: .seconds(2))
+            farewell.cancel()
+        }
+        await farewell.value
+        watch.cancel()
     }
 
     private func beginSession(with initialize: MCPMessage) {
@@ -233,7 +244,7 @@ public final class MCPBridge: Sendable {
                 response = try await attempt(message, id)
             }
             return response
-        } catch is CancellationError {
+        } catch is CancellationError where Task.isCancelled {
             return nil
         } catch {
             return failure(of: id, error)
@@ -242,7 +253,9 @@ public final class MCPBridge: Sendable {
 
     private func failure(of id: JSON, _ error: any Error) -> MCPMessage? {
         let known = error as? AuthError
-        let text = known.map(options.explain) ?? "The request has failed."
+        let text =
+            known.map(options.explain)
+            ?? (error is CancellationError ? "The sign-in was cancelled." : "The request has failed.")
         options.log(text)
         return .failure(of: id, text, status: known?.status, cause: known?.code.rawValue ?? "unknown")
     }
@@ -252,12 +265,15 @@ public final class MCPBridge: Sendable {
         let isSessionRequest = message.version == nil && message.method != "initialize"
         let response: ResponseStream
         do {
-            response = try await endpoint.send(.post, fields(of: message, session), body: message.bytes)
-        } catch let error as AuthError
-            where error.code == .accessTokenRejected && isSessionRequest && session.id != nil && repairs
-        {
-            // Some servers answer 401 for a session that they have lost.
-            guard await repair(session.number) else { throw error }
+            var repair: (@Sendable () async -> Bool)?
+            if isSessionRequest, session.id != nil, repairs { repair = { await self.repair(session.number) } }
+            response = try await endpoint.send(
+                .post,
+                fields(of: message, session),
+                body: message.bytes,
+                repair: repair
+            )
+        } catch is MCPEndpoint.SessionRepaired {
             return try await attempt(message, id, repairs: false)
         }
         if message.method == "initialize" {
@@ -270,7 +286,7 @@ public final class MCPBridge: Sendable {
         }
         // T25: 404 to a request with a session id: the client "MUST start a new session".
         if response.head.status.code == 404, isSessionRequest, session.id != nil, repairs {
-            let body = try await response.body.collect(upTo: 1 << 20)
+            let body = try await collect(response.body)
             if let answer = MCPMessage(body), answer.errorCode == -32601 { return answered(answer, message, id) }
             guard await repair(session.number) else {
                 return .failure(
@@ -395,7 +411,7 @@ public final class MCPBridge: Sendable {
                         write(received.bytes)
                     }
                 }
-            } catch let error as AuthError where error.code != .invalidResponse {
+            } catch let error as AuthError where error.code != .invalidResponse && error.code != .timedOut {
                 broken = error
             }
             try Task.checkCancellation()
@@ -442,7 +458,11 @@ public final class MCPBridge: Sendable {
             try await clock.sleep(for: wait)
             do {
                 let response = try await endpoint.send(.get, fields)
-                return response.head.status.code == 200 && Self.isEventStream(response.head) ? response : nil
+                let status = response.head.status.code
+                if status == 200, Self.isEventStream(response.head) { return response }
+                guard Self.isPassing(status), failures < Self.maximumFailures else { return nil }
+                failures += 1
+                wait = max(wait, .seconds(1)) * 2
             } catch let error as AuthError where Self.isPassing(error) && failures < Self.maximumFailures {
                 failures += 1
                 wait = max(wait, .seconds(1)) * 2
@@ -453,6 +473,8 @@ public final class MCPBridge: Sendable {
     private static func isPassing(_ error: AuthError) -> Bool {
         [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
     }
+
+    private static func isPassing(_ status: Int) -> Bool { status == 429 || status >= 500 }
 
     private static func isEventStream(_ head: HTTPResponse) -> Bool {
         let type = (head.headerFields[.contentType] ?? "").prefix { $0 != ";" }
@@ -493,12 +515,21 @@ public final class MCPBridge: Sendable {
         var open = (batch.json.array ?? []).filter { $0["method"] != nil }.compactMap { $0["id"] }
         func pass(_ bytes: [UInt8]) {
             guard let message = MCPMessage(bytes) else { return }
-            open.removeAll { message.answers($0) }
-            write(message.bytes)
+            guard case .response(.null) = message.kind else {
+                open.removeAll { message.answers($0) }
+                return write(message.bytes)
+            }
+            // An error about all of it: each request is told.
+            for id in open { if let failure = message.replacingID(by: id) { write(failure.bytes) } }
+            open = []
         }
         do {
             let session = state.withLock { $0.session }
-            let response = try await endpoint.send(.post, fields(of: batch, session), body: batch.bytes)
+            var response = try await endpoint.send(.post, fields(of: batch, session), body: batch.bytes)
+            if response.head.status.code == 404, session.id != nil, await repair(session.number) {
+                let repaired = state.withLock { $0.session }
+                response = try await endpoint.send(.post, fields(of: batch, repaired), body: batch.bytes)
+            }
             let watch = SilenceWatch(response.body, limit: options.silence, clock: clock)
             defer { watch.end() }
             if Self.isEventStream(response.head) {
@@ -518,7 +549,7 @@ public final class MCPBridge: Sendable {
                 }
             }
         } catch {
-            guard !(error is CancellationError) else { return }
+            if error is CancellationError, Task.isCancelled { return }
             for id in open { if let failure = failure(of: id, error) { write(failure.bytes) } }
         }
     }
@@ -542,9 +573,10 @@ public final class MCPBridge: Sendable {
             fields[MirroredHeaders.lastEventID] = lastEventID
             do {
                 let response = try await endpoint.send(.get, fields, signsIn: false, timeout: .seconds(86_400))
-                guard response.head.status.code == 200, Self.isEventStream(response.head) else { return }
+                let status = response.head.status.code
+                guard status == 200 && Self.isEventStream(response.head) || Self.isPassing(status) else { return }
                 var reader = ServerSentEventReader()
-                for try await part in response.body {
+                for try await part in response.body where status == 200 {
                     for event in try reader.read(part) where event.type == "message" {
                         if let message = MCPMessage(event.data) { write(message.bytes) }
                         wait = .seconds(1)
@@ -635,30 +667,31 @@ public final class MCPBridge: Sendable {
 /// Ends a body that nothing is heard of for too long.
 private final class SilenceWatch: Sendable {
     private let task: Task<Void, Never>
-    private let counter: Heard
+    private let counter = Counter()
+
+    /// How often it looks within the limit, so that a silence is noticed soon after.
+    private static let looks = 4
 
     init(_ body: ResponseBody, limit: Duration, clock: any Clock<Duration>) {
-        let heard = Heard()
-        self.counter = heard
-        task = Task {
-            var last = heard.count
-            while (try? await clock.sleep(for: limit)) != nil {
-                guard heard.count != last else {
-                    let seconds = Int(limit.components.seconds)
-                    return body.cancel(
-                        throwing: AuthError(.timedOut, "The server's stream was silent for \(seconds) seconds.")
-                    )
-                }
-                last = heard.count
+        task = Task { [counter] in
+            var (last, silent) = (counter.value, 0)
+            while (try? await clock.sleep(for: limit / Self.looks)) != nil {
+                silent = counter.value == last ? silent + 1 : 0
+                last = counter.value
+                guard silent >= Self.looks else { continue }
+                let seconds = Int(limit.components.seconds)
+                return body.cancel(
+                    throwing: AuthError(.timedOut, "The server's stream was silent for \(seconds) seconds.")
+                )
             }
         }
     }
 
-    /// Counts what was heard.
-    private final class Heard: Sendable {
-        private let value = Atomic(0)
-        var count: Int { value.load(ordering: .relaxed) }
-        func add() { value.add(1, ordering: .relaxed) }
+    /// Counts the parts.
+    private final class Counter: Sendable {
+        private let count = Atomic(0)
+        var value: Int { count.load(ordering: .relaxed) }
+        func add() { count.add(1, ordering: .relaxed) }
     }
 
     func hear() { counter.add() }

@@ -34,13 +34,17 @@ final class MCPEndpoint: Sendable {
 
     /// Sends a request and returns the response as soon as its head has arrived, after a sign-in, a refresh or a step-up where the
     /// server demands one.
-    /// - Parameter signsIn: Whether a user may be asked.
+    /// - Parameters:
+    ///   - signsIn: Whether a user may be asked.
+    ///   - repair: Called before a user is asked although a new token was refused: some servers answer 401 for a session that they have
+    ///     lost. When it returns true, ``SessionRepaired`` is thrown.
     func send(
         _ method: HTTPRequest.Method,
         _ fields: HTTPFields,
         body: [UInt8] = [],
         signsIn: Bool = true,
-        timeout: Duration = MCPEndpoint.headTimeout
+        timeout: Duration = MCPEndpoint.headTimeout,
+        repair: (@Sendable () async -> Bool)? = nil
     ) async throws -> ResponseStream {
         var endpoint = address.withLock { $0 }
         var redirects = 0
@@ -69,15 +73,23 @@ final class MCPEndpoint: Sendable {
                 // Read whole, so that the connection can be used again, and because it is read twice.
                 let bytes = (try? await withDeadline(.seconds(10), clock: clock, response.body)) ?? []
                 let whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
-                guard try await client.mustRepeat(&attempt, after: response.head, mayAsk: signsIn) else {
+                if try await client.mustRepeat(&attempt, after: response.head, mayAsk: false) { continue }
+                if response.head.status.code == 401, attempt.hasNewToken, let repair, await repair() {
+                    throw SessionRepaired()
+                }
+                guard signsIn, try await client.mustRepeat(&attempt, after: response.head) else {
                     return whole
                 }
                 continue
             }
+            client.learn(from: response.head, of: attempt)
             if redirects > 0 { address.withLock { [endpoint] in $0 = endpoint } }
             return response
         }
     }
+
+    /// The session of a request is another now, so that it has to be made anew.
+    struct SessionRepaired: Error {}
 
     private func withDeadline(_ limit: Duration, clock: any Clock<Duration>, _ body: ResponseBody) async throws
         -> [UInt8]
@@ -92,9 +104,10 @@ final class MCPEndpoint: Sendable {
 
     /// A redirect within the origin, such as one that adds a slash. A token goes to no other.
     private func redirect(_ head: HTTPResponse, from endpoint: Endpoint) throws(AuthError) -> Endpoint {
+        // RFC 9110 section 10.2.2: a reference relative to the address of the request.
         let location = head.headerFields[.location] ?? ""
         let target = try Endpoint(
-            location.hasPrefix("/") && !location.hasPrefix("//") ? endpoint.origin + location : location,
+            URL(string: location, relativeTo: URL(string: endpoint.url))?.absoluteString ?? location,
             name: "redirect"
         )
         guard target.origin == endpoint.origin else {

@@ -30,8 +30,8 @@ struct MCPSession: Sendable {
     var fields: HTTPFields {
         var fields = HTTPFields()
         if let id { fields[MirroredHeaders.session] = id.exposed }
-        // Revision 2025-03-26 does not know the field.
-        if let version, version != "2025-03-26" { fields[MirroredHeaders.version] = MirroredHeaders.encoded(version) }
+        // Revisions are dates, and the field came with that of 2025-06-18.
+        if let version, version >= "2025-06-18" { fields[MirroredHeaders.version] = MirroredHeaders.encoded(version) }
         return fields
     }
 }

@@ -100,7 +100,7 @@ struct ServerSentEventReader {
         }
         // "Set the last event ID string of the event source to the value of the last event ID buffer": not before the event is whole,
         // or what is missing of it would be skipped when the stream is resumed.
-        if let pendingID { lastEventID = pendingID }
+        if let pendingID { lastEventID = pendingID.isEmpty ? nil : pendingID }
         // "If the data buffer is an empty string, set the data buffer and the event type buffer to the empty string and return."
         guard !data.isEmpty else { return nil }
         return ServerSentEvent(data: data, type: type.isEmpty ? "message" : type, id: lastEventID)

@@ -23,7 +23,7 @@ extension ServerContext {
             do {
                 found = try await discovery.document(at: place)
             } catch let error as AuthError
-                where error.code == .discoveryFailed && (error.status == 200 || 400..<500 ~= error.status ?? 0)
+                where error.code == .discoveryFailed && (error.status == 200 || 300..<500 ~= error.status ?? 0)
             {
                 // Applications that answer every address with a page, or guard them by path, have no document there.
                 unreadable = unreadable ?? error
@@ -41,7 +41,8 @@ extension ServerContext {
         let names = places.map { "\($0)" }.joined(separator: ", ")
         throw AuthError(
             .discoveryFailed,
-            "No metadata document was found for the issuer \"\(issuer)\" at \(names). \(advice)"
+            "No metadata document was found for the issuer \"\(issuer)\" at \(names). \(advice)",
+            status: 404
         )
     }
 }

@@ -30,7 +30,7 @@ final class ManagedCredential: Sendable {
     let renewal: CredentialManager.Renewal?
     let reporter: @Sendable () -> FlowReporter
     let state = Mutex(State())
-    private let freshnessMargin: Duration
+    let freshnessMargin: Duration
 
     struct State {
         var cached: Cached?

@@ -86,8 +86,9 @@ extension Credential {
         }
     }
 
-    /// Keeps a token for one resource, in the place of the one before.
-    mutating func keep(_ token: ResourceToken) {
+    /// Keeps a token for one resource, in the place of the one before. Those that have expired make room.
+    mutating func keep(_ token: ResourceToken, at now: Date) {
+        resourceTokens.removeAll { $0.expiresAt.map { $0 <= now } ?? false }
         resourceTokens.removeAll { $0.isFor(token.resource, token.requestedScopes) }
         resourceTokens.append(token)
         if resourceTokens.count > ResourceToken.limit {
@@ -103,10 +104,34 @@ extension ManagedCredential {
     ///   - resource: One of the resources that the user was signed in for.
     ///   - scopes: Fewer scopes than were granted; nil for all.
     ///   - rejected: An access token that the resource has refused.
-    func tokens(for resource: String, scopes: [String]?, rejected: Secret? = nil) async throws -> TokenSet {
+    ///   - margin: How long before its expiry the access token counts as expired; default: the manager's.
+    func tokens(
+        for resource: String,
+        scopes: [String]?,
+        rejected: Secret? = nil,
+        margin: Duration? = nil
+    ) async throws -> TokenSet {
+        for _ in 0..<3 {
+            do {
+                return try await currentTokens(for: resource, scopes: scopes, rejected: rejected, margin: margin)
+            } catch is Outdated {
+                // Another user has signed in meanwhile, or another process has taken over: the store is read again.
+                continue
+            }
+        }
+        throw AuthError(.loginRequired, "The user who is signed in changes too often. Try again.")
+    }
+
+    private func currentTokens(
+        for resource: String,
+        scopes: [String]?,
+        rejected: Secret?,
+        margin: Duration?
+    ) async throws -> TokenSet {
+        let margin = max(margin ?? .zero, freshnessMargin)
         @Sendable func fresh(_ credential: Credential) -> TokenSet? {
             credential.tokens(for: resource, scopes)
-                .flatMap { isFresh($0, .zero) && $0.tokens.accessToken != rejected ? $0.tokens : nil }
+                .flatMap { isFresh($0, margin) && $0.tokens.accessToken != rejected ? $0.tokens : nil }
         }
         if let known = freshCredential(), let tokens = fresh(known) { return tokens }
         if let tokens = fresh(try await lastCredential()) { return tokens }
@@ -147,8 +172,10 @@ extension ManagedCredential {
         } catch let error as AuthError where isEnd(error) {
             throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
         } catch let error as AuthError {
-            // RFC 8707 section 2: invalid_target is about this resource, and says nothing about the session.
-            if error.providerError?.error != "invalid_target" { backOff(error, credential.account) }
+            // RFC 8707 section 2: invalid_target is about this resource, as invalid_scope is about these scopes. Neither says anything
+            // about the session.
+            let isAboutRequest = ["invalid_target", "invalid_scope"].contains(error.providerError?.error)
+            if !isAboutRequest { backOff(error, credential.account) }
             throw error
         }
         var kept = credential
@@ -160,9 +187,13 @@ extension ManagedCredential {
             await save(kept, in: &accounts, lease, epoch)
             throw error
         }
-        kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes))
+        state.withLock { $0.backoffs[credential.account] = nil }
+        kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes), at: client.host.now())
+        // The refresh token matters most: what does not fit beside it is asked for again.
+        while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }
         await save(kept, in: &accounts, lease, epoch)
         adopt(kept, epoch)
+        guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
         guard let tokens = kept.tokens(for: resource, scopes)?.tokens else { return refreshed.tokens }
         return tokens
     }

@@ -132,6 +132,7 @@ extension OAuthClient {
         refreshed.tokens = tokens
         refreshed.obtainedAt = host.wholeSecond
         refreshed.refusedRefreshes = 0
+        while !refreshed.hasStorableSize, !refreshed.resourceTokens.isEmpty { refreshed.resourceTokens.removeFirst() }
         try refreshed.requireStorableSize()
         return refreshed
     }

@@ -36,7 +36,12 @@ extension OAuthClient {
             return try await provider.revoke(tokens, in: providerContext)
         }
         let isExpired = tokens.expiresAt.map { $0 <= host.now() } ?? false
-        try await revoke(tokens.revocableTokens.filter { !isExpired || $0.token != tokens.accessToken })
+        let now = host.now()
+        let others = credential.resourceTokens.filter { $0.expiresAt.map { now < $0 } ?? true }
+        try await revoke(
+            tokens.revocableTokens.filter { !isExpired || $0.token != tokens.accessToken }
+                + others.map { RevocableToken($0.accessToken, typeHint: "access_token") }
+        )
     }
 
     /// Revokes tokens one after the other at the revocation endpoint (RFC 7009).

@@ -29,6 +29,9 @@ public final class ResponseBody: AsyncSequence, Sendable {
     private let state = Mutex(State())
     private let limit: Int
 
+    /// The largest part that others are joined to, in bytes.
+    private static let joinedSize = 64 * 1024
+
     /// Creates a body.
     /// - Parameter limit: The most bytes that may arrive and not have been read yet.
     public init(limit: Int) { self.limit = limit }
@@ -59,7 +62,12 @@ public final class ResponseBody: AsyncSequence, Sendable {
             }
             guard state.size + part.count <= limit else { return (false, nil) }
             state.size += part.count
-            state.parts.append(part)
+            // Small parts are joined: each array has a cost of its own.
+            if let last = state.parts.last, last.count + part.count <= Self.joinedSize {
+                state.parts[state.parts.count - 1] += part
+            } else {
+                state.parts.append(part)
+            }
             return (true, nil)
         }
         reader?.resume(returning: part)

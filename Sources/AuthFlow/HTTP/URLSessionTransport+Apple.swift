@@ -36,7 +36,11 @@ public struct URLSessionTransport: HTTPTransport {
     public func stream(_ call: TransportRequest) async throws -> ResponseStream {
         let body = ResponseBody(limit: call.maximumResponseSize)
         // The session's timeout is for silence, which a stream may keep for as long as it likes once its head is there.
-        let response = try await exchange(call, timeout: .seconds(86_400), body: body)
+        let response = try await withDeadline(call.timeout, clock: ContinuousClock()) {
+            AuthError(.timedOut, "\(call) got no response within \(Int(call.timeout.seconds)) seconds.")
+        } _: {
+            try await exchange(call, timeout: .seconds(86_400), body: body)
+        }
         return ResponseStream(head: response.head, body: body)
     }
 
@@ -181,10 +185,15 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
     }
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        // Not under the lock: a body that is not read any more ends its exchange, which takes it.
+        let exchange = state.withLock { $0.running[dataTask.taskIdentifier] }
+        if let exchange, exchange.isStream {
+            if exchange.body?.append(Array(data)) != true { refuse(dataTask) }
+            return
+        }
         let isTooLarge = state.withLock { state in
             let identifier = dataTask.taskIdentifier
             guard let exchange = state.running[identifier] else { return false }
-            if exchange.isStream { return exchange.body?.append(Array(data)) != true }
             let size = (exchange.response?.body.count ?? 0) + data.count
             guard size <= exchange.call.maximumResponseSize else { return true }
             state.running[identifier]?.response?.body.append(contentsOf: data)

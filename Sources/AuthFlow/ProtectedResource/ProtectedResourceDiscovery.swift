@@ -40,7 +40,11 @@ struct ProtectedResourceDiscovery: Sendable {
             return metadata
         }
         for place in try wellKnownPlaces() {
-            if let metadata = try await document(at: place) { return metadata }
+            do {
+                if let metadata = try await document(at: place) { return metadata }
+            } catch let error as AuthError where error.code == .invalidResponse && 300..<400 ~= error.status ?? 0 {
+                // A front page that redirects what it does not know has no document there.
+            }
         }
         return nil
     }

@@ -13,7 +13,7 @@ struct ResourceAuthorizationServer: ProviderAdapter {
     func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         do {
             return try await context.discover(order: .oauthFirst, advice: "The protected resource names it.")
-        } catch let error as AuthError where error.code == .discoveryFailed && isAssumed {
+        } catch let error as AuthError where error.code == .discoveryFailed && error.status == 404 && isAssumed {
             return try Self.assumedMetadata(of: issuer)
         }
     }

@@ -61,7 +61,8 @@ public struct ResourceChallenge: Sendable, Hashable {
         case (403, nil) where chosen != nil, (403, "invalid_token"): demand = .token
         default: return nil
         }
-        scopes = chosen?.parameters["scope"].map { $0.split(separator: " ").map(String.init) }
+        let scope = chosen?.parameters["scope"] ?? usable.lazy.compactMap { $0.parameters["scope"] }.first
+        scopes = scope.map { $0.split(separator: " ").map(String.init) }
             .flatMap { $0.isEmpty || !$0.allSatisfy(ClientRegistration.Values.isScopeToken) ? nil : $0 }
         // Every challenge speaks of the same resource, so any may say where it is described.
         metadata =
@@ -69,7 +70,7 @@ public struct ResourceChallenge: Sendable, Hashable {
             ?? usable.lazy.compactMap { $0.parameters["resource_metadata"] }.first
         acrValues = chosen?.parameters["acr_values"]?.split(separator: " ").map(String.init) ?? []
         maxAge = chosen?.parameters["max_age"].flatMap(Int.init)
-        isDPoP = chosen?.scheme == "dpop"
+        isDPoP = usable.contains { $0.scheme == "dpop" }
     }
 
     /// Reads the challenges of a response.

@@ -1,4 +1,5 @@
 import AuthFlowJSON
+import Synchronization
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -121,6 +122,7 @@ extension ResourceClient {
         // "Refresh Tokens": offline_access only where the authorization server lists it. Alone it would take the place of what the
         // server grants by default.
         let isOffered = found.serverMetadata.scopes?.contains("offline_access") == true
+        if !isOffered { scopes.removeAll { $0 == "offline_access" && !options.scopes.contains($0) } }
         if isOffered, methods.withoutUser == nil, !scopes.isEmpty, !scopes.contains("offline_access") {
             scopes.append("offline_access")
         }
@@ -130,6 +132,11 @@ extension ResourceClient {
     /// Whether tokens are bound to a key: where it is demanded, or where both sides offer it.
     func usesDPoP(_ challenge: ResourceChallenge?, _ found: FoundServer) -> Bool {
         if let uses = options.usesDPoP { return uses }
+        // A step-up does not loosen what the token was.
+        let known = state.withLock { $0.known }
+        if let known, known.usesDPoP, known.issuer == found.server.issuer, known.resource == found.resource {
+            return true
+        }
         if registered?.registration.usesDPoP == true || found.metadata?.requiresDPoP == true { return true }
         let isOffered =
             found.serverMetadata.json["dpop_signing_alg_values_supported"]?.strings?.contains("ES256") == true
@@ -211,7 +218,8 @@ extension ResourceClient {
         let method: ClientAuthentication.Method =
             if let methods, !methods.contains("none") {
                 // Servers made with the Python SDK take Basic only with a client_id in the body, too.
-                methods.contains("client_secret_post") ? .clientSecretPost : .clientSecretBasic
+                methods.contains("client_secret_post")
+                    ? .clientSecretPost : methods.contains("client_secret_basic") ? .clientSecretBasic : .none
             } else { .none }
         var request = DynamicRegistration.Request(
             redirectURIs: redirectURIs,
@@ -279,15 +287,15 @@ extension ResourceClient {
         guard let response = try? await ExchangeLimits.send(probe, by: transport, clock: host.clock),
             response.status == 400 || response.status == 401
         else { return false }
-        let json = try? JSON(parsing: response.body)
-        if let error = json?["error"]?.string { return Self.isUnknownClient(error) || Self.namesClient(response.body) }
-        return Self.namesClient(response.body)
+        switch (try? JSON(parsing: response.body))?["error"]?.string {
+        case "invalid_client": return true
+        case nil, "invalid_request": return Self.namesClient(response.body)
+        default: return false
+        }
     }
 
     /// Whether an error is about a client that the server does not know.
-    static func isUnknownClient(_ error: String?) -> Bool {
-        error == "invalid_client" || error == "unauthorized_client"
-    }
+    static func isUnknownClient(_ error: String?) -> Bool { error == "invalid_client" }
 
     /// Whether a page that refuses a request is about the client's identifier: such pages have no form that is agreed on.
     private static func namesClient(_ body: [UInt8]) -> Bool {

@@ -82,12 +82,16 @@ extension ResourceClient {
         after head: HTTPResponse,
         mayAsk: Bool = true
     ) async throws -> Bool {
-        if attempt.credential?.tokens.dpopKey != nil {
-            nonces.learn(from: head.headerFields, origin: attempt.endpoint.origin)
-        }
+        learn(from: head, of: attempt)
         let challenges = AuthenticationChallenge.challenges(in: head.headerFields)
         guard let challenge = ResourceChallenge(status: head.status.code, challenges: challenges) else { return false }
         return try await satisfy(challenge, &attempt, mayAsk)
+    }
+
+    /// Takes over what a response says for the next request: the nonce for its proof, which any response may have (RFC 9449 section 9).
+    public func learn(from head: HTTPResponse, of attempt: ResourceAttempt) {
+        guard attempt.credential?.tokens.dpopKey != nil else { return }
+        nonces.learn(from: head.headerFields, origin: attempt.endpoint.origin)
     }
 
     private func requireOrigin(_ url: String) throws(AuthError) -> Endpoint {
@@ -140,7 +144,7 @@ extension ResourceClient {
     private func forget(_ known: KnownResource, _ client: AuthClient) async throws {
         _ = try await client.signOutLocally()
         try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
-        state.withLock { if $0.client?.known == known { $0.client = nil } }
+        state.withLock { if $0.client?.known == cacheKey(known) { $0.client = nil } }
     }
 
     private func authorizationFields(
@@ -183,9 +187,13 @@ extension ResourceClient {
             guard let rejected else { break }
             // MCP authorization: a 403 that does not ask for scopes is no reason to sign in, where there was a token.
             guard challenge.status == 401 || challenge.hasError else { return false }
-            attempt.round.refreshes += 1
-            if attempt.round.signIns == 0, attempt.round.refreshes == 1, try await replace(rejected, challenge) {
-                return true
+            // Once before a sign-in, and once after it: another process may have refreshed what it has just obtained.
+            if attempt.round.replacements <= attempt.round.signIns {
+                attempt.round.replacements = attempt.round.signIns + 1
+                if try await replace(rejected, challenge) {
+                    attempt.round.hasReplaced = true
+                    return true
+                }
             }
         case .scope:
             guard let rejected, let demanded = challenge.scopes else {
@@ -195,8 +203,8 @@ extension ResourceClient {
             let known = try await known()?.scopes ?? []
             let wanted = Set(known).union(demanded)
             // A token of another process may have the scopes already.
-            if attempt.round.refreshes == 0, Set(known).isSuperset(of: demanded) {
-                attempt.round.refreshes += 1
+            if !attempt.round.hasLookedForScopes, Set(known).isSuperset(of: demanded) {
+                attempt.round.hasLookedForScopes = true
                 if let newer = try await client()?.credential(),
                     newer.tokens.accessToken != rejected.tokens.accessToken
                 {
@@ -300,9 +308,15 @@ public struct ResourceAttempt: Sendable {
     /// Whether it was sent with an access token.
     public var hasToken: Bool { credential != nil }
 
+    /// Whether its access token was replaced by another after it had been refused.
+    public var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
+
     struct Round {
         var nonces = 0
-        var refreshes = 0
+        /// How many times a token was replaced, at the most once more than there were sign-ins.
+        var replacements = 0
+        var hasReplaced = false
+        var hasLookedForScopes = false
         var signIns = 0
         /// The sign-ins of other requests that were waited for.
         var waits = 0

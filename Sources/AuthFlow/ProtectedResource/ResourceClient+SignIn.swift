@@ -16,11 +16,9 @@ extension ResourceClient {
     ///   there would not be safe or possible, and everything that ``AuthClient/signIn(_:options:)`` throws.
     @discardableResult
     public func signIn(to challenge: ResourceChallenge? = nil) async throws -> Credential {
-        // What cannot be read any more is replaced.
-        let before = try? await status()?.credential?.tokens.accessToken
         var demand = challenge
         if demand == nil { demand = try await askForChallenge() }
-        try await signIn(to: demand, rejected: before, sharesFailures: false)
+        try await signIn(to: demand, rejected: nil, sharesFailures: false)
         // The sign-in has succeeded, and the next process will not find it.
         if let error = state.withLock({ $0.storageError }) { throw error }
         return try await freshCredential()
@@ -39,8 +37,6 @@ extension ResourceClient {
         guard let response = try? await transport.send(request) else { return nil }
         if let challenge = ResourceChallenge(response) { return challenge }
         guard [400, 404, 405, 406, 415].contains(response.status) else { return nil }
-        let discovery = ProtectedResourceDiscovery(address: address, transport: transport, host: host)
-        guard try await discovery.metadata(named: nil) == nil else { return nil }
         // What speaks JSON-RPC may serve POST alone. This message asks for nothing.
         let ping = TransportRequest(
             .post,
@@ -83,7 +79,11 @@ extension ResourceClient {
                     // Another process may have asked for more meanwhile, which is not to be lost.
                     _ = try await known(reading: true)
                     let scopes = try await scopes(for: challenge, found)
-                    if try await hasNewer(than: rejected, with: scopes, refreshing: sharesFailures) { return }
+                    let isDone =
+                        sharesFailures
+                        ? try await hasNewer(than: rejected, with: scopes)
+                        : try await hasSignIn(since: began, with: scopes)
+                    if isDone { return }
                     if sharesFailures, let failure = try await failure(since: began - options.restAfterFailure.seconds)
                     {
                         throw failure
@@ -108,19 +108,23 @@ extension ResourceClient {
     }
 
     /// Whether another has obtained a token meanwhile that can be used.
-    /// - Parameter refreshing: Whether a refreshed token is newer: not where the user has asked to sign in again.
-    private func hasNewer(
-        than rejected: Secret?,
-        with scopes: [String],
-        refreshing: Bool
-    ) async throws -> Bool {
+    private func hasNewer(than rejected: Secret?, with scopes: [String]) async throws -> Bool {
         guard let known = try await known(), Set(known.scopes).isSuperset(of: scopes),
             let client = try await client(of: known)
         else { return false }
         // Without a user, a fresh token is obtained by the very request that is to be made here.
-        let mayRefresh = refreshing && methods.withoutUser == nil
-        let token = mayRefresh ? try await usableToken(of: client) : try? await client.credential()?.tokens.accessToken
+        let token =
+            methods.withoutUser == nil
+            ? try await usableToken(of: client) : try? await client.credential()?.tokens.accessToken
         return token.map { $0 != rejected } ?? false
+    }
+
+    /// Whether another process has signed in since a time, which a user who has asked for a page need not do again.
+    private func hasSignIn(since date: Date, with scopes: [String]) async throws -> Bool {
+        guard let known = try await known(), Set(known.scopes).isSuperset(of: scopes),
+            let credential = try? await client(of: known)?.credential()
+        else { return false }
+        return credential.signedInAt > date
     }
 
     private func usableToken(of client: AuthClient) async throws -> Secret? {
@@ -189,8 +193,9 @@ extension ResourceClient {
         }
         do {
             try await signIn(known, client, challenge)
-        } catch let error as AuthError where Self.mayBeRegistration(error) {
-            let isForgotten = Self.isUnknownClient(error.providerError?.error)
+        } catch let error as AuthError {
+            guard try await mayBeRegistration(error, known) else { throw error }
+            let isForgotten = ["invalid_client", "unauthorized_client"].contains(error.providerError?.error)
             try await signInAnew(known, client, found, challenge, isForgotten: isForgotten)
         }
     }
@@ -206,12 +211,23 @@ extension ResourceClient {
         request.maxAge = challenge?.maxAge.map { .seconds($0) }
         let signIn = try await client.signIn(.replaceAccount, options: request)
         // What is known comes last: a token that nothing leads to is found again, and one without a registration would not be.
-        if let registration { try await registrations.keep(registration, for: redirectURI) }
-        try await keep(known)
-        state.withLock { ($0.end, $0.storageError) = (nil, signIn.storageError) }
+        var storageError = signIn.storageError
+        do {
+            if let registration { try await registrations.keep(registration, for: redirectURI) }
+            try await keep(known)
+        } catch let error as AuthError {
+            // The sign-in is good, and this process alone knows of it.
+            state.withLock { ($0.known, $0.isLoaded) = (known, true) }
+            storageError = storageError ?? error
+        }
+        state.withLock { state in
+            state.client = (cacheKey(known), client)
+            (state.end, state.storageError) = (nil, storageError)
+        }
     }
 
-    /// Registers the client anew, and signs in with that. The old registration stays in its place until that has succeeded.
+    /// Registers the client anew, and signs in with that. A registration that the server still knows stays in its place until that has
+    /// succeeded.
     private func signInAnew(
         _ old: KnownResource,
         _ oldClient: AuthClient,
@@ -226,18 +242,29 @@ extension ResourceClient {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) could not be used.")
         }
         state.withLock { $0.clients.append(client) }
-        try await signIn(known, client, challenge, by: made)
+        // One that the server has forgotten is of no use: a user who does not finish must not cost another registration.
+        if isForgotten { try await registrations.keep(made, for: redirectURI) }
+        try await signIn(known, client, challenge, by: isForgotten ? nil : made)
         // The tokens of the old one for this resource are of no use any more. Other resources may go on to use it, unless the server
         // does not know it.
         _ = try? await oldClient.signOutLocally()
         if isForgotten { _ = try? await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID) }
     }
 
-    /// Whether a new registration may help: the server has forgotten the client, did not register these scopes, or none of the
-    /// registered ports is free.
-    private static func mayBeRegistration(_ error: AuthError) -> Bool {
-        guard error.code == .providerRejected else { return error.code == .portBusy }
-        let name = error.providerError?.error
-        return isUnknownClient(name) || name == "invalid_scope" || name == "invalid_redirect_uri"
+    /// Whether a new registration may help: the server has forgotten the client, did not register these scopes, or none of the ports
+    /// that were chosen is free.
+    private func mayBeRegistration(_ error: AuthError, _ known: KnownResource) async throws -> Bool {
+        let kept = try await registrations.registration(at: known.issuer, for: redirectURI, clientID: known.clientID)
+        switch (error.code, error.providerError?.error) {
+        case (.portBusy, _):
+            return options.redirectURIs.contains { if case .loopback(_, nil, _) = $0.kind { true } else { false } }
+        case (.providerRejected, "invalid_scope"):
+            return kept.map { !Set($0.scopes).isSuperset(of: known.scopes) } ?? false
+        case (.providerRejected, "invalid_client"), (.providerRejected, "unauthorized_client"),
+            (.providerRejected, "invalid_redirect_uri"):
+            // One that was made a moment ago is not forgotten.
+            return kept.map { $0.registeredAt + 5 < host.now() } ?? true
+        default: return false
+        }
     }
 }

@@ -193,14 +193,23 @@ public final class ResourceClient: Sendable {
     }
 
     func client(of known: KnownResource) async throws -> AuthClient? {
-        if let made = state.withLock({ $0.client }), made.known == known { return made.client }
+        let key = cacheKey(known)
+        if let made = state.withLock({ $0.client }), made.known == key { return made.client }
         guard let client = try await makeClient(known) else { return nil }
         return state.withLock { state in
-            if let made = state.client, made.known == known { return made.client }
-            state.client = (known, client)
+            if let made = state.client, made.known == key { return made.client }
+            state.client = (key, client)
             state.clients = state.clients.filter(\.hasUnfinishedWork) + [client]
             return client
         }
+    }
+
+    /// What tells clients apart. The scopes of a user's sign-in are those of its request, and the tokens that one client keeps must not
+    /// be forgotten for them.
+    func cacheKey(_ known: KnownResource) -> KnownResource {
+        var key = known
+        if methods.withoutUser == nil { key.scopes = [] }
+        return key
     }
 
     /// - Parameter registration: The registration, where it is not kept yet.

@@ -61,10 +61,15 @@ extension AuthClient {
     /// - Parameters:
     ///   - resource: One of the resources of the sign-in.
     ///   - scopes: Fewer scopes than were granted; default: all.
+    ///   - duration: How long the token should last; default: the freshness margin.
     /// - Throws: As ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
     ///   resource, `provider_rejected` when the provider gives no token for it.
-    public func freshTokens(for resource: String, scopes: [String]? = nil) async throws -> TokenSet {
-        try await current().tokens(for: resource, scopes: scopes)
+    public func freshTokens(
+        for resource: String,
+        scopes: [String]? = nil,
+        lasting duration: Duration = .zero
+    ) async throws -> TokenSet {
+        try await current().tokens(for: resource, scopes: scopes, margin: duration)
     }
 
     /// A credential whose access token lasts for a while.

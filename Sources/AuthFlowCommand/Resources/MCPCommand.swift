@@ -84,6 +84,7 @@ struct MCPCommand: AsyncParsableCommand {
             for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
             // Also after a signal, which has cancelled this task.
             await Task { await bridge.close(within: .seconds(2)) }.value
+            await output.finish()
         }
     }
 
@@ -137,12 +138,40 @@ struct MCPCommand: AsyncParsableCommand {
     }
 }
 
-/// Writes messages to standard output, one whole line at a time.
+/// Writes messages to standard output, one whole line at a time, by a thread of its own: a host that does not read must not hold up the
+/// threads that tasks share.
 private final class MessageOutput: Sendable {
-    private let lock = Mutex(())
+    private struct State {
+        var lines: [[UInt8]] = []
+        var isWriting = false
+    }
+
+    private let state = Mutex(State())
 
     @Sendable func write(_ line: [UInt8]) {
-        lock.withLock { _ in _ = SystemCall.write(line + [0x0A], to: STDOUT_FILENO) }
+        let mustStart = state.withLock { state in
+            state.lines.append(line + [0x0A])
+            defer { state.isWriting = true }
+            return !state.isWriting
+        }
+        if mustStart, !DetachedThread.run({ self.drain() }) { drain() }
+    }
+
+    private func drain() {
+        while true {
+            let lines = state.withLock { state -> [[UInt8]] in
+                defer { state.lines = [] }
+                state.isWriting = !state.lines.isEmpty
+                return state.lines
+            }
+            guard !lines.isEmpty else { return }
+            _ = SystemCall.write(lines.joined(), to: STDOUT_FILENO)
+        }
+    }
+
+    /// Waits until everything is written, but not for a host that does not read any more.
+    func finish() async {
+        for _ in 0..<400 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
     }
 }
 
