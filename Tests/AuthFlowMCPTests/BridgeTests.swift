@@ -95,6 +95,53 @@ import Testing
         await host.close()
     }
 
+    @Test func aSessionThatIsAnsweredWith401IsBegunAgainBeforeAUserIsAsked() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings { $0.refusesLostSessions = true }) { scene in
+            let host = scene.host(try scene.client())
+            _ = try await host.initialize()
+            #expect(try await host.call("test-tool")["result"] != nil)
+            scene.emulator.endSessions()
+            #expect(try await host.call("test-tool")["result"] != nil)
+            #expect(scene.emulator.authorizations.count == 1)
+            await host.close()
+        }
+    }
+
+    @Test(arguments: ["mcp/", "/mcp/", "https://mcp.example.com/mcp/", "./mcp/"])
+    func aRedirectMayBeRelative(_ location: String) async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
+            guard request.path == "/mcp/" else {
+                return TransportResponse(
+                    head: HTTPResponse(status: .permanentRedirect, headerFields: [.location: location])
+                )
+            }
+            return Self.json(#"{"jsonrpc":"2.0","id":1,"result":{}}"#)
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, transport)
+        #expect(answer["result"] != nil)
+    }
+
+    @Test func anErrorAboutAWholeBatchIsToldToEachRequest() async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            var response = Self.json(#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"No batches"}}"#)
+            response.head.status = .badRequest
+            return response
+        }
+        let answers = AsyncStream<[UInt8]>.makeStream()
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport) {
+            answers.continuation.yield($0)
+        }
+        bridge.receive(Array(#"[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","id":2,"method":"c"}]"#.utf8))
+        var open: Set<Int64> = [1, 2]
+        for await line in answers.stream {
+            let json = try JSON(parsing: line)
+            #expect(json["error"]?["code"]?.integer == -32600)
+            open.remove(json["id"]?.integer ?? 0)
+            if open.isEmpty { break }
+        }
+        await bridge.close()
+    }
+
     @Test func everyRequestOfABatchIsAnsweredWhateverTheServerDoes() async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             TransportResponse(head: HTTPResponse(status: .badGateway))

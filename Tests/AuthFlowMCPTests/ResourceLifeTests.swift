@@ -275,6 +275,53 @@ import Testing
         }
     }
 
+    @Test(arguments: EmulatorScene.Setting.allCases)
+    func aSignInThatTheUserAsksForKnowsWhatTheResourceDemands(_ setting: EmulatorScene.Setting) async throws {
+        // It serves POST alone, and lists other scopes than it demands.
+        try await ResourceScene.with(setting, Self.settings { $0.supportedScopes = ["mcp:profile", "mcp:all"] }) {
+            scene in
+            _ = try await scene.client().signIn()
+            #expect(scene.emulator.authorizations == [["mcp:basic"]])
+        }
+    }
+
+    @Test func allChallengesOfAResponseCount() throws {
+        var fields = HTTPFields()
+        fields[values: .wwwAuthenticate] = [
+            "Basic realm=x", "Bearer scope=\"a b\"",
+            "DPoP algs=\"ES256\", resource_metadata=\"https://api.example.com/prm\"",
+        ]
+        let challenge = try #require(
+            ResourceChallenge(status: 401, challenges: AuthenticationChallenge.challenges(in: fields))
+        )
+        #expect(challenge.isDPoP)
+        #expect(challenge.scopes == ["a", "b"])
+        #expect(challenge.metadata == "https://api.example.com/prm")
+    }
+
+    @Test func aStepUpKeepsTheTokenBoundToItsKey() async throws {
+        var settings = Self.settings { $0.toolScopes = ["mcp:write"] }
+        settings.dpop = .required
+        settings.stepsUpAsBearer = true
+        try await ResourceScene.with(.inProcess, settings) { scene in
+            let client = try scene.client()
+            #expect(try await Self.list(client) == 200)
+            let response = try await client.send(
+                TransportRequest(
+                    .post,
+                    client.address,
+                    headerFields: [
+                        .contentType: "application/json", .accept: "application/json, text/event-stream",
+                        HTTPField.Name("MCP-Protocol-Version")!: "2025-11-25",
+                    ],
+                    body: Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool"}}"#.utf8)
+                )
+            )
+            #expect(response.status == 200)
+            #expect(try await client.status()?.credential?.tokens.tokenType == "DPoP")
+        }
+    }
+
     @Test func aRefusalThatDoesNotAskForATokenOpensNoPage() throws {
         let bare = AuthenticationChallenge(scheme: "Bearer")
         #expect(ResourceChallenge(status: 403, challenges: []) == nil)

@@ -112,7 +112,8 @@ extension ProtectedResourceEmulator {
         guard refusals <= 3 || !settings.refusesCalls else {
             return TransportResponse(head: HTTPResponse(status: .gone))
         }
-        return challenge(scheme, #"error="insufficient_scope""#, settings.toolScopes, settings, .forbidden)
+        let asked = settings.stepsUpAsBearer ? "Bearer" : scheme
+        return challenge(asked, #"error="insufficient_scope""#, settings.toolScopes, settings, .forbidden)
     }
 
     private func challenge(
@@ -210,6 +211,9 @@ extension ProtectedResourceEmulator {
                 return error(message["id"], -32600, "Missing session ID", .badRequest)
             }
             guard state.withLock({ $0.sessions.contains(id) }) else {
+                if settings.refusesLostSessions {
+                    return challenge("Bearer", #"error="invalid_token""#, nil, settings)
+                }
                 return error(message["id"], -32600, "Session not found", .notFound)
             }
         }

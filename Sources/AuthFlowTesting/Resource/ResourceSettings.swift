@@ -113,6 +113,8 @@ public struct ResourceSettings: Sendable {
     public var assertions: Set<String> = []
     /// The ID Token that the identity provider exchanges.
     public var identityToken: String?
+    /// Whether a demand for more scopes names the scheme Bearer, however tokens are bound.
+    public var stepsUpAsBearer = false
     /// How tokens are bound.
     public var dpop = DPoP.none
     /// The lifetime of access tokens, in seconds.
@@ -130,6 +132,8 @@ public struct ResourceSettings: Sendable {
     public var tools: [JSON] = []
     /// Whether it keeps sessions (revisions up to 2025-11-25).
     public var hasSessions = false
+    /// Whether a session that it does not know is refused with 401.
+    public var refusesLostSessions = false
     /// Whether responses come as event streams.
     public var streams = false
     /// Whether calls break their stream off, to be resumed.

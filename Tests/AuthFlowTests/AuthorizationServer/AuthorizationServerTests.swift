@@ -105,7 +105,7 @@ import Testing
         ),
     ]
 
-    @Test(arguments: orders, [404, 403, 200]) func asksTheAddressesOfAnIssuerInOrder(_ order: Order, _ status: Int)
+    @Test(arguments: orders, [404, 403, 302, 200]) func asksTheAddressesOfAnIssuerInOrder(_ order: Order, _ status: Int)
         async throws
     {
         struct Ordered: ProviderAdapter {
