@@ -27,6 +27,10 @@ AuthorizationServer/AuthorizationServer AuthorizationServer/AuthorizationServer+
 AuthorizationServer/Discovery AuthorizationServer/ProviderMetadata AuthorizationServer/WebFinger
 Adapters/ProviderContext Adapters/ProviderRequest HTTP/RateLimit HTTP/Endpoint HTTP/ExchangeLimits
 UserAgents/RedirectURI UserAgents/UserAgent UserAgents/WaitingVisits
+HTTP/AuthenticationChallenge ProtectedResource/ProtectedResourceMetadata ProtectedResource/ProtectedResourceDiscovery
+ProtectedResource/ResourceChallenge ProtectedResource/ResourceAuthorizationServer ProtectedResource/ClientMetadataDocument
+ProtectedResource/ResourceClient+Requests ProtectedResource/ResourceClient+Discovery AuthFlowMCP/MCPEndpoint AuthFlowMCP/MCPMessage
+AuthFlowMCP/ToolHeaders
 AuthFlowDesktop/RedirectHandOver AuthFlowDesktop/SchemeHandler AuthFlowDesktop/SystemBrowserUserAgent
 AuthFlowLoopback/CallbackInbox AuthFlowLoopback/HTTPMessageReader AuthFlowLoopback/StartPage
 """.split()
@@ -37,6 +41,8 @@ STAGES = [
     "Certificate|SignedIntrospection|EncryptedResponse|Assertion|SignedResponse|PushedAuthorization|ClientAssertion|ClientCredentials|SecurityProfile|ConformanceTests|SigningInTests|FaultyProviderTests|IssuerTests|TokenLifeTests|SignedInTests|DeviceGrantTests|DeviceGrantFaultsTests|AdapterRulesTests|DPoPTests|ResumeTests|SignInStepsTests|PlainOAuthTests|ManyUsersTests|SeparateUsersTests|AuthFlowGitHubTests|AuthFlowOktaTests",
     "AuthFlowTests|AuthFlowHeadlessTests|AuthFlowLoopbackTests|CommandTests",
 ]
+# The tests of protected resources run first for these.
+RESOURCE = "AuthFlowMCPTests|ResourceMetadataTests|ClientMetadataDocumentTests|HostileTextTests"
 # The tests that see the checks at the port run first for these.
 LOOPBACK = "AuthFlowLoopbackTests"
 
@@ -275,6 +281,7 @@ def main():
             print(f"{mutant}\n       not to be seen: {reason}", flush=True)
             continue
         stages = [LOOPBACK] + STAGES if mutant.file.startswith("AuthFlowLoopback") else STAGES
+        if mutant.file.startswith(("ProtectedResource", "AuthFlowMCP", "HTTP/Auth")): stages = [RESOURCE] + STAGES
         killer = next((failure for failure in (test(stage, mutant.number) for stage in stages) if failure), None)
         if killer: print(f"{mutant}\n       caught by {killer}", flush=True)
         else:
