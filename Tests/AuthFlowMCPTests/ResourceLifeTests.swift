@@ -322,6 +322,50 @@ import Testing
         }
     }
 
+    @Test func whatDidNotHelpOnceIsNotAskedForAgain() async throws {
+        let scenario = try #require(ResourceScenario.named("12"))
+        try await ResourceScene.with(.inProcess, scenario.settings) { scene in
+            let client = try scene.client()
+            let request = TransportRequest(
+                .post,
+                client.address,
+                headerFields: [
+                    .contentType: "application/json", .accept: "application/json, text/event-stream",
+                    HTTPField.Name("MCP-Protocol-Version")!: "2025-11-25",
+                ],
+                body: Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool"}}"#.utf8)
+            )
+            let first = await #expect(throws: AuthError.self) { _ = try await client.send(request) }
+            #expect(first?.code == .insufficientScope)
+            let pages = scene.emulator.authorizations.count
+            _ = try? await client.send(request)
+            #expect(scene.emulator.authorizations.count == pages)
+        }
+    }
+
+    @Test func aRequestWithATokenOfItsOwnIsRefused() async throws {
+        try await ResourceScene.with(.inProcess) { scene in
+            let client = try scene.client()
+            let request = TransportRequest(.get, client.address, headerFields: [.authorization: "Bearer x"])
+            let error = await #expect(throws: AuthError.self) { _ = try await client.send(request) }
+            #expect(error?.code == .invalidConfiguration)
+            #expect(scene.emulator.requests.isEmpty)
+        }
+    }
+
+    @Test func aResourceThatIsAnotherNowIsSignedInToAnew() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings()) { scene in
+            let client = try scene.client()
+            #expect(try await Self.list(client) == 200)
+            // The metadata names the origin from now on: a token for the old identifier is not what is wanted.
+            scene.emulator.settings.resource = scene.emulator.origin
+            scene.emulator.revokeAccessTokens()
+            #expect(try await Self.list(client) == 200)
+            #expect(try await client.status()?.resource == scene.emulator.origin)
+            #expect(scene.emulator.refreshes.used == 0)
+        }
+    }
+
     @Test func aRefusalThatDoesNotAskForATokenOpensNoPage() throws {
         let bare = AuthenticationChallenge(scheme: "Bearer")
         #expect(ResourceChallenge(status: 403, challenges: []) == nil)
@@ -516,6 +560,7 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
         var challenge = "Bearer resource_metadata=\"https://api.example.com/prm\""
         var metadata = #"{"resource":"https://api.example.com/mcp","authorization_servers":["https://id.example.com"]}"#
         var status = HTTPResponse.Status.ok
+        var type = "application/json"
         var location: String?
         let code: AuthError.Code
         var testDescription: String { name }
@@ -576,6 +621,8 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
             code: .discoveryFailed
         ),
         Story(name: "a list", metadata: "[]", code: .discoveryFailed),
+        Story(name: "another status", status: .created, code: .discoveryFailed),
+        Story(name: "a page", type: "text/html", code: .discoveryFailed),
         Story(name: "too much", metadata: String(repeating: " ", count: 300_000), code: .invalidResponse),
         Story(name: "a server error", status: .internalServerError, code: .temporarilyUnavailable),
     ]
@@ -592,7 +639,7 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
             }
             #expect(request.head.headerFields[.authorization] == nil)
             var response = TransportResponse(
-                head: HTTPResponse(status: story.status, headerFields: [.contentType: "application/json"]),
+                head: HTTPResponse(status: story.status, headerFields: [.contentType: story.type]),
                 body: Array(story.metadata.utf8)
             )
             response.head.headerFields[.location] = story.location

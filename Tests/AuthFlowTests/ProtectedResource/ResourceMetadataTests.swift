@@ -86,6 +86,7 @@ import Testing
         let json: JSON = [
             "resource": "https://a.example/mcp", "authorization_servers": ["https://id.example"], "x": ["y": 1],
             "resource_name": "A",
+            "scopes_supported": .null,
         ]
         let address = try Endpoint("https://a.example/mcp")
         let metadata = try ProtectedResourceMetadata(json, of: address, at: address)
