@@ -224,7 +224,7 @@ def copy_package():
     stale = sorted(set(SOURCES) - found)
     stale += [text for (file, text) in EQUIVALENT if not any(m.file == file and text in m.text for m in mutants)]
     if stale: sys.exit("no check of this name: " + ", ".join(stale))
-    for module in ("AuthFlow", "AuthFlowDesktop", "AuthFlowLoopback"):
+    for module in ("AuthFlow", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowMCP"):
         switch = COPY / "Sources" / module / "Mutants.swift"
         if not switch.exists() or switch.read_text() != SWITCH: switch.write_text(SWITCH)
     return mutants
