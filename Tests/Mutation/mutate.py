@@ -56,6 +56,7 @@ EQUIVALENT = {
     ("Grants/DeviceAuthorization", 'let deviceCode = json["device_code"]?.string'): NEXT,
     ("Grants/DeviceAuthorization", 'let userCode = json["user_code"]?.string'): NEXT,
     ("Grants/DeviceAuthorization", 'let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string'): NEXT,
+    ("ProtectedResource/ClientMetadataDocument", 'let named = json["client_id"]?.string'): NEXT,
     ("HTTP/Endpoint", "components.password == nil"): "a password has a user name before it, empty as that may be",
     ("HTTP/Endpoint", "!parameters.pairs.isEmpty"): "spares a question mark",
     ("UserAgents/UserAgent", "let decoded = FormURLEncoding.decode(parameters)"): NEXT,

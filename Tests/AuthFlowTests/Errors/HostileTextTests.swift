@@ -166,6 +166,7 @@ import Testing
         ),
         Challenge(field: "Bearer,realm=x", expected: [.init(scheme: "bearer")]),
         Challenge(field: "Bearer a b c", expected: []),
+        Challenge(field: "Bearer a=\"b\"c=d", expected: []),
     ]
 
     @Test(arguments: challenges)
@@ -184,6 +185,12 @@ import Testing
                 .init(scheme: "dpop"), .init(scheme: "bearer", parameters: ["scope": "a", "realm": "y"]),
             ]
         )
+    }
+
+    @Test func anEscapeAtTheEndOfAFieldReachesIntoNoOther() {
+        var fields = HTTPFields()
+        fields[values: .wwwAuthenticate] = ["Basic realm=\"x\\", "\", DPoP", "Bearer"]
+        #expect(AuthenticationChallenge.challenges(in: fields) == [.init(scheme: "bearer")])
     }
 
     @Test(arguments: [(16384, 1), (16385, 0)])
