@@ -71,7 +71,12 @@ final class MCPEndpoint: Sendable {
             }
             if [401, 403].contains(response.head.status.code) {
                 // Read whole, so that the connection can be used again, and because it is read twice.
-                let bytes = (try? await withDeadline(.seconds(10), clock: clock, response.body)) ?? []
+                let bytes =
+                    (try? await withDeadline(.seconds(10), clock: clock) {
+                        AuthError(.timedOut, "The server's refusal did not end.")
+                    } _: {
+                        try await response.body.collect(upTo: 64 * 1024)
+                    }) ?? []
                 let whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
                 if try await client.mustRepeat(&attempt, after: response.head, mayAsk: false) { continue }
                 if response.head.status.code == 401, attempt.hasNewToken, let repair, await repair() {
@@ -90,17 +95,6 @@ final class MCPEndpoint: Sendable {
 
     /// The session of a request is another now, so that it has to be made anew.
     struct SessionRepaired: Error {}
-
-    private func withDeadline(_ limit: Duration, clock: any Clock<Duration>, _ body: ResponseBody) async throws
-        -> [UInt8]
-    {
-        let watch = Task {
-            try await clock.sleep(for: limit)
-            body.cancel()
-        }
-        defer { watch.cancel() }
-        return try await body.collect(upTo: 64 * 1024)
-    }
 
     /// A redirect within the origin, such as one that adds a slash. A token goes to no other.
     private func redirect(_ head: HTTPResponse, from endpoint: Endpoint) throws(AuthError) -> Endpoint {

@@ -85,6 +85,12 @@ struct MCPMessage: Sendable {
     /// The code of an error response; nil for every other message.
     var errorCode: Int64? { json["error"]?["code"]?.integer }
 
+    /// The response to a line that is no message (JSON-RPC 2.0 section 5.1).
+    static let parseError = MCPMessage([
+        "jsonrpc": "2.0", "id": .null,
+        "error": ["code": -32700, "message": "The line is not a JSON-RPC message."],
+    ])
+
     /// An error response of the bridge's own.
     ///
     /// MCP, "Error Codes", keeps -32768 to -32000 for itself and JSON-RPC, so its code is the HTTP status, or 1.

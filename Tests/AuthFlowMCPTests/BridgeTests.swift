@@ -336,11 +336,9 @@ import Testing
                 body: body
             )
         }
-        var options = MCPBridge.Options()
-        options.silence = .milliseconds(50)
         let answers = AsyncStream<[UInt8]>.makeStream()
         let meta = #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#
-        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, options: options) {
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, clock: HastyClock()) {
             answers.continuation.yield($0)
         }
         bridge.receive(Array(#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"x",\#(meta)}}"#.utf8))
@@ -421,5 +419,14 @@ import Testing
         }
         await bridge.close()
         return found
+    }
+}
+
+/// A clock on which every wait is over at once.
+private struct HastyClock: Clock {
+    var now: ContinuousClock.Instant { .now }
+    var minimumResolution: Duration { .zero }
+    func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
+        try Task.checkCancellation()
     }
 }

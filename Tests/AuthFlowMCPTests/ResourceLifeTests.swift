@@ -17,6 +17,14 @@ import Testing
     }
 
     private static func list(_ client: ResourceClient) async throws -> Int {
+        try await send(#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#, client)
+    }
+
+    private static func callTool(_ client: ResourceClient) async throws -> Int {
+        try await send(#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool"}}"#, client)
+    }
+
+    private static func send(_ message: String, _ client: ResourceClient) async throws -> Int {
         try await client.send(
             TransportRequest(
                 .post,
@@ -25,13 +33,9 @@ import Testing
                     .contentType: "application/json", .accept: "application/json, text/event-stream",
                     HTTPField.Name("MCP-Protocol-Version")!: "2025-11-25",
                 ],
-                body: Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}"#.utf8)
+                body: Array(message.utf8)
             )
         ).status
-    }
-
-    private static func message(_ method: String) -> [UInt8] {
-        Array(#"{"jsonrpc":"2.0","id":1,"method":"\#(method)"}"#.utf8)
     }
 
     @Test(arguments: EmulatorScene.Setting.allCases)
@@ -231,18 +235,7 @@ import Testing
             scene.emulator.settings.unknownScopes = ["nonsense"]
             scene.emulator.settings.toolScopes = ["nonsense"]
             await #expect(throws: AuthError.self) {
-                _ = try await client.send(
-                    TransportRequest(
-                        .post,
-                        client.address,
-                        headerFields: [
-                            .contentType: "application/json", .accept: "application/json, text/event-stream",
-                        ],
-                        body: Array(
-                            #"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool"}}"#.utf8
-                        )
-                    )
-                )
+                _ = try await Self.callTool(client)
             }
             let after = try await KeptRegistrations(store: store).registration(at: scene.emulator.origin)
             #expect(after?.clientID == before?.clientID)
@@ -306,18 +299,7 @@ import Testing
         try await ResourceScene.with(.inProcess, settings) { scene in
             let client = try scene.client()
             #expect(try await Self.list(client) == 200)
-            let response = try await client.send(
-                TransportRequest(
-                    .post,
-                    client.address,
-                    headerFields: [
-                        .contentType: "application/json", .accept: "application/json, text/event-stream",
-                        HTTPField.Name("MCP-Protocol-Version")!: "2025-11-25",
-                    ],
-                    body: Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool"}}"#.utf8)
-                )
-            )
-            #expect(response.status == 200)
+            #expect(try await Self.callTool(client) == 200)
             #expect(try await client.status()?.credential?.tokens.tokenType == "DPoP")
         }
     }
@@ -326,19 +308,10 @@ import Testing
         let scenario = try #require(ResourceScenario.named("12"))
         try await ResourceScene.with(.inProcess, scenario.settings) { scene in
             let client = try scene.client()
-            let request = TransportRequest(
-                .post,
-                client.address,
-                headerFields: [
-                    .contentType: "application/json", .accept: "application/json, text/event-stream",
-                    HTTPField.Name("MCP-Protocol-Version")!: "2025-11-25",
-                ],
-                body: Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test-tool"}}"#.utf8)
-            )
-            let first = await #expect(throws: AuthError.self) { _ = try await client.send(request) }
+            let first = await #expect(throws: AuthError.self) { _ = try await Self.callTool(client) }
             #expect(first?.code == .insufficientScope)
             let pages = scene.emulator.authorizations.count
-            _ = try? await client.send(request)
+            _ = try? await Self.callTool(client)
             #expect(scene.emulator.authorizations.count == pages)
         }
     }

@@ -133,8 +133,7 @@ extension AuthClient {
                 }
             ),
             methods: try choice.methods(flows, devicePresenter: devicePresenter, assertions: assertion),
-            store: try configuration[choices.store]?.make(host: host)
-                ?? stores.first?.make(ConfigurationObject(empty: configuration), host) ?? MemoryTokenStore(),
+            store: try choices.makeStore(configuration, stores, host),
             options: options,
             observer: observer
         )

@@ -328,6 +328,16 @@ struct ProfileChoices: Sendable {
         )
     }
 
+    /// The store that a configuration names; default: the first of the list.
+    func makeStore(
+        _ configuration: ConfigurationObject,
+        _ stores: [TokenStoreFactory],
+        _ host: HostServices
+    ) throws -> any TokenStore {
+        try configuration[store]?.make(host: host)
+            ?? stores.first?.make(ConfigurationObject(empty: configuration), host) ?? MemoryTokenStore()
+    }
+
     /// Their declarations.
     var declarations: [ConfigurationKeyDeclaration] {
         [

@@ -71,8 +71,7 @@ public struct ResourceClientSettings: Sendable {
     ) throws -> any TokenStore {
         let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
         let configuration = try checked(choices, host)
-        return try configuration[choices.store]?.make(host: host)
-            ?? stores.first?.make(ConfigurationObject(empty: configuration), host) ?? MemoryTokenStore()
+        return try choices.makeStore(configuration, stores, host)
     }
 
     /// The redirect URI that registrations are kept by.

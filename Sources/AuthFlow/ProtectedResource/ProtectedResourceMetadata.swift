@@ -1,33 +1,30 @@
-public import AuthFlowJSON
+import AuthFlowJSON
 
 /// What a protected resource says about itself: which authorization servers it trusts, and what it wants (RFC 9728 section 2).
-public struct ProtectedResourceMetadata: Sendable, Hashable {
+struct ProtectedResourceMetadata: Sendable, Hashable {
     /// `resource`: the identifier that tokens are asked for by, kept character by character.
-    public let resource: String
+    let resource: String
 
     /// `authorization_servers`: the issuers whose tokens it takes. Never empty.
-    public let authorizationServers: [String]
+    let authorizationServers: [String]
 
     /// `scopes_supported`; nil when it does not say.
-    public let scopes: [String]?
-
-    /// `resource_name`, for showing to a user; nil when it does not say. It is the server's own word for itself.
-    public let name: String?
+    let scopes: [String]?
 
     /// `dpop_bound_access_tokens_required`: whether tokens have to be bound to a key (RFC 9449).
-    public let requiresDPoP: Bool
+    let requiresDPoP: Bool
 
     /// Where the document was found.
-    public let location: Endpoint
+    let location: Endpoint
 
     /// How its `resource` fits the address that was asked for.
-    public let fit: Fit
+    let fit: Fit
 
     /// Everything that the document says.
-    public let json: JSON
+    let json: JSON
 
     /// How a document's `resource` fits an address.
-    public enum Fit: String, Sendable, Hashable {
+    enum Fit: String, Sendable, Hashable {
         /// They are identical, as RFC 9728 section 3.3 demands.
         case identical
         /// It has the same origin, and its path is a prefix of the address's, at a segment. The letter of RFC 9728 section 3.3 does
@@ -63,7 +60,6 @@ public struct ProtectedResourceMetadata: Sendable, Hashable {
         self.resource = resource
         self.authorizationServers = servers
         self.scopes = try strings("scopes_supported")
-        self.name = json["resource_name"]?.string
         self.requiresDPoP = json["dpop_bound_access_tokens_required"]?.bool ?? false
         self.location = location
         self.fit = fit

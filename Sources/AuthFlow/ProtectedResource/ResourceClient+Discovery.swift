@@ -30,6 +30,10 @@ extension ResourceClient {
         let issuer: String
         var isAssumed = false
         if let metadata {
+            let details = [
+                "metadata": "\(metadata.location)", "resource": metadata.resource, "fit": metadata.fit.rawValue,
+            ]
+            FlowReporter(host: host, observer: observer).report(.discovery, details: details)
             issuer = try await choose(among: metadata.authorizationServers)
         } else if let registered {
             // MCP authorization, "Protected Resource Metadata Discovery": without metadata, "use pre-configured values".

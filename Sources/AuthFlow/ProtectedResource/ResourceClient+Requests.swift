@@ -305,9 +305,6 @@ public struct ResourceAttempt: Sendable {
     var credential: Credential?
     var round = Round()
 
-    /// Whether it was sent with an access token.
-    public var hasToken: Bool { credential != nil }
-
     /// Whether its access token was replaced by another after it had been refused.
     public var hasNewToken: Bool { round.hasReplaced || round.signIns > 0 }
 

@@ -143,14 +143,23 @@ struct MCPCommand: AsyncParsableCommand {
 private final class MessageOutput: Sendable {
     private struct State {
         var lines: [[UInt8]] = []
+        var size = 0
         var isWriting = false
     }
 
     private let state = Mutex(State())
 
-    @Sendable func write(_ line: [UInt8]) {
+    /// The most that waits to be written, in bytes, before those who write wait too.
+    private static let limit = 16 * 1024 * 1024
+
+    @Sendable func write(_ line: [UInt8]) async {
+        // Polled, because it happens only while a host does not read.
+        while state.withLock({ $0.size > Self.limit }) {
+            guard (try? await Task.sleep(for: .milliseconds(5))) != nil else { return }
+        }
         let mustStart = state.withLock { state in
             state.lines.append(line + [0x0A])
+            state.size += line.count + 1
             defer { state.isWriting = true }
             return !state.isWriting
         }
@@ -160,7 +169,7 @@ private final class MessageOutput: Sendable {
     private func drain() {
         while true {
             let lines = state.withLock { state -> [[UInt8]] in
-                defer { state.lines = [] }
+                defer { (state.lines, state.size) = ([], 0) }
                 state.isWriting = !state.lines.isEmpty
                 return state.lines
             }

@@ -90,7 +90,7 @@ import Testing
         ]
         let address = try Endpoint("https://a.example/mcp")
         let metadata = try ProtectedResourceMetadata(json, of: address, at: address)
-        #expect(metadata.name == "A")
+        #expect(metadata.fit == .identical)
         #expect(metadata.scopes == nil)
         #expect(!metadata.requiresDPoP)
     }

@@ -1,0 +1,160 @@
+import AuthFlow
+import AuthFlowJSON
+import HTTPTypes
+import Synchronization
+
+// One request of the host, and its response.
+
+extension MCPBridge {
+    /// Sends a request and everything that comes before its response to the host.
+    /// - Returns: The response; nil when there is none to give.
+    func exchange(_ message: MCPMessage, _ id: JSON) async -> MCPMessage? {
+        do {
+            var response = try await attempt(message, id)
+            // MCP 2026-07-28, "Custom Headers": the server lists the tools anew, and the call is sent once more.
+            if response?.errorCode == -32020, message.method == "tools/call", message.version != nil,
+                await listTools(for: message)
+            {
+                response = try await attempt(message, id)
+            }
+            return response
+        } catch is CancellationError where Task.isCancelled {
+            return nil
+        } catch {
+            return failure(of: id, error)
+        }
+    }
+
+    func failure(of id: JSON, _ error: any Error) -> MCPMessage? {
+        let known = error as? AuthError
+        let text =
+            known.map(options.explain)
+            ?? (error is CancellationError ? "The sign-in was cancelled." : "The request has failed.")
+        options.log(text)
+        return .failure(of: id, text, status: known?.status, cause: known?.code.rawValue ?? "unknown")
+    }
+
+    func attempt(_ message: MCPMessage, _ id: JSON, repairs: Bool = true) async throws -> MCPMessage? {
+        let session = state.withLock { $0.session }
+        let isSessionRequest = message.version == nil && message.method != "initialize"
+        let response: ResponseStream
+        do {
+            var repair: (@Sendable () async -> Bool)?
+            if isSessionRequest, session.id != nil, repairs { repair = { await self.repair(session.number) } }
+            response = try await endpoint.send(
+                .post,
+                fields(of: message, session),
+                body: message.bytes,
+                repair: repair
+            )
+        } catch is MCPEndpoint.SessionRepaired {
+            return try await attempt(message, id, repairs: false)
+        }
+        if message.method == "initialize" {
+            guard let answer = try await read(response, for: message, id, session) else { return nil }
+            if answer.json["result"] != nil { state.withLock { $0.session.begin(response.head, answer) } }
+            if [404, 405].contains(response.head.status.code), answer.json["result"] == nil {
+                options.log("A server of the transport HTTP+SSE, before revision 2025-03-26, is not spoken to.")
+            }
+            return answer
+        }
+        // T25: 404 to a request with a session id: the client "MUST start a new session".
+        if response.head.status.code == 404, isSessionRequest, session.id != nil, repairs {
+            let body = try await collect(response.body)
+            if let answer = MCPMessage(body), answer.errorCode == -32601 { return answered(answer, message, id) }
+            guard await repair(session.number) else {
+                return .failure(
+                    of: id,
+                    "The server has ended the session, and a new one could not be begun.",
+                    status: 404,
+                    cause: "session_lost"
+                )
+            }
+            return try await attempt(message, id, repairs: false)
+        }
+        return try await read(response, for: message, id, session)
+    }
+
+    func fields(of message: MCPMessage, _ session: MCPSession) -> HTTPFields {
+        // Both types MUST be listed, whichever the server will choose.
+        var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json, text/event-stream"]
+        let more =
+            if let version = message.version {
+                MirroredHeaders.fields(of: message, version: version, tools: state.withLock { $0.tools.parameters })
+            } else if message.method == "initialize" {
+                HTTPFields()
+            } else {
+                session.fields
+            }
+        for field in more { fields[field.name] = field.value }
+        return fields
+    }
+
+    // MARK: Responses
+
+    /// Reads the response to a request, and passes on what comes before it.
+    func read(
+        _ response: ResponseStream,
+        for message: MCPMessage,
+        _ id: JSON,
+        _ session: MCPSession
+    ) async throws -> MCPMessage? {
+        let status = response.head.status.code
+        if status == 200, Self.isEventStream(response.head) {
+            return try await readStream(response, for: message, id, session)
+        }
+        let body = try await collect(response.body)
+        if let answer = MCPMessage(body), answer.answers(id) { return answered(answer, message, id) }
+        if status == 202 || status == 204 {
+            return .failure(
+                of: id,
+                "The server has accepted the request and answers it nowhere.",
+                status: status,
+                cause: "no_response"
+            )
+        }
+        let words = TransportResponse(head: response.head, body: body).providerError.map { " (\($0))" } ?? ""
+        return .failure(
+            of: id,
+            status == 200
+                ? "The server's response is not a JSON-RPC message."
+                : "The server responded with status \(status)\(words).",
+            status: status,
+            cause: status == 200 ? "invalid_response" : "http_status"
+        )
+    }
+
+    func collect(_ body: ResponseBody) async throws -> [UInt8] {
+        let watch = SilenceWatch(body, limit: options.silence, clock: clock)
+        defer { watch.end() }
+        var bytes: [UInt8] = []
+        for try await part in body {
+            watch.hear()
+            bytes += part
+            guard bytes.count <= MCPMessage.maximumSize else {
+                throw AuthError(
+                    .invalidResponse,
+                    "The server's response has more than \(MCPMessage.maximumSize >> 20) MiB."
+                )
+            }
+        }
+        return bytes
+    }
+
+    /// The response to a request as the host has to see it.
+    func answered(_ answer: MCPMessage, _ message: MCPMessage, _ id: JSON) -> MCPMessage {
+        var answer = answer
+        // Some servers do not say which request an error is for. The host would wait for ever.
+        if answer.json["error"] != nil, answer.json["id"] == nil || answer.json["id"] == .null {
+            answer = answer.replacingID(by: id) ?? answer
+        }
+        guard message.method == "tools/list", message.version != nil else { return answer }
+        let (response, removed) = state.withLock { $0.tools.read(answer) }
+        for name in removed {
+            options.log(
+                "The tool \"\(DisplayText.sanitized(name, limit: 100))\" is left out: its x-mcp-header annotations are not allowed."
+            )
+        }
+        return response
+    }
+}

@@ -1,0 +1,152 @@
+import AuthFlow
+import AuthFlowJSON
+import HTTPTypes
+import Synchronization
+
+// What belongs to no single request: notifications, batches, and sessions that the server has lost.
+
+extension MCPBridge {
+    /// Delivers a notification or a response of the host's.
+    func post(_ message: MCPMessage) async {
+        do {
+            // What was accepted has no body that says anything.
+            let response = try await sendInSession(message, timeout: Self.deliveryTimeout)
+            let status = response.head.status.code
+            // The new session of one that was lost has had the host's greeting.
+            let wasGreeting = message.method == "notifications/initialized"
+            if status >= 400, !(wasGreeting && status == 404) {
+                options.log("The server responded with status \(status) to \(message.method ?? "a response").")
+            }
+        } catch {
+            if !(error is CancellationError) {
+                options.log((error as? AuthError).map(options.explain) ?? "A message was not delivered.")
+            }
+        }
+        if message.method == "notifications/initialized" { listen() }
+    }
+
+    /// How long a server may take to accept what needs no response: later requests wait for the first of them.
+    private static let deliveryTimeout = Duration.seconds(30)
+
+    /// Sends what is not a single request, and once more in a new session where the server has lost the old one.
+    private func sendInSession(
+        _ message: MCPMessage,
+        timeout: Duration = MCPEndpoint.headTimeout
+    ) async throws -> ResponseStream {
+        let session = state.withLock { $0.session }
+        let response = try await endpoint.send(
+            .post,
+            fields(of: message, session),
+            body: message.bytes,
+            timeout: timeout
+        )
+        guard response.head.status.code == 404, session.id != nil, await repair(session.number),
+            message.method != "notifications/initialized"
+        else { return response }
+        let repaired = state.withLock { $0.session }
+        return try await endpoint.send(.post, fields(of: message, repaired), body: message.bytes, timeout: timeout)
+    }
+
+    /// Sends several messages at once, which revision 2025-03-26 alone has, and passes their responses on as they come.
+    func postBatch(_ batch: MCPMessage) async {
+        var open = (batch.json.array ?? []).filter { $0["method"] != nil }.compactMap { $0["id"] }
+        func pass(_ message: MCPMessage) async {
+            guard case .response(.null) = message.kind else {
+                open.removeAll { message.answers($0) }
+                return await write(message.bytes)
+            }
+            // An error about all of it: each request is told.
+            for id in open { if let failure = message.replacingID(by: id) { await write(failure.bytes) } }
+            open = []
+        }
+        do {
+            let response = try await sendInSession(batch)
+            if Self.isEventStream(response.head) {
+                var reader = ServerSentEventReader()
+                _ = try await readMessages(of: response.body, &reader, silence: options.silence) { message in
+                    await pass(message)
+                    return open.isEmpty
+                }
+            } else if let message = MCPMessage(try await collect(response.body)) {
+                await pass(message)
+            }
+            for id in open {
+                let status = response.head.status.code
+                let text = "The server responded with status \(status) and not to this request."
+                if let failure = MCPMessage.failure(of: id, text, status: status, cause: "no_response") {
+                    await write(failure.bytes)
+                }
+            }
+        } catch {
+            if error is CancellationError, Task.isCancelled { return }
+            for id in open { if let failure = failure(of: id, error) { await write(failure.bytes) } }
+        }
+    }
+
+    // MARK: Requests of the bridge's own
+
+    /// Begins a new session in the place of one that the server has lost: once, however many requests notice it.
+    /// - Parameter number: The session that was lost.
+    func repair(_ number: Int) async -> Bool {
+        let task = state.withLock { state -> Task<Bool, Never>? in
+            // Another request has done it already.
+            guard state.session.number == number else { return nil }
+            if let repair = state.repair, repair.number == number { return repair.task }
+            let task = Task { await self.initializeAgain() }
+            state.repair = (number, task)
+            return task
+        }
+        guard let task else { return true }
+        let isRepaired = await task.value
+        // A server that is still starting may take a session later.
+        if !isRepaired { state.withLock { if $0.repair?.number == number { $0.repair = nil } } }
+        return isRepaired
+    }
+
+    private func initializeAgain() async -> Bool {
+        let (session, id) = state.withLock { state in (state.session, Self.ownID(&state)) }
+        guard let initialize = session.initialize?.replacingID(by: id) else { return false }
+        do {
+            let response = try await endpoint.send(.post, fields(of: initialize, MCPSession()), body: initialize.bytes)
+            guard let answer = try await read(response, for: initialize, id, MCPSession()),
+                // The host goes on with the revision that it knows.
+                answer.json["result"]?["protocolVersion"]?.string == session.version
+            else { return false }
+            var begun = session
+            begun.begin(response.head, answer)
+            if let initialized = session.initialized {
+                let greeted = try await endpoint.send(.post, fields(of: initialized, begun), body: initialized.bytes)
+                // A server that forgets its sessions at once is not asked for one after another.
+                guard greeted.head.status.code < 400 else { return false }
+            }
+            state.withLock { [begun] in $0.session = begun }
+            if session.initialized != nil { listen() }
+            options.log("The server had ended the session; a new one was begun.")
+            return true
+        } catch {
+            return false
+        }
+    }
+
+    /// Lists the tools for the annotations that a call was refused for.
+    func listTools(for call: MCPMessage) async -> Bool {
+        var cursor: JSON?
+        for _ in 0..<20 {
+            let id = state.withLock { Self.ownID(&$0) }
+            var params: [String: JSON] = ["_meta": call.json["params"]?["_meta"] ?? [:]]
+            params["cursor"] = cursor
+            guard
+                let list = MCPMessage(["jsonrpc": "2.0", "id": id, "method": "tools/list", "params": .object(params)]),
+                let answer = try? await attempt(list, id), answer.json["result"] != nil
+            else { return false }
+            cursor = answer.json["result"]?["nextCursor"]
+            if cursor == nil || cursor == .null { return true }
+        }
+        return true
+    }
+
+    private static func ownID(_ state: inout State) -> JSON {
+        state.ownRequests += 1
+        return .string("authflow-\(state.ownRequests)")
+    }
+}

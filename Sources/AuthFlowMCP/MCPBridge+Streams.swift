@@ -1,0 +1,168 @@
+import AuthFlow
+import AuthFlowJSON
+import HTTPTypes
+import Synchronization
+
+// Event streams: the responses to requests, and what the server says by itself.
+
+extension MCPBridge {
+    /// Reads the messages of an event stream, until one is the last that is wanted.
+    /// - Parameters:
+    ///   - body: The stream.
+    ///   - reader: Keeps the last event's id, and how long to wait before the stream is resumed.
+    ///   - silence: How long nothing may come; nil for as long as it likes.
+    ///   - isLast: Takes a message; returns whether no other is wanted.
+    /// - Returns: Whether the last message came.
+    func readMessages(
+        of body: ResponseBody,
+        _ reader: inout ServerSentEventReader,
+        silence: Duration?,
+        _ isLast: (MCPMessage) async -> Bool
+    ) async throws -> Bool {
+        let watch = silence.map { SilenceWatch(body, limit: $0, clock: clock) }
+        defer { watch?.end() }
+        for try await part in body {
+            watch?.hear()
+            for event in try reader.read(part) where event.type == "message" {
+                if let message = MCPMessage(event.data), await isLast(message) { return true }
+            }
+        }
+        return false
+    }
+
+    /// Reads an event stream up to the response to a request, and resumes it where the revision allows that.
+    func readStream(
+        _ first: ResponseStream,
+        for message: MCPMessage,
+        _ id: JSON,
+        _ session: MCPSession
+    ) async throws -> MCPMessage? {
+        var stream = first
+        var lastEventID: String?
+        var retry = Duration.seconds(1)
+        var failures = 0
+        while true {
+            var reader = ServerSentEventReader()
+            var answer: MCPMessage?
+            var hasMessages = false
+            var broken: (any Error)?
+            do {
+                _ = try await readMessages(of: stream.body, &reader, silence: options.silence) { received in
+                    hasMessages = true
+                    guard !received.answers(id) else {
+                        answer = received
+                        return true
+                    }
+                    await write(received.bytes)
+                    return false
+                }
+            } catch let error as AuthError where error.code != .invalidResponse && error.code != .timedOut {
+                broken = error
+            }
+            if let answer { return answered(answer, message, id) }
+            try Task.checkCancellation()
+            // A server that is polled says so with a new id alone.
+            let isFurther = reader.lastEventID != nil && reader.lastEventID != lastEventID
+            lastEventID = reader.lastEventID ?? lastEventID
+            retry = reader.retry ?? retry
+            failures = hasMessages || isFurther ? 0 : failures + 1
+            // From 2026-07-28 on a broken stream loses the request, and a call that was sent is never repeated by the bridge.
+            guard message.version == nil, let lastEventID, failures < Self.maximumFailures else {
+                throw broken
+                    ?? AuthError(
+                        .networkFailed,
+                        "The server ended the stream before its response. The request may have been carried out."
+                    )
+            }
+            stream = try await resume(after: lastEventID, in: retry, session, &failures)
+        }
+    }
+
+    /// The most attempts to go on with a stream that bring nothing new.
+    private static let maximumFailures = 5
+
+    /// T25, "Resumability and Redelivery": a GET with the last event's id, after the time that the server asked for.
+    private func resume(
+        after id: String,
+        in wait: Duration,
+        _ session: MCPSession,
+        _ failures: inout Int
+    ) async throws -> ResponseStream {
+        var fields = session.fields
+        fields[.accept] = "text/event-stream"
+        fields[MirroredHeaders.lastEventID] = id
+        var wait = wait
+        while true {
+            try await clock.sleep(for: wait)
+            do {
+                let response = try await endpoint.send(.get, fields)
+                let status = response.head.status.code
+                if status == 200, Self.isEventStream(response.head) { return response }
+                guard Self.isPassing(status), failures < Self.maximumFailures else {
+                    throw AuthError(
+                        .invalidResponse,
+                        "The stream broke off before the response, and the server does not resume it.",
+                        status: status
+                    )
+                }
+            } catch let error as AuthError where Self.isPassing(error) && failures < Self.maximumFailures {
+                // The server may be starting again.
+            }
+            failures += 1
+            wait = max(wait, .seconds(1)) * 2
+        }
+    }
+
+    private static func isPassing(_ error: AuthError) -> Bool {
+        [.networkFailed, .timedOut, .temporarilyUnavailable].contains(error.code)
+    }
+
+    private static func isPassing(_ status: Int) -> Bool { status == 429 || status >= 500 }
+
+    static func isEventStream(_ head: HTTPResponse) -> Bool {
+        let type = (head.headerFields[.contentType] ?? "").prefix { $0 != ";" }
+        return type.lowercased().trimmingSpaces() == "text/event-stream"
+    }
+
+    // MARK: What the server says by itself
+
+    /// Listens to what the server says by itself, where it offers that: up to 2025-11-25, by a GET.
+    func listen() {
+        state.withLock { state in
+            guard !state.isClosed, state.session.initialize != nil else { return }
+            let session = state.session
+            state.listener?.cancel()
+            state.listener = Task { await self.listen(in: session) }
+        }
+    }
+
+    private func listen(in session: MCPSession) async {
+        var fields = session.fields
+        fields[.accept] = "text/event-stream"
+        var wait = Duration.seconds(1)
+        while !Task.isCancelled {
+            do {
+                let response = try await endpoint.send(.get, fields, signsIn: false, timeout: .seconds(86_400))
+                let status = response.head.status.code
+                if status == 200, Self.isEventStream(response.head) {
+                    var reader = ServerSentEventReader()
+                    _ = try await readMessages(of: response.body, &reader, silence: nil) { message in
+                        await write(message.bytes)
+                        wait = .seconds(1)
+                        return false
+                    }
+                    if let id = reader.lastEventID { fields[MirroredHeaders.lastEventID] = id }
+                    wait = max(wait, reader.retry ?? .zero)
+                } else if !Self.isPassing(status) {
+                    return
+                }
+            } catch let error as AuthError where Self.isPassing(error) {
+                // The server may be starting again.
+            } catch {
+                return
+            }
+            guard (try? await clock.sleep(for: wait)) != nil else { return }
+            wait = min(wait * 2, .seconds(60))
+        }
+    }
+}

@@ -1,0 +1,36 @@
+import AuthFlow
+import Synchronization
+
+/// Ends a body that nothing is heard of for too long.
+final class SilenceWatch: Sendable {
+    private let task: Task<Void, Never>
+    private let counter = Counter()
+
+    /// How often it looks within the limit, so that a silence is noticed soon after.
+    private static let looks = 4
+
+    init(_ body: ResponseBody, limit: Duration, clock: any Clock<Duration>) {
+        task = Task { [counter] in
+            var (last, silent) = (counter.value, 0)
+            while (try? await clock.sleep(for: limit / Self.looks)) != nil {
+                silent = counter.value == last ? silent + 1 : 0
+                last = counter.value
+                guard silent >= Self.looks else { continue }
+                let seconds = Int(limit.components.seconds)
+                return body.cancel(
+                    throwing: AuthError(.timedOut, "The server's stream was silent for \(seconds) seconds.")
+                )
+            }
+        }
+    }
+
+    /// Counts the parts.
+    private final class Counter: Sendable {
+        private let count = Atomic(0)
+        var value: Int { count.load(ordering: .relaxed) }
+        func add() { count.add(1, ordering: .relaxed) }
+    }
+
+    func hear() { counter.add() }
+    func end() { task.cancel() }
+}
