@@ -23,6 +23,8 @@ extension MCPBridge {
         defer { watch?.end() }
         for try await part in body {
             watch?.hear()
+            // What has arrived already is not passed on to a host that has gone.
+            try Task.checkCancellation()
             for event in try reader.read(part) where event.type == "message" {
                 if let message = MCPMessage(event.data), await isLast(message) { return true }
             }

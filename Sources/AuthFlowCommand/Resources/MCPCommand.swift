@@ -82,8 +82,9 @@ struct MCPCommand: AsyncParsableCommand {
                 write: output.write
             )
             for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
-            // Also after a signal, which has cancelled this task.
-            await Task { await bridge.close(within: .seconds(2)) }.value
+            // In a task of its own, because a signal has cancelled this one. Only the end of the input leaves time for responses.
+            let grace = Task.isCancelled ? Duration.zero : .seconds(2)
+            await Task { await bridge.close(within: grace) }.value
             await output.finish()
         }
     }
