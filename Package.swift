@@ -60,6 +60,9 @@ let package = Package(
         .target(name: "CMarkup"),
         // Loads the libraries of hardware tokens likewise.
         .target(name: "CPKCS11"),
+        // Load libpq and hiredis likewise.
+        .target(name: "CPostgreSQL"),
+        .target(name: "CRedis"),
 
         // Engine
         .target(
@@ -76,6 +79,12 @@ let package = Package(
                 cryptoExtras,
             ]
         ),
+
+        // Stores that several machines share
+        // Connections, leases and waiting, which both have in common.
+        .target(name: "AuthFlowDatabase", dependencies: ["AuthFlow"]),
+        .target(name: "AuthFlowPostgreSQL", dependencies: ["AuthFlow", "AuthFlowDatabase", "CPostgreSQL"]),
+        .target(name: "AuthFlowRedis", dependencies: ["AuthFlow", "AuthFlowDatabase", "CRedis", crypto]),
 
         // User agents
         // The system browser, schemes, and the hand-over of a redirect between processes.
@@ -258,6 +267,13 @@ let package = Package(
             dependencies: ["CommandHarness", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON"],
             path: "Tests/Samples"
         ),
+        // Runs beside servers that a script starts: see "make databases".
+        .testTarget(
+            name: "DatabaseTests",
+            dependencies: ["AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", "AuthFlow"],
+            path: "Tests/Databases",
+            exclude: ["databases.sh"]
+        ),
         .testTarget(
             name: "InteropTests",
             dependencies: [
@@ -277,7 +293,7 @@ let package = Package(
 
 for target in package.targets {
     switch target.type {
-    case .regular where ["CCurl", "CMarkup", "CPKCS11"].contains(target.name):
+    case .regular where ["CCurl", "CMarkup", "CPKCS11", "CPostgreSQL", "CRedis"].contains(target.name):
         break  // C
     case .regular, .test, .executable:
         target.swiftSettings = [

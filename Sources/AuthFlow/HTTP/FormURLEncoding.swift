@@ -45,7 +45,7 @@ public enum FormURLEncoding {
     }
 
     /// Decodes only escapes (RFC 3986 section 2.1): a `+` stays a `+`.
-    static func percentDecoded(_ text: String) -> String? {
+    package static func percentDecoded(_ text: String) -> String? {
         decodeValue(Array(text.utf8)[...], plusIsSpace: false)
     }
 

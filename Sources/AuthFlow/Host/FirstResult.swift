@@ -1,7 +1,7 @@
 import Synchronization
 
 /// The first of several results, for the one task that waits: the result of a call, or the task's cancellation.
-final class FirstResult<Value: Sendable>: Sendable {
+package final class FirstResult<Value: Sendable>: Sendable {
     private enum State {
         case idle
         case waiting(CheckedContinuation<Value, any Error>)
@@ -10,12 +10,14 @@ final class FirstResult<Value: Sendable>: Sendable {
 
     private let state = Mutex(State.idle)
 
+    package init() {}
+
     /// Waits for the first result. A cancelled task does not wait, even when the work goes on.
     /// - Parameters:
     ///   - begin: Begins the work, unless the task was cancelled before.
     ///   - onCancel: Called when the task is cancelled, from another thread.
     /// - Throws: The error of the first result, or `CancellationError`.
-    func value(
+    package func value(
         begin: () -> Void,
         onCancel: @escaping @Sendable () -> Void
     ) async throws -> Value {
@@ -32,7 +34,7 @@ final class FirstResult<Value: Sendable>: Sendable {
     }
 
     /// Reports a result; all but the first are dropped.
-    func finish(_ result: Result<Value, any Error>) {
+    package func finish(_ result: Result<Value, any Error>) {
         let continuation = state.withLock { state -> CheckedContinuation<Value, any Error>? in
             defer { state = .finished }
             if case .waiting(let continuation) = state { return continuation }
@@ -42,7 +44,7 @@ final class FirstResult<Value: Sendable>: Sendable {
     }
 
     /// Whether there is a result already.
-    var isFinished: Bool {
+    package var isFinished: Bool {
         state.withLock { state in
             if case .finished = state { return true }
             return false

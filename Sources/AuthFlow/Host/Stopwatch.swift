@@ -1,7 +1,7 @@
 extension Clock where Duration == Swift.Duration {
     /// Starts measuring.
     /// - Returns: A function that returns the time elapsed since then.
-    func stopwatch() -> @Sendable () -> Duration {
+    package func stopwatch() -> @Sendable () -> Duration {
         let start = now
         return { start.duration(to: now) }
     }

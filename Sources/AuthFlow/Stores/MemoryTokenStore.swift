@@ -1,21 +1,113 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Keeps credentials as long as the process runs.
-public actor MemoryTokenStore: TokenStore {
-    private var entries: [RecordKey: [UInt8]] = [:]
+public actor MemoryTokenStore: SessionTokenStore {
+    private struct Entry {
+        var bytes: [UInt8]
+        var expiresAt = Date.distantFuture
+        var idleTime: Duration?
+        var lastUse = Date.distantPast
+        var tags: [RecordTag] = []
+
+        func isAlive(at now: Date) -> Bool {
+            now < expiresAt && idleTime.map { now < lastUse + $0.seconds } ?? true
+        }
+    }
+
+    private let host: HostServices
+    private nonisolated let observers = Mutex<[@Sendable ([UInt8]?) -> Void]>([])
+    private var entries: [RecordKey: Entry] = [:]
     /// The fence of the lease that is held.
     private var held: [RecordKey: UInt64] = [:]
     private var waiting: [RecordKey: [(fence: UInt64, continuation: CheckedContinuation<Void, any Error>)]] = [:]
     private var lastFence: UInt64 = 0
 
     /// Creates an empty store.
-    public init() {}
+    /// - Parameter host: The time by which records end; default: the system's.
+    public init(host: HostServices = .system) { self.host = host }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public func bytes(for key: RecordKey) -> [UInt8]? { entries[key] }
+    public func bytes(for key: RecordKey) -> [UInt8]? { entry(key)?.bytes }
+
+    private func entry(_ key: RecordKey) -> Entry? {
+        guard let entry = entries[key] else { return nil }
+        if entry.isAlive(at: host.now()) { return entry }
+        entries[key] = nil
+        return nil
+    }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) throws {
         guard held[lease.key] == lease.fence else { throw Lease.lost }
-        entries[lease.key] = bytes
+        guard let bytes else { return entries[lease.key] = nil }
+        entries[lease.key, default: Entry(bytes: bytes)].bytes = bytes
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) throws {
+        guard held[lease.key] == lease.fence else { throw Lease.lost }
+        let now = host.now()
+        entries[lease.key] = Entry(
+            bytes: bytes,
+            expiresAt: attributes.lifetime.map { now + $0.seconds } ?? .distantFuture,
+            idleTime: attributes.idleTime,
+            lastUse: now,
+            tags: attributes.tags
+        )
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func touch(_ key: RecordKey) -> Bool {
+        guard entry(key) != nil else { return false }
+        entries[key]?.lastUse = host.now()
+        return true
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func records(tagged tag: RecordTag) -> [TaggedRecord] {
+        let now = host.now()
+        return entries.filter { $0.value.tags.contains(tag) && $0.value.isAlive(at: now) }
+            .map { TaggedRecord(key: $0.key, bytes: $0.value.bytes, lastUse: $0.value.lastUse) }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func remove(_ keys: [RecordKey]) -> [TaggedRecord] {
+        let removed = keys.compactMap { key -> TaggedRecord? in
+            // Its holder writes no more, and those who wait get the next lease when it gives this one up.
+            if held[key] != nil { held[key] = 0 }
+            guard let entry = entry(key) else { return nil }
+            entries[key] = nil
+            return TaggedRecord(key: key, bytes: entry.bytes, lastUse: entry.lastUse)
+        }
+        let observers = observers.withLock { $0 }
+        for key in keys { for observer in observers { observer(key.digest) } }
+        return removed
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func claim(_ key: RecordKey, for lifetime: Duration) -> Bool {
+        guard entry(key) == nil else { return false }
+        entries[key] = Entry(bytes: [], expiresAt: host.now() + lifetime.seconds)
+        return true
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func removeEnded() -> Int {
+        let now = host.now()
+        let ended = entries.filter { !$0.value.isAlive(at: now) && held[$0.key] == nil }.keys.prefix(500)
+        for key in ended { entries[key] = nil }
+        return ended.count
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public nonisolated func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
+        observers.withLock { $0.append(observer) }
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation

@@ -37,10 +37,14 @@ public struct Lease: Sendable, Hashable {
     /// A number that the store gives to no other lease on the key.
     public let fence: UInt64
 
+    /// Whether the holder before never gave its lease up: it was killed, or lost it. What it was doing may be half done.
+    public let isAfterUnfinished: Bool
+
     /// Creates a lease. For stores.
-    public init(key: RecordKey, fence: UInt64) {
+    public init(key: RecordKey, fence: UInt64, isAfterUnfinished: Bool = false) {
         self.key = key
         self.fence = fence
+        self.isAfterUnfinished = isAfterUnfinished
     }
 
     /// The error of a write under a lease that is not held any more.

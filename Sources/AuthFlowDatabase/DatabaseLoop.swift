@@ -1,0 +1,185 @@
+import AuthFlow
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// A bounded pool of connections to one database, which one thread drives.
+///
+/// A connection serves one request at a time. It is opened when a request finds none that is free, on a thread of its own, because
+/// that may wait for a name server, and closed when there was nothing to do for a while.
+package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
+    package typealias Open = @Sendable (DatabaseLinkUse) throws(DatabaseFailure) -> Link
+
+    package struct Limits: Sendable {
+        /// The most connections for requests. Further requests wait for a free one.
+        package var connections = 4
+        /// The most requests that wait.
+        package var waiting = 10_000
+        /// How long a request may take, waiting for a connection included.
+        package var request = Duration.seconds(5)
+        /// How long the database may be away before requests no longer wait for it.
+        package var outage = Duration.seconds(2)
+        /// How long connections are kept that have nothing to do.
+        package var idle = Duration.seconds(60)
+
+        package init(connections: Int = 4) { self.connections = connections }
+    }
+
+    final class Job: Sendable {
+        let request: Link.Request
+        let deadline: ContinuousClock.Instant
+        let result = FirstResult<Link.Response>()
+
+        init(_ request: Link.Request, deadline: ContinuousClock.Instant) {
+            self.request = request
+            self.deadline = deadline
+        }
+    }
+
+    private struct State {
+        var added: [Job] = []
+        /// Connections that were opened since the loop looked last, or could not be.
+        var opened: [(use: DatabaseLinkUse, result: Result<Link, DatabaseFailure>)] = []
+        var pipe: WakeUpPipe?
+        /// Whether messages of other processes are wanted.
+        var isListening = false
+        var isClosed = false
+        /// How many requests the loop has not finished.
+        var pending = 0
+    }
+
+    private let limits: Limits
+    private let open: Open
+    private let onMessage: @Sendable (DatabaseMessage) -> Void
+    private let state = Mutex(State())
+
+    /// - Parameters:
+    ///   - limits: The bounds.
+    ///   - open: Opens a connection, and waits for it.
+    ///   - onMessage: Receives the messages of other processes, on the loop's thread. It must not block.
+    package init(
+        limits: Limits,
+        open: @escaping Open,
+        onMessage: @escaping @Sendable (DatabaseMessage) -> Void
+    ) {
+        self.limits = limits
+        self.open = open
+        self.onMessage = onMessage
+    }
+
+    /// Sends a request and waits for the response. A cancelled caller returns at once, and the request is carried out or not.
+    /// - Throws: ``DatabaseFailure`` or `CancellationError`.
+    package func response(to request: Link.Request) async throws -> Link.Response {
+        let job = Job(request, deadline: .now + limits.request)
+        return try await job.result.value {
+            begin(job)
+        } onCancel: {
+        }
+    }
+
+    /// Begins to receive the messages of other processes.
+    package func listen() {
+        let mustStart = state.withLock { state -> Bool in
+            guard !state.isListening, !state.isClosed else { return false }
+            state.isListening = true
+            return wake(&state)
+        }
+        if mustStart { start() }
+    }
+
+    /// Ends the connections. Requests that are under way fail.
+    package func close() {
+        state.withLock { state in
+            state.isClosed = true
+            state.pipe?.wakeUp()
+        }
+    }
+
+    private func begin(_ job: Job) {
+        let (accepted, mustStart) = state.withLock { state -> (Bool, Bool) in
+            guard !state.isClosed, state.pending < limits.waiting else { return (false, false) }
+            state.pending += 1
+            state.added.append(job)
+            return (true, wake(&state))
+        }
+        guard accepted else {
+            return job.result.finish(
+                .failure(DatabaseFailure(.unreachable, "Too many requests wait for the database, or it was closed."))
+            )
+        }
+        if mustStart { start() }
+    }
+
+    /// - Returns: Whether the thread has to be started.
+    private func wake(_ state: inout State) -> Bool {
+        if let pipe = state.pipe {
+            pipe.wakeUp()
+            return false
+        }
+        state.pipe = WakeUpPipe()
+        return true
+    }
+
+    private func start() {
+        guard let pipe = state.withLock({ $0.pipe }), DetachedThread.run({ self.run(pipe) }) else {
+            let added = state.withLock { state in
+                defer { (state.added, state.pipe, state.pending) = ([], nil, 0) }
+                return state.added
+            }
+            let failure = DatabaseFailure(.unreachable, "The system refuses what a connection to the database needs.")
+            for job in added { job.result.finish(.failure(failure)) }
+            return
+        }
+    }
+
+    private func run(_ pipe: WakeUpPipe) {
+        var work = DatabaseWork<Link>(limits: limits, wakeUp: pipe)
+        while true {
+            pipe.empty()
+            let (added, opened, isListening, isClosed) = state.withLock { state in
+                defer { (state.added, state.opened) = ([], []) }
+                return (state.added, state.opened, state.isListening, state.isClosed)
+            }
+            work.add(added)
+            for connection in opened { work.add(connection.result, for: connection.use, report: onMessage) }
+            work.isListening = isListening
+            let finished = work.advance(onMessage)
+            let isOver = state.withLock { state in
+                state.pending -= finished
+                guard state.added.isEmpty, state.opened.isEmpty, isClosed || work.isIdle else { return false }
+                state.pipe = nil
+                return true
+            }
+            if isOver { return work.end() }
+            for use in work.wantedLinks() {
+                let hasThread = DetachedThread.run { [open] in
+                    let result = Result { () throws(DatabaseFailure) in try open(use) }
+                    let isLate = self.state.withLock { state -> Bool in
+                        // The loop that wanted it may have ended meanwhile.
+                        guard state.pipe === pipe else { return true }
+                        state.opened.append((use, result))
+                        pipe.wakeUp()
+                        return false
+                    }
+                    if isLate, case .success(let link) = result { link.close() }
+                }
+                if !hasThread {
+                    let failure = DatabaseFailure(.unreachable, "The system refuses another thread.")
+                    work.add(.failure(failure), for: use, report: onMessage)
+                }
+            }
+            work.wait()
+        }
+    }
+}
+
+/// Something that a listening connection has received.
+package enum DatabaseMessage: Sendable {
+    /// The connection is new: messages may have been missed.
+    case connected
+    case message(String)
+}

@@ -1,0 +1,201 @@
+package import AuthFlow
+import Synchronization
+
+/// A token store over the table of a database: leases that are renewed while they are held, writes that are repeated until it is known
+/// whether they were done, and tasks that wait for one another across processes.
+package final class LeasedRecords<Table: RecordTable>: Sendable {
+    /// The times of leases.
+    package struct Times: Sendable {
+        /// How long a lease lasts that its holder does not renew. It is renewed three times as often.
+        package var lease = Duration.seconds(15)
+        /// How long to wait for another holder.
+        package var patience = Duration.seconds(30)
+        /// How long a write is repeated while the database is away. The lease may have ended meanwhile: the database decides.
+        package var repetition = Duration.seconds(15)
+
+        package init(lease: Duration = .seconds(15), patience: Duration = .seconds(30)) {
+            self.lease = lease
+            self.patience = patience
+            self.repetition = lease
+        }
+    }
+
+    package let table: Table
+    private let times: Times
+    private let host: HostServices
+    private let waiters = RecordWaiters()
+    private let held = Mutex<[Lease: HeldLease]>([:])
+    private let observers = Observers()
+
+    /// - Parameter table: Makes the table, which reports messages to the handler that it is given.
+    package init(
+        times: Times,
+        host: HostServices,
+        table: (_ onMessage: @escaping @Sendable (DatabaseMessage) -> Void) -> Table
+    ) {
+        self.times = times
+        self.host = host
+        let (waiters, observers) = (self.waiters, self.observers)
+        self.table = table { message in
+            switch message {
+            case .connected:
+                waiters.wakeUpAll()
+                observers.report(nil)
+            case .message(let text):
+                switch RecordMessage(text) {
+                case .released(let digest)?: waiters.wakeUp(digest)
+                case .removed(let digest)?:
+                    waiters.wakeUp(digest)
+                    observers.report(digest)
+                case nil: break
+                }
+            }
+        }
+    }
+
+    private final class Observers: Sendable {
+        private let list = Mutex<[@Sendable ([UInt8]?) -> Void]>([])
+        func add(_ observer: @escaping @Sendable ([UInt8]?) -> Void) { list.withLock { $0.append(observer) } }
+        func report(_ digest: [UInt8]?) { for observer in list.withLock({ $0 }) { observer(digest) } }
+    }
+
+    package func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
+        observers.add(observer)
+        table.listen()
+    }
+}
+
+// MARK: - Leases
+
+extension LeasedRecords {
+    package func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        let (lease, inTable) = try await take(key)
+        held.withLock { $0[lease] = inTable }
+        let renewing = Task { [table, times, host] in
+            while true {
+                try await host.clock.sleep(for: times.lease / 3)
+                // Whether it is still held is the database's to say, at the next write.
+                _ = try? await table.renew(inTable, for: times.lease)
+            }
+        }
+        let result: Result<Return, any Error>
+        do {
+            result = .success(try await body(lease))
+        } catch {
+            result = .failure(error)
+        }
+        renewing.cancel()
+        _ = held.withLock { $0.removeValue(forKey: lease) }
+        // Also when this task was cancelled: those who wait must not wait for the lease to end. A database that is away ends it by
+        // itself.
+        let release = Task { [table] in try? await table.release(inTable) }
+        _ = await release.value
+        return try result.get()
+    }
+
+    private func take(_ key: RecordKey) async throws -> (Lease, HeldLease) {
+        let owner = host.randomBytes(16)
+        let elapsed = host.clock.stopwatch()
+        var attempt = 0
+        while true {
+            try Task.checkCancellation()
+            // The same owner may ask again, so that an answer that was lost leaves no lease that nothing holds.
+            switch try await repeated(for: times.repetition / 3, { try await self.table.take(key, by: owner, for: self.times.lease) }) {
+            case .taken(let fence, let isAfterUnfinished):
+                return (
+                    Lease(key: key, fence: fence, isAfterUnfinished: isAfterUnfinished),
+                    HeldLease(digest: key.digest, owner: owner, fence: fence)
+                )
+            case .busy(let rest):
+                let waited = elapsed()
+                guard waited < times.patience else {
+                    throw AuthError(
+                        .leaseBusy,
+                        "Another process works on this session, and has its lease for another \(Int(rest.seconds.rounded(.up))) seconds. Try again.",
+                        retryAfter: rest
+                    )
+                }
+                table.listen()
+                // A message may be lost, so it is not all that is waited for.
+                let poll = min(Duration.milliseconds(100) * (1 << min(attempt, 4)), .seconds(1))
+                attempt += 1
+                let pause = max(.milliseconds(1), min(poll, rest, times.patience - waited))
+                try await waiters.wait(for: key.digest, atMost: pause, clock: host.clock)
+            }
+        }
+    }
+
+    /// Repeats a call while the database is away. The call must do the same when it is made again.
+    private func repeated<Value: Sendable>(
+        for time: Duration,
+        _ call: @Sendable () async throws -> Value
+    ) async throws -> Value {
+        let elapsed = host.clock.stopwatch()
+        var pause = Duration.milliseconds(20)
+        while true {
+            do {
+                return try await call()
+            } catch let failure as DatabaseFailure {
+                guard failure.isTemporary, elapsed() < time else { throw failure.error }
+                try await host.clock.sleep(for: pause)
+                pause = min(pause * 2, .seconds(1))
+            }
+        }
+    }
+}
+
+// MARK: - Records
+
+extension LeasedRecords {
+    package func bytes(for key: RecordKey) async throws -> [UInt8]? {
+        try await repeated(for: .seconds(1)) { try await self.table.bytes(of: key.digest) }
+    }
+
+    package func write(
+        _ bytes: [UInt8]?,
+        _ attributes: RecordAttributes?,
+        under lease: Lease
+    ) async throws {
+        guard let inTable = held.withLock({ $0[lease] }) else { throw Lease.lost }
+        // Finished whatever becomes of the caller: what is written may be nowhere else.
+        let writing = Task {
+            try await self.repeated(for: self.times.repetition) {
+                try await self.table.write(bytes, attributes, under: inTable)
+            }
+        }
+        guard try await writing.value else { throw Lease.lost }
+    }
+
+    package func touch(_ key: RecordKey) async throws -> Bool {
+        try await repeated(for: .seconds(1)) { try await self.table.touch(key.digest) }
+    }
+
+    package func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
+        try await repeated(for: .seconds(1)) { try await self.table.records(tagged: tag.bytes) }
+    }
+
+    package func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] {
+        guard !keys.isEmpty else { return [] }
+        return try await repeated(for: .seconds(5)) { try await self.table.remove(keys.map(\.digest)) }
+    }
+
+    package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+        do {
+            // Not repeated: whether the first attempt made it could not be told from a claim of another process.
+            return try await table.claim(key, for: lifetime)
+        } catch let failure as DatabaseFailure {
+            throw failure.error
+        }
+    }
+
+    package func removeEnded() async throws -> Int {
+        do {
+            return try await table.removeEnded()
+        } catch let failure as DatabaseFailure {
+            throw failure.error
+        }
+    }
+}

@@ -1,0 +1,84 @@
+package import AuthFlow
+
+/// The operations of a database on its records, each of which it carries out whole or not at all, by its own clock.
+package protocol RecordTable: Sendable {
+    /// Reads the bytes of a record that has not ended.
+    func bytes(of digest: [UInt8]) async throws -> [UInt8]?
+
+    /// Takes the lease on a record, and makes the record when there is none. The same owner may ask again.
+    func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease
+
+    /// Makes a lease last longer.
+    /// - Returns: Whether it is still held.
+    func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool
+
+    /// Writes under a lease, expired or not, that no other owner has taken since.
+    /// - Parameter attributes: New ends and tags; nil keeps those that the record has.
+    /// - Returns: Whether it was written.
+    func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool
+
+    /// Gives a lease up, removes a record without bytes, and tells those who wait.
+    func release(_ lease: HeldLease) async throws
+
+    /// Moves the idle end on.
+    func touch(_ digest: [UInt8]) async throws -> Bool
+
+    /// Finds records by a tag.
+    func records(tagged tag: [UInt8]) async throws -> [TaggedRecord]
+
+    /// Removes records, and tells other processes.
+    func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord]
+
+    /// Makes a record that ends after a while, unless there is one.
+    func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool
+
+    /// Removes some of the records that have ended.
+    func removeEnded() async throws -> Int
+
+    /// Begins to receive messages.
+    func listen()
+}
+
+/// The result of asking for a lease.
+package enum TakenLease: Sendable {
+    /// - isAfterUnfinished: Whether the holder before never gave its lease up.
+    case taken(fence: UInt64, isAfterUnfinished: Bool)
+    /// Another owner has it, for this long unless it is renewed.
+    case busy(Duration)
+}
+
+/// A lease as the table knows it.
+package struct HeldLease: Sendable, Hashable {
+    package let digest: [UInt8]
+    package let owner: [UInt8]
+    package let fence: UInt64
+}
+
+/// A message of one process to the others: a letter and the digest of a record.
+package enum RecordMessage: Sendable, Hashable {
+    case released([UInt8])
+    case removed([UInt8])
+
+    package init?(_ text: String) {
+        guard let digest = Self.bytes(ofHex: text.dropFirst(2)), text.dropFirst().first == " " else { return nil }
+        switch text.first {
+        case "r": self = .released(digest)
+        case "g": self = .removed(digest)
+        default: return nil
+        }
+    }
+
+    private static func bytes(ofHex text: Substring) -> [UInt8]? {
+        let digits = text.utf8.map { Character(UnicodeScalar($0)).hexDigitValue }
+        guard digits.count == 64 else { return nil }
+        return try? stride(from: 0, to: 64, by: 2).map { index in
+            guard let high = digits[index], let low = digits[index + 1] else { throw CancellationError() }
+            return UInt8(high * 16 + low)
+        }
+    }
+}
+
+extension Duration {
+    /// The duration in milliseconds, rounded up.
+    package var milliseconds: Int64 { Int64((self / .milliseconds(1)).rounded(.up)) }
+}

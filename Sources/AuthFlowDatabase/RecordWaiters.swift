@@ -1,0 +1,46 @@
+import AuthFlow
+import Synchronization
+
+/// The tasks that wait for a record to become free, which a message wakes.
+final class RecordWaiters: Sendable {
+    private struct State {
+        var waiting: [[UInt8]: [UInt64: FirstResult<Void>]] = [:]
+        var last: UInt64 = 0
+    }
+
+    private let state = Mutex(State())
+
+    /// Waits until the record may be free, or for a while.
+    func wait(for digest: [UInt8], atMost pause: Duration, clock: any Clock<Duration>) async throws {
+        let result = FirstResult<Void>()
+        let number = state.withLock { state in
+            state.last += 1
+            state.waiting[digest, default: [:]][state.last] = result
+            return state.last
+        }
+        defer {
+            state.withLock { state in
+                state.waiting[digest]?[number] = nil
+                if state.waiting[digest]?.isEmpty == true { state.waiting[digest] = nil }
+            }
+        }
+        let alarm = Task {
+            try await clock.sleep(for: pause)
+            result.finish(.success(()))
+        }
+        defer { alarm.cancel() }
+        try await result.value(begin: {}, onCancel: {})
+    }
+
+    /// Wakes those who wait for a record.
+    func wakeUp(_ digest: [UInt8]) {
+        let woken = state.withLock { $0.waiting[digest].map { Array($0.values) } ?? [] }
+        for result in woken { result.finish(.success(())) }
+    }
+
+    /// Wakes all, because messages may have been missed.
+    func wakeUpAll() {
+        let woken = state.withLock { $0.waiting.values.flatMap { Array($0.values) } }
+        for result in woken { result.finish(.success(())) }
+    }
+}

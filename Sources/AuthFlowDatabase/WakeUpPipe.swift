@@ -1,0 +1,40 @@
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Wakes a thread that waits for descriptors.
+final class WakeUpPipe: Sendable {
+    /// The end to wait for.
+    let readEnd: Int32
+    private let writeEnd: Int32
+
+    /// - Returns: nil when the process has no descriptor left.
+    init?() {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe pipe(&ends) == 0 else { return nil }
+        (readEnd, writeEnd) = (ends[0], ends[1])
+        for end in ends {
+            _ = fcntl(end, F_SETFL, fcntl(end, F_GETFL) | O_NONBLOCK)
+            _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+        }
+    }
+
+    deinit {
+        close(readEnd)
+        close(writeEnd)
+    }
+
+    /// Wakes the thread up. A full pipe does so already.
+    func wakeUp() {
+        var byte: UInt8 = 0
+        _ = unsafe write(writeEnd, &byte, 1)
+    }
+
+    /// Empties the pipe, before the thread looks for work.
+    func empty() {
+        var bytes = [UInt8](repeating: 0, count: 256)
+        while unsafe read(readEnd, &bytes, bytes.count) > 0 {}
+    }
+}

@@ -1,0 +1,184 @@
+import AuthFlow
+import AuthFlowDatabase
+import CPostgreSQL
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// A statement with its parameters.
+struct PostgreSQLRequest: Sendable {
+    let statement: String
+    let parameters: [PostgreSQLValue]
+}
+
+/// The rows that a statement has returned. A field is nil when it is null.
+typealias PostgreSQLRows = [[[UInt8]?]]
+
+/// One connection to PostgreSQL, on libpq's calls that do not wait.
+@safe final class PostgreSQLLink: DatabaseLink, @unchecked Sendable {  // libpq: one thread at a time; it opens it, then the loop's
+    private let connection: OpaquePointer
+    private var isClosed = false
+    private var isRunning = false
+    private(set) var mustWrite = false
+    private var outcome: Result<PostgreSQLRows, DatabaseFailure> = .success([])
+
+    /// Connects, and waits for it.
+    init(_ settings: PostgreSQLSettings) throws(DatabaseFailure) {
+        guard authflow_pq_open() else {
+            throw DatabaseFailure(
+                .unusable,
+                "PostgreSQL's client library, libpq 5, is not installed. Debian has it in the package libpq5."
+            )
+        }
+        guard let connection = unsafe Self.connect(settings.keywords) else {
+            throw DatabaseFailure(.unreachable, "There is no memory for a connection to PostgreSQL.")
+        }
+        unsafe self.connection = connection
+        guard unsafe authflow_pq_is_connected(connection) else {
+            let reason = Self.message(unsafe String(cString: authflow_pq_error(connection)))
+            close()
+            throw DatabaseFailure(.unreachable, "PostgreSQL cannot be reached: \(reason)")
+        }
+    }
+
+    deinit { close() }
+
+    private static func connect(_ keywords: [(String, String)]) -> OpaquePointer? {
+        var names: [UnsafeMutablePointer<CChar>?] = unsafe keywords.map { unsafe strdup($0.0) }
+        var values: [UnsafeMutablePointer<CChar>?] = unsafe keywords.map { unsafe strdup($0.1) }
+        defer { for unsafe pointer in unsafe names + values { unsafe free(pointer) } }
+        unsafe names.append(nil)
+        unsafe values.append(nil)
+        let (constNames, constValues) = unsafe (names.map { unsafe UnsafePointer($0) }, values.map { unsafe UnsafePointer($0) })
+        return unsafe authflow_pq_connect(constNames, constValues)
+    }
+
+    var descriptor: Int32 { unsafe authflow_pq_descriptor(connection) }
+
+    func close() {
+        guard !isClosed else { return }
+        isClosed = true
+        unsafe authflow_pq_close(connection)
+    }
+
+    /// Runs statements and waits for them. For a connection that is not the loop's.
+    /// - Returns: The first field of the last result; nil when it is null or there is none.
+    @discardableResult
+    func run(_ statements: String) throws(DatabaseFailure) -> String? {
+        guard let result = unsafe authflow_pq_run(connection, statements) else { throw lost() }
+        defer { unsafe authflow_pq_clear(result) }
+        guard unsafe authflow_pq_succeeded(result) else { throw unsafe try refusal(result) }
+        var length: Int32 = 0
+        guard unsafe authflow_pq_rows(result) > 0, let field = unsafe authflow_pq_field(result, 0, 0, &length)
+        else {
+            return nil
+        }
+        let bytes = unsafe Array(UnsafeBufferPointer(start: field, count: Int(length)))
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// Makes the connection ready for the loop.
+    func neverWait() throws(DatabaseFailure) {
+        guard unsafe authflow_pq_never_wait(connection) else { throw lost() }
+    }
+
+    func begin(_ request: PostgreSQLRequest) throws(DatabaseFailure) {
+        outcome = .success([])
+        isRunning = true
+        let bytes = request.parameters.map(\.bytes)
+        let lengths = bytes.map { Int32($0?.count ?? 0) }
+        // One allocation that all pointers lead into.
+        let all: [UInt8] = bytes.reduce(into: []) { all, value in all += value ?? [] } + [0]
+        let sent = unsafe all.withUnsafeBufferPointer { buffer in
+            var start = 0
+            var values: [UnsafePointer<UInt8>?] = []
+            for value in bytes {
+                let place = unsafe buffer.baseAddress.map { unsafe $0 + start }
+                unsafe values.append(value == nil ? nil : place)
+                start += value?.count ?? 0
+            }
+            return unsafe authflow_pq_send(connection, request.statement, Int32(values.count), values, lengths)
+        }
+        guard sent else { throw lost() }
+        mustWrite = true
+    }
+
+    func advance() throws(DatabaseFailure) -> Result<PostgreSQLRows, DatabaseFailure>? {
+        if mustWrite {
+            let rest = unsafe authflow_pq_flush(connection)
+            guard rest >= 0 else { throw lost() }
+            mustWrite = rest > 0
+        }
+        guard unsafe authflow_pq_read(connection) else { throw lost() }
+        guard isRunning else { return nil }
+        while unsafe !authflow_pq_is_busy(connection) {
+            guard let result = unsafe authflow_pq_next(connection) else {
+                isRunning = false
+                return outcome
+            }
+            defer { unsafe authflow_pq_clear(result) }
+            if unsafe authflow_pq_succeeded(result) {
+                outcome = .success(unsafe rows(of: result))
+            } else {
+                outcome = .failure(unsafe try refusal(result))
+            }
+        }
+        return nil
+    }
+
+    func takeMessages() -> [String] {
+        var messages: [String] = []
+        var whole: UnsafeMutableRawPointer?
+        while let payload = unsafe authflow_pq_notification(connection, &whole), let notification = unsafe whole {
+            unsafe messages.append(String(cString: payload))
+            unsafe authflow_pq_free(notification)
+        }
+        return messages
+    }
+
+    private func rows(of result: OpaquePointer) -> PostgreSQLRows {
+        let columns = unsafe authflow_pq_columns(result)
+        return (0..<(unsafe authflow_pq_rows(result))).map { row in
+            (0..<columns).map { column in
+                var length: Int32 = 0
+                return unsafe authflow_pq_field(result, row, column, &length)
+                    .map { unsafe Array(UnsafeBufferPointer(start: $0, count: Int(length))) }
+            }
+        }
+    }
+
+    /// The failure of a connection that has ended.
+    private func lost() -> DatabaseFailure {
+        let reason = Self.message(unsafe String(cString: authflow_pq_error(connection)))
+        return DatabaseFailure(.unknownOutcome, "The connection to PostgreSQL was lost: \(reason)")
+    }
+
+    /// The failure of a statement that the server has refused.
+    /// - Throws: A failure that ends the connection.
+    private func refusal(_ result: OpaquePointer) throws(DatabaseFailure) -> DatabaseFailure {
+        let state = unsafe authflow_pq_state(result).map { unsafe String(cString: $0) } ?? ""
+        // Without the detail, which may have the values of a row.
+        let message = unsafe authflow_pq_message(result).map { Self.message(unsafe String(cString: $0)) } ?? "no reason"
+        let text = "PostgreSQL: \(message) (SQLSTATE \(state))."
+        switch state {
+        // 42P01 undefined_table, 42703 undefined_column, 3F000 invalid_schema_name
+        case "42P01", "42703", "3F000":
+            return DatabaseFailure(.refused, "\(text) The tables are missing or of another version: migrate the store.")
+        // query_canceled (statement_timeout), lock_not_available, serialization_failure, deadlock_detected
+        case "57014", "55P03", "40001", "40P01": return DatabaseFailure(.unknownOutcome, text)
+        // read_only_sql_transaction: the server has become a standby.
+        case "25006": throw DatabaseFailure(.unknownOutcome, text)
+        // Connection exceptions; operator intervention, such as a shutdown
+        case _ where state.hasPrefix("08") || state.hasPrefix("57"): throw DatabaseFailure(.unknownOutcome, text)
+        default: return DatabaseFailure(.refused, text)
+        }
+    }
+
+    /// libpq's text in one line.
+    private static func message(_ text: String) -> String {
+        DisplayText.sanitized(text.split(whereSeparator: \.isNewline).joined(separator: " "))
+    }
+}

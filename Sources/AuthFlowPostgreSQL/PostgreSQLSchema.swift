@@ -1,0 +1,86 @@
+import AuthFlow
+import AuthFlowDatabase
+
+/// The tables, and the steps that lead to them from those of every earlier version.
+enum PostgreSQLSchema {
+    /// The steps, in order. One that was released is never changed.
+    private static let steps = [
+        """
+        CREATE TABLE records (
+            id bytea PRIMARY KEY,
+            record bytea NOT NULL,
+            sealed bytea,
+            version bigint NOT NULL DEFAULT 0,
+            fence bigint NOT NULL,
+            lease_owner bytea,
+            lease_until timestamptz,
+            is_awaited boolean NOT NULL DEFAULT false,
+            is_after_unfinished boolean NOT NULL DEFAULT false,
+            used_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+            idle_time interval,
+            idle_until timestamptz,
+            expires_at timestamptz,
+            tags bytea[] NOT NULL DEFAULT '{}'
+        ) WITH (fillfactor = 70);
+        CREATE INDEX records_tags ON records USING gin (tags);
+        CREATE INDEX records_expires_at ON records (expires_at);
+        """
+    ]
+
+    /// The version of the tables that this program works with.
+    static var version: Int { steps.count }
+
+    /// Creates the tables, or changes those of an earlier version. It may run at the same time in several processes.
+    /// - Returns: The version before.
+    static func migrate(_ link: PostgreSQLLink, schema: String) throws(DatabaseFailure) -> Int {
+        let name = PostgreSQLSettings.quoted(schema)
+        try link.run("SET statement_timeout = '60s'; SET lock_timeout = '60s'; BEGIN")
+        do throws(DatabaseFailure) {
+            // One at a time: CREATE SCHEMA IF NOT EXISTS fails when two do it at once. The lock ends with the transaction.
+            try link.run("SELECT pg_advisory_xact_lock(hashtext('authflow migration'))")
+            try link.run(
+                """
+                CREATE SCHEMA IF NOT EXISTS \(name); SET LOCAL search_path = \(name), pg_temp;
+                CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())
+                """
+            )
+            let before = Int(try link.run("SELECT max(version) FROM migrations") ?? "0") ?? 0
+            try requireKnown(before)
+            for (index, step) in steps.enumerated().dropFirst(before) {
+                try link.run("\(step); INSERT INTO migrations (version) VALUES (\(index + 1))")
+            }
+            try link.run("COMMIT")
+            return before
+        } catch {
+            _ = try? link.run("ROLLBACK")
+            throw error
+        }
+    }
+
+    /// Refuses tables of a version that this program does not know.
+    static func check(_ link: PostgreSQLLink) throws(DatabaseFailure) {
+        let found: Int
+        do throws(DatabaseFailure) {
+            found = Int(try link.run("SELECT max(version) FROM migrations") ?? "0") ?? 0
+        } catch {
+            guard error.kind == .refused else { throw error }
+            throw DatabaseFailure(.unusable, error.message)
+        }
+        try requireKnown(found)
+        guard found == version else {
+            throw DatabaseFailure(
+                .unusable,
+                "The database has tables of version \(found), and this program needs version \(version): migrate the store."
+            )
+        }
+    }
+
+    private static func requireKnown(_ found: Int) throws(DatabaseFailure) {
+        guard found <= version else {
+            throw DatabaseFailure(
+                .unusable,
+                "The database has tables of version \(found), and this program knows versions up to \(version). Use a newer one."
+            )
+        }
+    }
+}

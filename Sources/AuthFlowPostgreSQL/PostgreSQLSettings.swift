@@ -1,0 +1,103 @@
+import AuthFlow
+import AuthFlowDatabase
+import CPostgreSQL
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// How to connect, checked: over a network only with TLS to a server whose certificate was verified.
+struct PostgreSQLSettings: Sendable {
+    /// The parameters of the connection, the password among them.
+    let keywords: [(String, String)]
+    let schema: String
+
+    private static let certificates = [
+        "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
+    ]
+
+    /// - Parameters:
+    ///   - url: A URL, or keywords and values (PostgreSQL's manual, section 34.1.1).
+    ///   - password: The password; default: the one of the URL, or the password file.
+    ///   - schema: The schema of the tables.
+    ///   - allowsUnverifiedServer: Whether the server may be any that answers.
+    init(url: Secret, password: Secret?, schema: String, allowsUnverifiedServer: Bool) throws {
+        guard authflow_pq_open() else {
+            throw AuthError(
+                .unsupported,
+                "PostgreSQL's client library, libpq 5, is not installed. Debian has it in the package libpq5."
+            )
+        }
+        guard let given = Self.parse(url.exposed) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The address of the database cannot be read. It looks like postgresql://user@host/database."
+            )
+        }
+        // PostgreSQL's names are at most 63 bytes.
+        guard (1...63).contains(schema.utf8.count), !schema.utf8.contains(0), !schema.hasPrefix("pg_") else {
+            throw AuthError(.invalidConfiguration, "The schema's name is empty, too long, or PostgreSQL's own.")
+        }
+        var values = Dictionary(given, uniquingKeysWith: { $1 })
+        let hosts = [values["host"], values["hostaddr"]].compactMap(\.self)
+            .flatMap { $0.split(separator: ",", omittingEmptySubsequences: false) }
+        let isLocal = hosts.allSatisfy { Self.isLocal(String($0)) }
+        if let mode = values["sslmode"], mode != "verify-full", !isLocal, !allowsUnverifiedServer {
+            throw AuthError(
+                .invalidConfiguration,
+                "The address of the database has sslmode=\(mode), which lets any server in between read the sessions. Use verify-full."
+            )
+        }
+        // Sockets of this machine have no TLS, whatever is asked for. Without a host libpq takes such a socket, or what the environment
+        // names.
+        if values["sslmode"] == nil { values["sslmode"] = isLocal && !hosts.isEmpty ? "prefer" : "verify-full" }
+        if values["sslmode"] == "verify-full", values["sslrootcert"] == nil,
+            let path = Self.certificates.first(where: { unsafe access($0, R_OK) == 0 })
+        {
+            values["sslrootcert"] = path
+        }
+        values["password"] = password?.exposed ?? values["password"]
+        let defaults = [
+            "connect_timeout": "5", "tcp_user_timeout": "10000", "keepalives_idle": "30",
+            "application_name": "authflow", "gssencmode": "disable",
+        ]
+        values.merge(defaults) { given, _ in given }
+        // A standby would take no writes.
+        values["target_session_attrs"] = "read-write"
+        values["client_encoding"] = "UTF8"
+        self.keywords = values.sorted { $0.key < $1.key }
+        self.schema = schema
+    }
+
+    private static func parse(_ text: String) -> [(String, String)]? {
+        final class Received { var values: [(String, String)] = [] }
+        let received = Received()
+        let isReadable = unsafe authflow_pq_parse(text, Unmanaged.passUnretained(received).toOpaque()) {
+            unsafe Unmanaged<Received>.fromOpaque($0).takeUnretainedValue().values
+                .append((String(cString: $1), String(cString: $2)))
+        }
+        return isReadable ? received.values : nil
+    }
+
+    /// Whether a host is this machine: a socket's folder, or an address that no other machine has.
+    private static func isLocal(_ host: String) -> Bool {
+        if host.isEmpty || host.hasPrefix("/") || host.hasPrefix("@") { return true }
+        return Endpoint.isLoopback(host: host.contains(":") ? "[\(host)]" : host)
+    }
+
+    /// What a new connection is told first.
+    var sessionStatements: String {
+        """
+        SET search_path = \(Self.quoted(schema)), pg_temp; SET statement_timeout = '2s'; SET lock_timeout = '1s'; \
+        SET idle_in_transaction_session_timeout = '5s'; \
+        SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';
+        """
+    }
+
+    /// A name as an identifier of SQL.
+    static func quoted(_ name: String) -> String {
+        "\"\(name.replacing("\"", with: "\"\""))\""
+    }
+}

@@ -1,0 +1,116 @@
+public import AuthFlow
+import AuthFlowDatabase
+
+/// Keeps credentials in PostgreSQL, for any number of processes and machines.
+///
+/// Every record is a row. A lease is a promise in that row that ends by the database's clock and is renewed while it is held; no
+/// connection and no transaction is held meanwhile. A holder that has lost it, however late it comes, changes nothing.
+///
+/// Create the tables with ``migrate()`` before the first use.
+public struct PostgreSQLTokenStore: Sendable {
+    private let settings: PostgreSQLSettings
+    private let records: LeasedRecords<PostgreSQLRecords>
+
+    /// Creates a store. Nothing is connected before the first use.
+    /// - Parameters:
+    ///   - url: The database as a URL, such as `postgresql://user@host/database`, or as keywords and values (PostgreSQL's manual,
+    ///     section 34.1.1). Over a network, TLS with a verified certificate is used and required.
+    ///   - password: The password; default: the one of the URL, or of the password file.
+    ///   - schema: The schema of the tables; default: `authflow`.
+    ///   - connections: The most connections, besides one that listens; default: 4.
+    ///   - lease: How long a lease lasts that its holder does not renew; default: 15 seconds.
+    ///   - patience: How long to wait for another process that has the lease; default: 30 seconds.
+    ///   - allowsUnverifiedServer: Whether the URL may ask for TLS without a verified certificate, or for none, over a network. Who can
+    ///     pose as the database then has every session; default: no.
+    ///   - host: Time and randomness; default: the system's.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` when libpq is not installed.
+    public init(
+        url: Secret,
+        password: Secret? = nil,
+        schema: String = "authflow",
+        connections: Int = 4,
+        lease: Duration = .seconds(15),
+        patience: Duration = .seconds(30),
+        allowsUnverifiedServer: Bool = false,
+        host: HostServices = .system
+    ) throws {
+        let settings = try PostgreSQLSettings(
+            url: url,
+            password: password,
+            schema: schema,
+            allowsUnverifiedServer: allowsUnverifiedServer
+        )
+        self.settings = settings
+        self.records = LeasedRecords(times: .init(lease: lease, patience: patience), host: host) { onMessage in
+            PostgreSQLRecords(settings, connections: max(connections, 1), onMessage: onMessage)
+        }
+    }
+
+    /// Creates the tables, or changes those of an earlier version. It may run again, and in several processes at once.
+    /// - Returns: The version of the tables before, zero for none, and now.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
+    @discardableResult
+    public func migrate() async throws -> (before: Int, now: Int) {
+        let settings = self.settings
+        return try await BlockingCall.run {
+            do {
+                let link = try PostgreSQLLink(settings)
+                defer { link.close() }
+                return (try PostgreSQLSchema.migrate(link, schema: settings.schema), PostgreSQLSchema.version)
+            } catch let failure as DatabaseFailure {
+                throw failure.error
+            }
+        } onCancel: {
+        }
+    }
+}
+
+extension PostgreSQLTokenStore: SessionTokenStore {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? { try await records.bytes(for: key) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        try await records.write(bytes, nil, under: lease)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
+        try await records.write(bytes, attributes, under: lease)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await records.withLease(on: key, body)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func touch(_ key: RecordKey) async throws -> Bool { try await records.touch(key) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func records(tagged tag: RecordTag) async throws -> [TaggedRecord] { try await records.records(tagged: tag) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] { try await records.remove(keys) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+        try await records.claim(key, for: lifetime)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func removeEnded() async throws -> Int { try await records.removeEnded() }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
+        records.observeRemovals(observer)
+    }
+}
+
+extension PostgreSQLTokenStore: CustomReflectable {
+    /// A mirror without children: the settings hold the password.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -1,0 +1,159 @@
+import Crypto
+
+/// A script that the server runs as a whole, while nothing else runs. Records are hashes whose names end with `{digest}`, so that a
+/// cluster keeps everything of a record in one place.
+///
+/// The lease is a field of the hash and no key that expires: it would take the fence with it, and the fence must only grow.
+struct RedisScript: Sendable {
+    let text: String
+    /// The name of the script at the server (EVALSHA).
+    let digest: String
+
+    init(_ text: String) {
+        self.text = Self.common + text
+        self.digest = Insecure.SHA1.hash(data: Array(self.text.utf8)).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+    }
+
+    /// Milliseconds by the server's clock; whether the record has not ended.
+    private static let common = """
+        local t = redis.call('TIME')
+        local now = t[1] * 1000 + math.floor(t[2] / 1000)
+        local function field(name) return redis.call('HGET', KEYS[1], name) end
+        local function number(name) return tonumber(field(name) or '') end
+        local function alive()
+          local expires, idle = number('expires'), number('idle_until')
+          return (not expires or expires > now) and (not idle or idle > now)
+        end
+        local function held() return field('fence') == ARGV[1] and field('owner') == ARGV[2] end
+        -- The key itself ends with the record, unless a lease lasts longer.
+        local function keep()
+          local last = math.min(number('expires') or math.huge, number('idle_until') or math.huge)
+          local lease = number('lease_until') or 0
+          if not field('sealed') then last = lease + 1000 end
+          if last == math.huge then redis.call('PERSIST', KEYS[1])
+          else redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.max(last, lease) + 1000)) end
+        end
+
+        """
+
+    static let read = RedisScript(
+        """
+        if not alive() then return false end
+        return field('sealed')
+        """
+    )
+
+    /// Arguments: owner, milliseconds, name of the record.
+    static let take = RedisScript(
+        """
+        local owner, until_ = field('owner'), number('lease_until')
+        if owner and owner ~= ARGV[1] and until_ and until_ > now then
+          redis.call('HSET', KEYS[1], 'awaited', '1')
+          return {0, string.format('%.0f', until_ - now)}
+        end
+        if not alive() then redis.call('HDEL', KEYS[1], 'sealed', 'expires', 'idle_until', 'idle', 'used', 'tags') end
+        -- Microseconds: later than every other fence of the key, also than those of a record that was removed.
+        local fence = math.max((number('fence') or 0) + 1, t[1] * 1000000 + t[2])
+        local text = string.format('%.0f', fence)
+        redis.call('HSET', KEYS[1], 'fence', text, 'owner', ARGV[1], 'lease_until', string.format('%.0f', now + ARGV[2]), 'record', ARGV[3])
+        redis.call('HDEL', KEYS[1], 'awaited')
+        keep()
+        return {1, text, (owner and owner ~= ARGV[1]) and 1 or 0}
+        """
+    )
+
+    /// Arguments: fence, owner, milliseconds.
+    static let renew = RedisScript(
+        """
+        if not held() then return 0 end
+        redis.call('HSET', KEYS[1], 'lease_until', string.format('%.0f', now + ARGV[3]))
+        keep()
+        return 1
+        """
+    )
+
+    /// Arguments: fence, owner, whether there are bytes, bytes; with new ends: lifetime, idle time (empty for none), tags.
+    static let write = RedisScript(
+        """
+        if not held() then return 0 end
+        if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'sealed', ARGV[4]) else redis.call('HDEL', KEYS[1], 'sealed') end
+        if ARGV[5] then
+          redis.call('HSET', KEYS[1], 'used', string.format('%.0f', now), 'tags', ARGV[7])
+          if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'expires', string.format('%.0f', now + ARGV[5]))
+          else redis.call('HDEL', KEYS[1], 'expires') end
+          if ARGV[6] ~= '' then redis.call('HSET', KEYS[1], 'idle', ARGV[6], 'idle_until', string.format('%.0f', now + ARGV[6]))
+          else redis.call('HDEL', KEYS[1], 'idle', 'idle_until') end
+        end
+        keep()
+        return 1
+        """
+    )
+
+    /// Arguments: fence, owner, channel, message.
+    static let release = RedisScript(
+        """
+        if not held() then return 0 end
+        local awaited = field('awaited')
+        redis.call('HDEL', KEYS[1], 'owner', 'lease_until', 'awaited')
+        if field('sealed') then keep() else redis.call('DEL', KEYS[1]) end
+        if awaited then redis.call('PUBLISH', ARGV[3], ARGV[4]) end
+        return 1
+        """
+    )
+
+    static let touch = RedisScript(
+        """
+        if not alive() or not field('sealed') then return 0 end
+        local idle, used = number('idle'), number('used')
+        if idle and now - (used or 0) >= math.min(idle / 10, 60000) then
+          redis.call('HSET', KEYS[1], 'used', string.format('%.0f', now), 'idle_until', string.format('%.0f', now + idle))
+          keep()
+        end
+        return 1
+        """
+    )
+
+    /// Returns what a list shows: name, bytes, time of the last use, tags.
+    static let show = RedisScript(
+        """
+        if not alive() or not field('sealed') then return false end
+        return {field('record'), field('sealed'), field('used') or '0', field('tags') or ''}
+        """
+    )
+
+    /// Arguments: channel, message. Returns as ``show``.
+    static let remove = RedisScript(
+        """
+        local shown = false
+        if alive() and field('sealed') then
+          shown = {field('record'), field('sealed'), field('used') or '0', field('tags') or ''}
+        end
+        redis.call('DEL', KEYS[1])
+        redis.call('PUBLISH', ARGV[1], ARGV[2])
+        return shown
+        """
+    )
+
+    /// Arguments: milliseconds, name of the record.
+    static let claim = RedisScript(
+        """
+        if redis.call('EXISTS', KEYS[1]) == 1 and alive() then return 0 end
+        redis.call('DEL', KEYS[1])
+        redis.call('HSET', KEYS[1], 'record', ARGV[2], 'sealed', '', 'expires', string.format('%.0f', now + ARGV[1]))
+        keep()
+        return 1
+        """
+    )
+
+    /// Adds a digest to the set of a tag, which lives as long as its longest record. Arguments: digest, milliseconds or empty.
+    static let tag = RedisScript(
+        """
+        local first = redis.call('EXISTS', KEYS[1]) == 0
+        redis.call('SADD', KEYS[1], ARGV[1])
+        local rest = redis.call('PTTL', KEYS[1])
+        if ARGV[2] == '' then redis.call('PERSIST', KEYS[1])
+        elseif first or (rest >= 0 and rest < tonumber(ARGV[2])) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+        return 1
+        """
+    )
+}

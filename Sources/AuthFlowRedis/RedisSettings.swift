@@ -1,0 +1,78 @@
+import AuthFlow
+
+/// How to connect, checked: in plain text on this machine only.
+struct RedisSettings: Sendable {
+    enum Place: Sendable {
+        case socket(String)
+        case port(host: String, Int)
+    }
+
+    let place: Place
+    let username: String?
+    let password: Secret?
+    let database: Int
+    /// What the names of all keys begin with.
+    let prefix: String
+
+    /// - Parameters:
+    ///   - url: `redis://user:password@host:port/database`, or `unix:/path/of/the/socket`.
+    ///   - password: The password; default: the one of the URL.
+    ///   - allowsPlainText: Whether another machine's server may be asked without TLS.
+    init(url: Secret, password: Secret?, prefix: String, allowsPlainText: Bool) throws(AuthError) {
+        func refused(_ reason: String) -> AuthError {
+            AuthError(.invalidConfiguration, "The address of the Redis server \(reason).")
+        }
+        var text = url.exposed[...]
+        self.prefix = prefix
+        if text.hasPrefix("unix:") {
+            text.removeFirst(5)
+            if text.hasPrefix("//") { text.removeFirst(2) }
+            guard text.hasPrefix("/") else { throw refused("has no path of a socket") }
+            (place, username, database) = (.socket(String(text)), nil, 0)
+            self.password = password
+            return
+        }
+        guard !text.hasPrefix("rediss://") else {
+            throw AuthError(
+                .unsupported,
+                "hiredis 0.14, which connects to Redis, has no TLS. Use a socket of this machine, or a tunnel with TLS that ends on it."
+            )
+        }
+        guard text.hasPrefix("redis://") else { throw refused("begins with neither redis:// nor unix:") }
+        text.removeFirst("redis://".count)
+        var (username, urlPassword): (String?, Secret?) = (nil, nil)
+        if let at = text.lastIndex(of: "@") {
+            let parts = text[..<at].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            let decoded = parts.map { FormURLEncoding.percentDecoded(String($0)) }
+            let known = decoded.compactMap(\.self)
+            guard known.count == decoded.count, let name = known.first else { throw refused("cannot be read") }
+            if !name.isEmpty { username = name }
+            if known.count == 2 { urlPassword = Secret(known[1]) }
+            text = text[text.index(after: at)...]
+        }
+        let (address, path) = text.firstIndex(of: "/").map { (text[..<$0], text[$0...].dropFirst()) } ?? (text, "")
+        guard path.isEmpty || Int(path).map({ (0...1_000_000).contains($0) }) == true else {
+            throw refused("ends with something that is not the number of a database")
+        }
+        let (host, port): (String, Int?)
+        if address.hasPrefix("["), let end = address.firstIndex(of: "]") {
+            let rest = address[address.index(after: end)...]
+            host = String(address[..<end].dropFirst())
+            port = rest.isEmpty ? 6379 : rest.hasPrefix(":") ? Int(rest.dropFirst()) : nil
+        } else {
+            let parts = address.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            host = parts.first.map { String($0) } ?? ""
+            port = parts.count == 2 ? Int(parts[1]) : 6379
+        }
+        guard !host.isEmpty, let port, (1...65535).contains(port) else { throw refused("has no host, or no port") }
+        guard Endpoint.isLoopback(host: host.contains(":") ? "[\(host)]" : host) || allowsPlainText else {
+            throw refused(
+                "is another machine's, and hiredis 0.14 has no TLS: whoever is in between could read the sessions. Use a tunnel with TLS"
+            )
+        }
+        self.place = .port(host: host, port)
+        self.username = username
+        self.password = password ?? urlPassword
+        self.database = Int(path) ?? 0
+    }
+}

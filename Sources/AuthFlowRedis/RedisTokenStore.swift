@@ -1,0 +1,96 @@
+public import AuthFlow
+import AuthFlowDatabase
+
+/// Keeps credentials in Redis, for any number of processes and machines.
+///
+/// Every record is a hash, and every change one script. A lease is a promise in that hash that ends by the server's clock and is
+/// renewed while it is held. A holder that has lost it, however late it comes, changes nothing.
+///
+/// Redis confirms a write before its replicas have it, and before it is on disk: after a failover or a power cut, sessions that were
+/// refreshed in the last second can be lost. Where that is too much, use PostgreSQL.
+public struct RedisTokenStore: Sendable {
+    private let records: LeasedRecords<RedisRecords>
+
+    /// Creates a store. Nothing is connected before the first use.
+    /// - Parameters:
+    ///   - url: `redis://username:password@host:port/database`, or `unix:/path/of/the/socket`.
+    ///   - password: The password; default: the one of the URL.
+    ///   - prefix: What the names of all keys begin with; default: `authflow`.
+    ///   - connections: The most connections, besides one that listens; default: 4.
+    ///   - lease: How long a lease lasts that its holder does not renew; default: 15 seconds.
+    ///   - patience: How long to wait for another process that has the lease; default: 30 seconds.
+    ///   - allowsPlainText: Whether the server may be another machine's, which is then reached without TLS. Who is in between has
+    ///     every session; default: no.
+    ///   - host: Time and randomness; default: the system's.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`; `unsupported` for TLS, which hiredis 0.14 does not have.
+    public init(
+        url: Secret,
+        password: Secret? = nil,
+        prefix: String = "authflow",
+        connections: Int = 4,
+        lease: Duration = .seconds(15),
+        patience: Duration = .seconds(30),
+        allowsPlainText: Bool = false,
+        host: HostServices = .system
+    ) throws {
+        let settings = try RedisSettings(
+            url: url,
+            password: password,
+            prefix: prefix,
+            allowsPlainText: allowsPlainText
+        )
+        self.records = LeasedRecords(times: .init(lease: lease, patience: patience), host: host) { onMessage in
+            RedisRecords(settings, connections: max(connections, 1), onMessage: onMessage)
+        }
+    }
+}
+
+extension RedisTokenStore: SessionTokenStore {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? { try await records.bytes(for: key) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        try await records.write(bytes, nil, under: lease)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
+        try await records.write(bytes, attributes, under: lease)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await records.withLease(on: key, body)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func touch(_ key: RecordKey) async throws -> Bool { try await records.touch(key) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func records(tagged tag: RecordTag) async throws -> [TaggedRecord] { try await records.records(tagged: tag) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] { try await records.remove(keys) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+        try await records.claim(key, for: lifetime)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func removeEnded() async throws -> Int { try await records.removeEnded() }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
+        records.observeRemovals(observer)
+    }
+}
+
+extension RedisTokenStore: CustomReflectable {
+    /// A mirror without children: the settings hold the password.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

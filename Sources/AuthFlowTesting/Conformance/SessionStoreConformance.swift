@@ -1,0 +1,165 @@
+public import AuthFlow
+
+/// Checks what every ``/AuthFlow/SessionTokenStore`` must do, besides what ``TokenStoreConformance`` checks.
+public struct SessionStoreConformance: Sendable {
+    private let store: any SessionTokenStore
+    private let wait: @Sendable (Duration) async throws -> Void
+
+    /// Creates a suite for a store that is empty.
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - wait: Lets time pass by the store's clock.
+    public init(store: any SessionTokenStore, wait: @escaping @Sendable (Duration) async throws -> Void) {
+        self.store = store
+        self.wait = wait
+    }
+
+    /// Runs every check.
+    /// - Throws: ``ConformanceFailure`` for the first rule that is broken.
+    public func run() async throws {
+        try await TokenStoreConformance(store: store).run()
+        try await endsRecords()
+        try await movesTheIdleEnd()
+        try await keepsEndsAndTagsThroughWrites()
+        try await findsRecordsByTag()
+        try await removesRecordsUnderALease()
+        try await claimsOnce()
+        try await removesWhatHasEnded()
+    }
+
+    private func key(_ name: String) -> RecordKey {
+        RecordKey(name: name, issuer: "https://conformance.example", clientID: "sessions")
+    }
+
+    private func write(_ bytes: [UInt8], _ attributes: RecordAttributes, for key: RecordKey) async throws {
+        try await store.withLease(on: key) { lease in try await store.write(bytes, attributes, under: lease) }
+    }
+
+    private func endsRecords() async throws {
+        let keys = (key("ends"), key("ends when idle"), key("does not end"))
+        try await write([1], RecordAttributes(lifetime: .milliseconds(300)), for: keys.0)
+        try await write([2], RecordAttributes(idleTime: .milliseconds(300)), for: keys.1)
+        try await write([3], RecordAttributes(), for: keys.2)
+        try ConformanceFailure.require(
+            try await [store.bytes(for: keys.0), store.bytes(for: keys.1)] == [[1], [2]],
+            "A record is there until its time has come."
+        )
+        try await wait(.milliseconds(350))
+        for key in [keys.0, keys.1] {
+            try ConformanceFailure.require(try await store.bytes(for: key) == nil, "A record ends when its time has come.")
+            try ConformanceFailure.require(try await !store.touch(key), "What has ended is not used again.")
+            try await store.withLease(on: key) { lease in
+                try ConformanceFailure.require(
+                    try await store.bytes(for: key) == nil,
+                    "The holder of a lease does not see what has ended."
+                )
+                try await store.write([9], under: lease)
+            }
+            try await wait(.milliseconds(350))
+            try ConformanceFailure.require(
+                try await store.bytes(for: key) == [9],
+                "What is written in the place of a record that has ended does not have its ends."
+            )
+        }
+        try ConformanceFailure.require(try await store.bytes(for: keys.2) == [3], "A record without ends stays.")
+        _ = try await store.remove([keys.0, keys.1, keys.2])
+    }
+
+    private func movesTheIdleEnd() async throws {
+        let key = key("idle")
+        try await write([1], RecordAttributes(lifetime: .milliseconds(900), idleTime: .milliseconds(500)), for: key)
+        for _ in 0..<2 {
+            try await wait(.milliseconds(300))
+            try ConformanceFailure.require(try await store.touch(key), "A record that is used does not become idle.")
+        }
+        try await wait(.milliseconds(400))
+        try ConformanceFailure.require(
+            try await store.bytes(for: key) == nil,
+            "No use keeps a record beyond its lifetime."
+        )
+    }
+
+    private func keepsEndsAndTagsThroughWrites() async throws {
+        let (key, tag) = (key("kept"), RecordTag(["kept"]))
+        try await write([1], RecordAttributes(lifetime: .milliseconds(400), tags: [tag]), for: key)
+        try await store.withLease(on: key) { lease in try await store.write([2], under: lease) }
+        try ConformanceFailure.require(
+            try await store.records(tagged: tag).map(\.bytes) == [[2]],
+            "A write without attributes keeps the tags."
+        )
+        try await wait(.milliseconds(450))
+        try ConformanceFailure.require(
+            try await store.bytes(for: key) == nil,
+            "A write without attributes keeps the ends."
+        )
+        try ConformanceFailure.require(
+            try await store.records(tagged: tag).isEmpty,
+            "What has ended is not found by its tags."
+        )
+    }
+
+    private func findsRecordsByTag() async throws {
+        let (user, other, session) = (RecordTag(["user", "1"]), RecordTag(["user", "2"]), RecordTag(["session", "1"]))
+        let keys = (1...4).map { key("tagged \($0)") }
+        try await write([1], RecordAttributes(tags: [user, session]), for: keys[0])
+        try await write([2], RecordAttributes(tags: [user]), for: keys[1])
+        try await write([3], RecordAttributes(tags: [other]), for: keys[2])
+        try await write([4], RecordAttributes(), for: keys[3])
+        let found = try await store.records(tagged: user)
+        try ConformanceFailure.require(
+            Set(found.map(\.key)) == Set(keys.prefix(2)) && Set(found.map(\.bytes)) == [[1], [2]],
+            "A tag finds all records that have it, with their keys and bytes."
+        )
+        try ConformanceFailure.require(
+            try await store.records(tagged: session).map(\.key) == [keys[0]],
+            "A record can have two tags."
+        )
+        try await write([5], RecordAttributes(tags: [other]), for: keys[1])
+        try ConformanceFailure.require(
+            try await store.records(tagged: user).map(\.key) == [keys[0]],
+            "New attributes take the place of the old ones."
+        )
+        let removed = try await store.remove(Array(keys.prefix(3)))
+        try ConformanceFailure.require(Set(removed.map(\.bytes)) == [[1], [5], [3]], "What is removed is returned.")
+        try ConformanceFailure.require(try await store.remove(keys).map(\.key) == [keys[3]], "What is gone is not.")
+        for tag in [user, other, session] {
+            try ConformanceFailure.require(try await store.records(tagged: tag).isEmpty, "What is gone has no tags.")
+        }
+    }
+
+    private func removesRecordsUnderALease() async throws {
+        let key = key("removed")
+        try await write([1], RecordAttributes(), for: key)
+        try await store.withLease(on: key) { lease in
+            _ = try await store.remove([key])
+            do {
+                try await store.write([2], under: lease)
+                throw ConformanceFailure(description: "A record that was removed is not written by the holder of an older lease.")
+            } catch let error as AuthError where error.code == .leaseLost {}
+        }
+        try ConformanceFailure.require(try await store.bytes(for: key) == nil, "What was removed stays away.")
+    }
+
+    private func claimsOnce() async throws {
+        let (key, store) = (key("claimed"), store)
+        let claims = try await withThrowingTaskGroup(of: Bool.self) { group in
+            for _ in 0..<20 { group.addTask { try await store.claim(key, for: .milliseconds(500)) } }
+            return try await group.reduce(0) { $1 ? $0 + 1 : $0 }
+        }
+        try ConformanceFailure.require(claims == 1, "One of several callers claims a record (\(claims) of 20 did).")
+        try await wait(.milliseconds(550))
+        try ConformanceFailure.require(try await store.claim(key, for: .milliseconds(100)), "A claim ends.")
+        _ = try await store.remove([key])
+    }
+
+    private func removesWhatHasEnded() async throws {
+        let keys = (1...5).map { key("ended \($0)") }
+        for key in keys { try await write([1], RecordAttributes(lifetime: .milliseconds(100)), for: key) }
+        let kept = key("not ended")
+        try await write([2], RecordAttributes(lifetime: .seconds(60)), for: kept)
+        try await wait(.milliseconds(150))
+        while try await store.removeEnded() > 0 {}
+        try ConformanceFailure.require(try await store.bytes(for: kept) == [2], "A record that has not ended stays.")
+        _ = try await store.remove([kept])
+    }
+}

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Runs a command beside a PostgreSQL and a Redis server (Debian packages) that nothing else uses.
+#
+#   Tests/Databases/databases.sh COMMAND [ARGUMENT ...]
+#
+# Installs what is missing, starts both on sockets in a new folder, runs the command, and ends them again. The command finds in
+# its environment:
+#   AUTHFLOW_POSTGRESQL  the database's address
+#   AUTHFLOW_REDIS       the Redis server's address
+#   AUTHFLOW_DATABASES   a program that is called with "postgresql" or "redis", and "stop", "start" or "crash"
+set -euo pipefail
+
+missing=()
+binaries=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
+[ -x "$binaries/initdb" ] || missing+=(postgresql)
+command -v redis-server >/dev/null || missing+=(redis-server)
+ldconfig -p | grep -q libhiredis.so.0.14 || missing+=(libhiredis0.14)
+ldconfig -p | grep -q libpq.so.5 || missing+=(libpq5)
+if [ ${#missing[@]} -gt 0 ]; then
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+  binaries=$(ls -d /usr/lib/postgresql/*/bin | tail -1)
+fi
+
+# Short: the path of a socket has at most 107 characters.
+work=$(mktemp -d /tmp/afdb.XXXXXX)
+chmod 755 "$work"
+mkdir "$work/data" "$work/s"
+as=()
+if [ "$(id -u)" -eq 0 ]; then
+  # PostgreSQL refuses to run as root.
+  as=(setpriv --reuid=postgres --regid=postgres --clear-groups)
+  chown postgres "$work/data" "$work/s"
+fi
+chmod 700 "$work/data"
+
+cat > "$work/control" <<CONTROL
+#!/usr/bin/env bash
+set -euo pipefail
+# An argument of its own for each word: the prefix is empty for other users than root.
+as=(${as[@]+"${as[@]}"})
+case "\$1 \$2" in
+  "postgresql start")
+    \${as[@]+"\${as[@]}"} "$binaries/pg_ctl" -D "$work/data" -w -t 60 -l "$work/data/log" -o "-c listen_addresses='' \
+      -c unix_socket_directories=$work/s -c fsync=\${FSYNC:-off} -c full_page_writes=off -c max_connections=200" start >/dev/null ;;
+  "postgresql stop") \${as[@]+"\${as[@]}"} "$binaries/pg_ctl" -D "$work/data" -w -m fast stop >/dev/null ;;
+  "postgresql crash") kill -QUIT "\$(head -1 "$work/data/postmaster.pid")" && while [ -e "$work/data/postmaster.pid" ]; do sleep 0.05; done ;;
+  "redis start")
+    redis-server --port 0 --unixsocket "$work/r" --unixsocketperm 700 --save '' --appendonly yes --appendfsync always \
+      --daemonize yes --pidfile "$work/redis.pid" --dir "$work" --logfile "$work/redis.log" >/dev/null
+    until redis-cli -s "$work/r" ping 2>/dev/null | grep -q PONG; do sleep 0.05; done ;;
+  "redis stop" | "redis crash")
+    process=\$(cat "$work/redis.pid")
+    if [ "\$2" = crash ]; then kill -KILL "\$process"; rm -f "$work/redis.pid"; else kill -TERM "\$process"; fi
+    while kill -0 "\$process" 2>/dev/null; do sleep 0.05; done ;;
+esac
+CONTROL
+chmod 755 "$work/control"
+
+cleanup() {
+  [ ! -e "$work/data/postmaster.pid" ] || "$work/control" postgresql stop || true
+  [ ! -e "$work/redis.pid" ] || "$work/control" redis stop || true
+  rm -rf "$work"
+}
+trap cleanup EXIT
+
+# The files are the database's own user's, and read by no other.
+(cd / && ${as[@]+"${as[@]}"} "$binaries/initdb" -D "$work/data" -U authflow -A trust --no-sync -E UTF8 --locale=C >/dev/null)
+"$work/control" postgresql start
+"$work/control" redis start
+
+export AUTHFLOW_POSTGRESQL="host=$work/s user=authflow dbname=postgres"
+export AUTHFLOW_REDIS="unix:$work/r"
+export AUTHFLOW_DATABASES="$work/control"
+"$@"
