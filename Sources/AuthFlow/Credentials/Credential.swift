@@ -169,6 +169,7 @@ extension EndedSession {
             "account": account.json, "reason": .string(reason), "ended_at": .double(endedAt.timeIntervalSince1970),
         ]
         json["identity"] = identity?.json
+        if isAfterUnfinishedRefresh { json["after_unfinished_refresh"] = true }
         return .object(json)
     }
 
@@ -180,6 +181,7 @@ extension EndedSession {
             identity: json["identity"].flatMap(Identity.init),
             reason: reason,
             endedAt: Date(timeIntervalSince1970: endedAt),
+            isAfterUnfinishedRefresh: json["after_unfinished_refresh"] == true,
             account: account
         )
     }

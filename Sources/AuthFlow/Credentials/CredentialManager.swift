@@ -102,9 +102,17 @@ public final class CredentialManager: Sendable {
     ///
     /// A refresh token that is used once can stand under one key only, so a credential that was granted for one resource
     /// (RFC 8707) is kept under a key with this resource, and any other under one without.
-    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource of the key is not that of the grant,
-    ///   `storage_failed`.
-    public func save(_ credential: Credential, for key: CredentialKey) async throws {
+    /// - Parameters:
+    ///   - credential: The credential.
+    ///   - key: The user or session.
+    ///   - attributes: When it ends and how it is found, for a ``SessionTokenStore``; default: it has neither ends nor tags.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource of the key is not that of the grant, or the store knows no
+    ///   attributes; `storage_failed`.
+    public func save(
+        _ credential: Credential,
+        for key: CredentialKey,
+        attributes: RecordAttributes? = nil
+    ) async throws {
         let granted = credential.resources.count == 1 ? credential.resources.first : nil
         guard key.resource == granted else {
             throw AuthError(
@@ -115,17 +123,56 @@ public final class CredentialManager: Sendable {
         try await unfinished.finish { [self] in
             try await using(key) { managed in
                 do {
-                    try await managed.keep(credential, .replaceAccount, reporter())
+                    try await managed.keep(credential, .replaceAccount, reporter(), attributes: attributes)
                 } catch let error as AuthError where error.code == .leaseLost {
-                    try await managed.keep(credential, .replaceAccount, reporter())
+                    try await managed.keep(credential, .replaceAccount, reporter(), attributes: attributes)
                 }
             }
         }
     }
 
-    /// As ``save(_:for:)``, for a user or session by its identifier.
-    public func save(_ credential: Credential, for session: String) async throws {
-        try await save(credential, for: CredentialKey(session))
+    /// As ``save(_:for:attributes:)-(_,CredentialKey,_)``, for a user or session by its identifier.
+    public func save(
+        _ credential: Credential,
+        for session: String,
+        attributes: RecordAttributes? = nil
+    ) async throws {
+        try await save(credential, for: CredentialKey(session), attributes: attributes)
+    }
+
+    /// The key of a credential's record in the store, for ``SessionTokenStore/remove(_:)`` and ``SessionTokenStore/touch(_:)``. The
+    /// session's identifier stands in it as its SHA-256.
+    public func recordKey(for key: CredentialKey) -> RecordKey {
+        // The identifier of a session is a secret in many applications, and a record's name is not.
+        recordKey(named: Base64URL.encode(SHA256.hash(data: Array(key.session.utf8))), resource: key.resource)
+    }
+
+    func recordKey(named name: String, resource: String?) -> RecordKey {
+        RecordKey(
+            name: name,
+            issuer: client.server.issuer,
+            clientID: client.registration.clientID,
+            resource: resource
+        )
+    }
+
+    /// Forgets credentials at once that another process removes from a ``SessionTokenStore``, instead of at the next look into the
+    /// store. Without effect for other stores.
+    public func followRemovals() {
+        (store as? any SessionTokenStore)?.observeRemovals { [weak self] digest in self?.forget(digest) }
+    }
+
+    /// Makes the next call for a credential read the store.
+    /// - Parameter digest: The record; nil when any may have been removed.
+    private func forget(_ digest: [UInt8]?) {
+        let managed = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
+        for managed in managed {
+            if let digest {
+                if managed.digest == digest { managed.beginEpoch() }
+            } else {
+                managed.doubt()
+            }
+        }
     }
 
     /// The stored credential, whether or not its access token is still fresh; nil when no user is signed in under this key.
@@ -184,11 +231,9 @@ public final class CredentialManager: Sendable {
 
     private func cached(_ key: CredentialKey, _ cache: inout Cache) -> ManagedCredential {
         if let known = cache.recent[key] { return known }
-        // The identifier of a session is a secret in many applications, and a record's name is not.
-        let name = Base64URL.encode(SHA256.hash(data: Array(key.session.utf8)))
         let managed =
             cache.earlier.removeValue(forKey: key)
-            ?? managed(name: name, resource: key.resource, account: nil, label: nil)
+            ?? managed(recordKey(for: key), account: nil, label: nil)
         cache.recent[key] = managed
         if cache.recent.count >= cacheLimit / 2 {
             // What has something that is nowhere else stays.
@@ -201,12 +246,12 @@ public final class CredentialManager: Sendable {
 
     /// A credential that is not in the cache, for a caller that keeps it.
     /// - Parameters:
+    ///   - key: The key of its record.
     ///   - account: The subject of the account that is meant when several are signed in; nil for the current one.
     ///   - label: The name to show for it.
     ///   - renewal: Obtains it without a user; default: as the manager's others.
     func managed(
-        name: String,
-        resource: String?,
+        _ key: RecordKey,
         account: String?,
         label: String?,
         renewal: Renewal? = nil
@@ -214,12 +259,7 @@ public final class CredentialManager: Sendable {
         ManagedCredential(
             client: client,
             store: store,
-            key: RecordKey(
-                name: name,
-                issuer: client.server.issuer,
-                clientID: client.registration.clientID,
-                resource: resource
-            ),
+            key: key,
             account: account,
             label: label,
             freshnessMargin: freshnessMargin,

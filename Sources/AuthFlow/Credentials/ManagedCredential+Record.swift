@@ -86,8 +86,21 @@ extension ManagedCredential {
     }
 
     /// Writes what was known in an epoch, so that nothing of it is left that could not be written.
-    func write(_ accounts: StoredAccounts, _ lease: Lease, _ epoch: Int) async throws {
-        try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
+    /// - Parameter attributes: New ends and tags of the record; nil keeps those that it has.
+    func write(
+        _ accounts: StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int,
+        attributes: RecordAttributes? = nil
+    ) async throws {
+        if let attributes {
+            guard let store = store as? any SessionTokenStore else {
+                throw AuthError(.invalidConfiguration, "The store keeps no sessions: its records have no ends and no tags.")
+            }
+            try await store.write(try accounts.serialized(), attributes, under: lease)
+        } else {
+            try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
+        }
         state.withLock { state in
             state.version += 1
             state.unsaved.removeAll { $0.epoch <= epoch }
@@ -103,7 +116,12 @@ extension ManagedCredential {
 
     /// Keeps the credential of a sign-in.
     /// - Throws: ``AuthError`` with `account_mismatch` when it is another account than the policy allows.
-    func keep(_ credential: Credential, _ policy: AccountPolicy, _ reporter: FlowReporter) async throws {
+    func keep(
+        _ credential: Credential,
+        _ policy: AccountPolicy,
+        _ reporter: FlowReporter,
+        attributes: RecordAttributes? = nil
+    ) async throws {
         try await store.withLease(on: key) { lease in
             var (_, accounts, epoch) = try await read()
             let other = otherAccount(than: credential.account, in: accounts)
@@ -121,7 +139,9 @@ extension ManagedCredential {
             }
             if let other, policy == .replaceAccount { accounts.remove(other) }
             accounts.set(.signedIn(credential), isCurrent: true)
-            try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
+            try await reporter.step(.storing) { [accounts] in
+                try await write(accounts, lease, epoch, attributes: attributes)
+            }
             beginEpoch()
             state.withLock { $0.current = accounts.current }
             // A client that is made for one account keeps what it signs in for another, and does not use it.
@@ -181,8 +201,42 @@ extension ManagedCredential {
         do {
             try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch {
-            if (error as? AuthError)?.code == .leaseLost { state.withLock { $0.hasLostLease = true } }
+            let hasLostLease = (error as? AuthError)?.code == .leaseLost
+            if hasLostLease { state.withLock { $0.hasLostLease = true } }
             remember(credential, replacing: .entry(old), isSignIn: false, epoch)
+            // Other processes would send the old refresh token, which has been used.
+            if !hasLostLease { repeatWriting() }
+        }
+    }
+
+    /// Tries to write what could not be written, until that succeeds or nothing is left, for as long as this object is in use.
+    private func repeatWriting() {
+        let isFirst = state.withLock { state in
+            defer { state.isRepeating = true }
+            return !state.isRepeating
+        }
+        guard isFirst else { return }
+        Task { [weak self, clock = client.host.clock] in
+            var pause = Duration.seconds(1)
+            while true {
+                try? await clock.sleep(for: pause)
+                pause = min(pause * 2, .seconds(60))
+                guard let self else { return }
+                guard await self.isWritten() else { continue }
+                return
+            }
+        }
+    }
+
+    /// Tries to write what could not be written.
+    /// - Returns: Whether nothing is left.
+    private func isWritten() async -> Bool {
+        _ = try? await unfinished.finish { [self] in
+            try await store.withLease(on: key) { lease in _ = try await latestAccounts(lease) }
+        }
+        return state.withLock { state in
+            if state.unsaved.isEmpty { state.isRepeating = false }
+            return state.unsaved.isEmpty
         }
     }
 

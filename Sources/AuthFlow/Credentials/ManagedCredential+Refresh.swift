@@ -211,6 +211,7 @@ extension ManagedCredential {
             identity: credential.identity,
             reason: reason.map { "\($0); \(words)" } ?? words,
             endedAt: client.host.wholeSecond,
+            isAfterUnfinishedRefresh: lease.isAfterUnfinished,
             account: credential.account
         )
         accounts.set(.ended(session), isCurrent: false)
@@ -228,7 +229,8 @@ extension ManagedCredential {
             state.unsaved.removeAll { $0.account == credential.account && $0.epoch <= epoch }
         }
         publish(.ended(session), of: credential.account)
-        reporter.report(.sessionEnd, details: ["reason": session.reason])
+        let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
+        reporter.report(.sessionEnd, details: ["reason": session.reason].merging(circumstance) { $1 })
         return session.error(providerError: error.providerError)
     }
 }

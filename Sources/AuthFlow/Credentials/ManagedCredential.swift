@@ -22,6 +22,7 @@ final class ManagedCredential: Sendable {
     let client: OAuthClient
     let store: any TokenStore
     let key: RecordKey
+    let digest: [UInt8]
     let account: String?
     /// The name to show for it; nil for none, because identifiers of sessions are secret.
     let label: String?
@@ -51,6 +52,8 @@ final class ManagedCredential: Sendable {
         var unsaved: [Unsaved] = []
         /// Whether a write failed because the lease was lost: it can be tried again at once, under another.
         var hasLostLease = false
+        /// Whether a task tries to write what could not be written.
+        var isRepeating = false
         var observers: [UInt64: AsyncStream<CredentialState>.Continuation] = [:]
         var lastObserver: UInt64 = 0
     }
@@ -108,6 +111,7 @@ final class ManagedCredential: Sendable {
         self.client = client
         self.store = store
         self.key = key
+        self.digest = key.digest
         self.account = account
         self.label = label
         self.freshnessMargin = freshnessMargin
@@ -280,6 +284,9 @@ final class ManagedCredential: Sendable {
             return $0.epoch
         }
     }
+
+    /// Makes the next call read the store, which may have something else. What is under way goes on.
+    func doubt() { state.withLock { $0.checkedAt = -.infinity } }
 
     // MARK: States
 

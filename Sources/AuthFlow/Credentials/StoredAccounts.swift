@@ -17,6 +17,9 @@ public struct EndedSession: Sendable, Hashable {
     /// When it was noticed, by this machine's clock.
     public let endedAt: Date
 
+    /// Whether the process before was ended while it worked on the session. It may have refreshed, and its new refresh token be lost.
+    public let isAfterUnfinishedRefresh: Bool
+
     let account: AccountID
 }
 

@@ -102,8 +102,7 @@ public final class AuthClient: Sendable {
         let name = methods.withoutUser?.recordName.map { "\(options.name) by \($0)" } ?? options.name
         self.recordName = name
         self.fixed = credentials.managed(
-            name: name,
-            resource: options.resource,
+            credentials.recordKey(named: name, resource: options.resource),
             account: options.account,
             label: options.name
         )
@@ -118,8 +117,7 @@ public final class AuthClient: Sendable {
             let known =
                 owned[name]
                 ?? credentials.managed(
-                    name: name,
-                    resource: options.resource,
+                    credentials.recordKey(named: name, resource: options.resource),
                     account: nil,
                     label: options.name,
                     renewal: method.renewal(of: owner)

@@ -27,6 +27,7 @@ import Testing
                 identity: credential(subject).identity,
                 reason: "invalid_grant",
                 endedAt: Date(timeIntervalSince1970: 1_800_000_000),
+                isAfterUnfinishedRefresh: subject == "3",
                 account: account(subject)
             )
         )
