@@ -177,6 +177,15 @@ let package = Package(
             dependencies: ["AuthFlow", "AuthFlowOIDC"],
             path: "Tests/SignInSteps"
         ),
+        // The parts of a server's soak test, in processes of their own.
+        .executableTarget(
+            name: "session-soak",
+            dependencies: [
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting",
+                httpTypes,
+            ],
+            path: "Tests/SessionSoak"
+        ),
         .executableTarget(
             name: "fuzz",
             dependencies: [

@@ -190,7 +190,9 @@ struct DatabaseWork<Link: DatabaseLink> {
         var next = now + limits.idle
         for slot in slots { if let job = slot.job { next = min(next, job.deadline) } }
         if let job = waiting.first { next = min(next, job.deadline) }
-        if let outage, !waiting.isEmpty || isListening, outage.nextAttempt > now { next = min(next, outage.nextAttempt) }
+        if let outage, !waiting.isEmpty || isListening, outage.nextAttempt > now {
+            next = min(next, outage.nextAttempt)
+        }
         // Rounded up: a wait that ends too early would be repeated many times.
         let milliseconds = Int32(max(0, min((now.duration(to: next) / .milliseconds(1)).rounded(.up), 60_000)))
         _ = unsafe poll(&entries, nfds_t(entries.count), milliseconds)

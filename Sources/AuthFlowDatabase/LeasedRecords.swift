@@ -12,6 +12,8 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         package var patience = Duration.seconds(30)
         /// How long a write is repeated while the database is away. The lease may have ended meanwhile: the database decides.
         package var repetition = Duration.seconds(15)
+        /// How long other calls are repeated: a database that is started again is away for a moment.
+        package var outage = Duration.seconds(5)
 
         package init(lease: Duration = .seconds(15), patience: Duration = .seconds(30)) {
             self.lease = lease
@@ -72,13 +74,16 @@ extension LeasedRecords {
         on key: RecordKey,
         _ body: (Lease) async throws -> Return
     ) async throws -> Return {
-        let (lease, inTable) = try await take(key)
+        let (lease, inTable, term) = try await take(key)
         held.withLock { $0[lease] = inTable }
         let renewing = Task { [table, times, host] in
             while true {
                 try await host.clock.sleep(for: times.lease / 3)
+                let asked = ContinuousClock.now
                 // Whether it is still held is the database's to say, at the next write.
-                _ = try? await table.renew(inTable, for: times.lease)
+                if (try? await table.renew(inTable, for: times.lease)) == true {
+                    term.extend(until: asked + times.lease)
+                }
             }
         }
         let result: Result<Return, any Error>
@@ -96,18 +101,25 @@ extension LeasedRecords {
         return try result.get()
     }
 
-    private func take(_ key: RecordKey) async throws -> (Lease, HeldLease) {
+    private func take(_ key: RecordKey) async throws -> (Lease, HeldLease, Lease.Term) {
         let owner = host.randomBytes(16)
         let elapsed = host.clock.stopwatch()
         var attempt = 0
         while true {
             try Task.checkCancellation()
+            // From before the question: the answer may have been long on its way.
+            let asked = ContinuousClock.now
             // The same owner may ask again, so that an answer that was lost leaves no lease that nothing holds.
-            switch try await repeated(for: times.repetition / 3, { try await self.table.take(key, by: owner, for: self.times.lease) }) {
+            switch try await repeated(
+                for: times.outage,
+                { try await self.table.take(key, by: owner, for: self.times.lease) }
+            ) {
             case .taken(let fence, let isAfterUnfinished):
+                let term = Lease.Term(until: asked + times.lease)
                 return (
-                    Lease(key: key, fence: fence, isAfterUnfinished: isAfterUnfinished),
-                    HeldLease(digest: key.digest, owner: owner, fence: fence)
+                    Lease(key: key, fence: fence, isAfterUnfinished: isAfterUnfinished, term: term),
+                    HeldLease(digest: key.digest, owner: owner, fence: fence),
+                    term
                 )
             case .busy(let rest):
                 let waited = elapsed()
@@ -151,7 +163,7 @@ extension LeasedRecords {
 
 extension LeasedRecords {
     package func bytes(for key: RecordKey) async throws -> [UInt8]? {
-        try await repeated(for: .seconds(1)) { try await self.table.bytes(of: key.digest) }
+        try await repeated(for: times.outage) { try await self.table.bytes(of: key.digest) }
     }
 
     package func write(
@@ -170,16 +182,16 @@ extension LeasedRecords {
     }
 
     package func touch(_ key: RecordKey) async throws -> Bool {
-        try await repeated(for: .seconds(1)) { try await self.table.touch(key.digest) }
+        try await repeated(for: times.outage) { try await self.table.touch(key.digest) }
     }
 
     package func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
-        try await repeated(for: .seconds(1)) { try await self.table.records(tagged: tag.bytes) }
+        try await repeated(for: times.outage) { try await self.table.records(tagged: tag.bytes) }
     }
 
     package func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] {
         guard !keys.isEmpty else { return [] }
-        return try await repeated(for: .seconds(5)) { try await self.table.remove(keys.map(\.digest)) }
+        return try await repeated(for: times.outage) { try await self.table.remove(keys.map(\.digest)) }
     }
 
     package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {

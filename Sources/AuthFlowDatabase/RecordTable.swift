@@ -41,7 +41,7 @@ package protocol RecordTable: Sendable {
 
 /// The result of asking for a lease.
 package enum TakenLease: Sendable {
-    /// - isAfterUnfinished: Whether the holder before never gave its lease up.
+    /// - isAfterUnfinished: Whether a holder never gave its lease up, and none has written since.
     case taken(fence: UInt64, isAfterUnfinished: Bool)
     /// Another owner has it, for this long unless it is renewed.
     case busy(Duration)

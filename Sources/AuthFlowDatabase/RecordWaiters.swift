@@ -15,7 +15,6 @@ final class RecordWaiters: Sendable {
         let result = FirstResult<Void>()
         let number = state.withLock { state in
             state.last += 1
-            state.waiting[digest, default: [:]][state.last] = result
             return state.last
         }
         defer {
@@ -29,7 +28,15 @@ final class RecordWaiters: Sendable {
             result.finish(.success(()))
         }
         defer { alarm.cancel() }
-        try await result.value(begin: {}, onCancel: {})
+        do {
+            try await result.value {
+                state.withLock { $0.waiting[digest, default: [:]][number] = result }
+            } onCancel: {
+            }
+        } catch {
+            // A wait that had ended before it began looks like one that was cancelled.
+            try Task.checkCancellation()
+        }
     }
 
     /// Wakes those who wait for a record.

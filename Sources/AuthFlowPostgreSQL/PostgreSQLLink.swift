@@ -49,10 +49,12 @@ typealias PostgreSQLRows = [[[UInt8]?]]
     private static func connect(_ keywords: [(String, String)]) -> OpaquePointer? {
         var names: [UnsafeMutablePointer<CChar>?] = unsafe keywords.map { unsafe strdup($0.0) }
         var values: [UnsafeMutablePointer<CChar>?] = unsafe keywords.map { unsafe strdup($0.1) }
-        defer { for unsafe pointer in unsafe names + values { unsafe free(pointer) } }
+        defer { for unsafepointer in unsafe names + values { unsafe free(pointer) } }
         unsafe names.append(nil)
         unsafe values.append(nil)
-        let (constNames, constValues) = unsafe (names.map { unsafe UnsafePointer($0) }, values.map { unsafe UnsafePointer($0) })
+        let (constNames, constValues) = unsafe (
+            names.map { unsafe UnsafePointer($0) }, values.map { unsafe UnsafePointer($0) }
+        )
         return unsafe authflow_pq_connect(constNames, constValues)
     }
 

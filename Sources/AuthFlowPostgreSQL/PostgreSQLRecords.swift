@@ -57,7 +57,8 @@ struct PostgreSQLRecords: RecordTable {
     func listen() { loop.listen() }
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
-        try await rows("SELECT sealed FROM records AS r WHERE id = $1::bytea AND \(Self.isAlive)", .bytes(digest)).first?.first ?? nil
+        try await rows("SELECT sealed FROM records AS r WHERE id = $1::bytea AND \(Self.isAlive)", .bytes(digest))
+            .first?.first ?? nil
     }
 
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
@@ -71,7 +72,7 @@ struct PostgreSQLRecords: RecordTable {
             ON CONFLICT (id) DO UPDATE SET \
             fence = greatest(r.fence + 1, \(now)), lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, \
             is_awaited = false, \
-            is_after_unfinished = r.lease_owner IS NOT NULL AND r.lease_owner <> excluded.lease_owner, \
+            is_after_unfinished = r.is_after_unfinished OR coalesce(r.lease_owner <> excluded.lease_owner, false), \
             sealed = CASE WHEN \(Self.isAlive) THEN r.sealed END, \
             tags = CASE WHEN \(Self.isAlive) THEN r.tags ELSE '{}' END, \
             idle_time = CASE WHEN \(Self.isAlive) THEN r.idle_time END, \
@@ -129,7 +130,7 @@ struct PostgreSQLRecords: RecordTable {
         let written = try await loop.response(
             to: PostgreSQLRequest(
                 statement: """
-                    UPDATE records SET sealed = $4::bytea, version = version + 1\(attributes == nil ? "" : ends) \
+                    UPDATE records SET sealed = $4::bytea, is_after_unfinished = false, version = version + 1\(attributes == nil ? "" : ends) \
                     WHERE \(Self.isHeld) RETURNING 1
                     """,
                 parameters: held + [.bytes(bytes)] + values
@@ -172,7 +173,11 @@ struct PostgreSQLRecords: RecordTable {
         rows.compactMap { row in
             guard let name = row[0], let key = RecordKey(uniqueName: name), let bytes = row[1] else { return nil }
             let milliseconds = PostgreSQLValue.integer(row[2]) ?? 0
-            return TaggedRecord(key: key, bytes: bytes, lastUse: Date(timeIntervalSince1970: Double(milliseconds) / 1000))
+            return TaggedRecord(
+                key: key,
+                bytes: bytes,
+                lastUse: Date(timeIntervalSince1970: Double(milliseconds) / 1000)
+            )
         }
     }
 

@@ -51,7 +51,8 @@ typealias RedisCommand = [[UInt8]]
             throw DatabaseFailure(.unreachable, "There is no memory for a connection to Redis.")
         }
         unsafe self.context = context
-        guard unsafe !authflow_redis_has_failed(context), unsafe authflow_redis_set_timeout(context, Self.timeout) else {
+        guard unsafe !authflow_redis_has_failed(context), unsafe authflow_redis_set_timeout(context, Self.timeout)
+        else {
             let failure = DatabaseFailure(.unreachable, "Redis cannot be reached: \(unsafe Self.reason(context))")
             close()
             throw failure

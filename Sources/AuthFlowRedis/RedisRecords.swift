@@ -151,7 +151,8 @@ struct RedisRecords: RecordTable {
     }
 
     private static func record(_ shown: RedisValue) -> TaggedRecord? {
-        guard let parts = shown.list, parts.count == 4, let name = parts[0].bytes, let key = RecordKey(uniqueName: name),
+        guard let parts = shown.list, parts.count == 4, let name = parts[0].bytes,
+            let key = RecordKey(uniqueName: name),
             let bytes = parts[1].bytes, let used = parts[2].text.flatMap(Double.init)
         else { return nil }
         return TaggedRecord(key: key, bytes: bytes, lastUse: Date(timeIntervalSince1970: used / 1000))

@@ -11,7 +11,9 @@ struct RedisScript: Sendable {
 
     init(_ text: String) {
         self.text = Self.common + text
-        self.digest = Insecure.SHA1.hash(data: Array(self.text.utf8)).map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        self.digest = Insecure.SHA1.hash(data: Array(self.text.utf8)).map {
+            String($0 >> 4, radix: 16) + String($0 & 15, radix: 16)
+        }.joined()
     }
 
     /// Milliseconds by the server's clock; whether the record has not ended.
@@ -57,8 +59,9 @@ struct RedisScript: Sendable {
         local text = string.format('%.0f', fence)
         redis.call('HSET', KEYS[1], 'fence', text, 'owner', ARGV[1], 'lease_until', string.format('%.0f', now + ARGV[2]), 'record', ARGV[3])
         redis.call('HDEL', KEYS[1], 'awaited')
+        if owner and owner ~= ARGV[1] then redis.call('HSET', KEYS[1], 'unfinished', '1') end
         keep()
-        return {1, text, (owner and owner ~= ARGV[1]) and 1 or 0}
+        return {1, text, field('unfinished') and 1 or 0}
         """
     )
 
@@ -77,6 +80,7 @@ struct RedisScript: Sendable {
         """
         if not held() then return 0 end
         if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'sealed', ARGV[4]) else redis.call('HDEL', KEYS[1], 'sealed') end
+        redis.call('HDEL', KEYS[1], 'unfinished')
         if ARGV[5] then
           redis.call('HSET', KEYS[1], 'used', string.format('%.0f', now), 'tags', ARGV[7])
           if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'expires', string.format('%.0f', now + ARGV[5]))

@@ -19,7 +19,9 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     static var areRunning: Bool { ProcessInfo.processInfo.environment["AUTHFLOW_POSTGRESQL"] != nil }
 
-    static func address(_ name: String) throws -> Secret { Secret(try #require(ProcessInfo.processInfo.environment[name])) }
+    static func address(_ name: String) throws -> Secret {
+        Secret(try #require(ProcessInfo.processInfo.environment[name]))
+    }
 
     /// A store of its own: no other test sees what it has.
     func store(

@@ -95,7 +95,10 @@ extension ManagedCredential {
     ) async throws {
         if let attributes {
             guard let store = store as? any SessionTokenStore else {
-                throw AuthError(.invalidConfiguration, "The store keeps no sessions: its records have no ends and no tags.")
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The store keeps no sessions: its records have no ends and no tags."
+                )
             }
             try await store.write(try accounts.serialized(), attributes, under: lease)
         } else {
@@ -202,7 +205,10 @@ extension ManagedCredential {
             try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch {
             let hasLostLease = (error as? AuthError)?.code == .leaseLost
-            if hasLostLease { state.withLock { $0.hasLostLease = true } }
+            if hasLostLease {
+                state.withLock { $0.hasLostLease = true }
+                reportLostLease()
+            }
             remember(credential, replacing: .entry(old), isSignIn: false, epoch)
             // Other processes would send the old refresh token, which has been used.
             if !hasLostLease { repeatWriting() }

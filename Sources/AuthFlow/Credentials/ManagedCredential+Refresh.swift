@@ -96,6 +96,8 @@ extension ManagedCredential {
             return try fallback(wait, credential)
         }
         do {
+            // A process that was paused must not send a refresh token that another has used meanwhile.
+            try requireTime(lease)
             let resources = key.resource.map { [$0] } ?? credential.resources
             let outcome = try await reporter().step(.refresh) {
                 let names = client.registration.namesResourcesOnRefresh
@@ -146,6 +148,18 @@ extension ManagedCredential {
     private struct RefusedTokens: Error {
         let error: AuthError
     }
+
+    /// - Throws: ``Outdated`` when the lease has expired: the store is read again.
+    func requireTime(_ lease: Lease) throws(Outdated) {
+        do throws(AuthError) {
+            try lease.requireTime()
+        } catch {
+            throw Outdated()
+        }
+    }
+
+    /// Tells that a refresh token was sent under a lease that another holder has taken meanwhile: it may have been sent twice.
+    func reportLostLease() { reporter().report(.refresh, details: ["lease": "lost"]) }
 
     /// Whether the provider has ended the session.
     func isEnd(_ error: AuthError) -> Bool {
@@ -220,6 +234,7 @@ extension ManagedCredential {
             try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch let error as AuthError where error.code == .leaseLost {
             // Another holder has taken over while this one was paused, and may have refreshed: its credential counts.
+            reportLostLease()
             throw Outdated()
         } catch {
             // The next process will ask the provider once more and be told the same.

@@ -165,6 +165,7 @@ extension ManagedCredential {
         }
         if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) { throw wait }
         let outcome: RefreshOutcome
+        try requireTime(lease)
         do {
             outcome = try await reporter().step(.refresh) {
                 try await client.refresh(credential, scopes: scopes, resources: [resource])

@@ -45,7 +45,10 @@ public actor MemoryTokenStore: SessionTokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) throws {
         guard held[lease.key] == lease.fence else { throw Lease.lost }
-        guard let bytes else { return entries[lease.key] = nil }
+        guard let bytes else {
+            entries[lease.key] = nil
+            return
+        }
         entries[lease.key, default: Entry(bytes: bytes)].bytes = bytes
     }
 

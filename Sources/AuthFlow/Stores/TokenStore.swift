@@ -1,3 +1,5 @@
+import Synchronization
+
 /// A type that keeps credentials between runs. It stores bytes and knows nothing about tokens.
 ///
 /// The bytes are secrets. A store keeps them from other users of the machine, and never leaves a key with anything but
@@ -37,14 +39,52 @@ public struct Lease: Sendable, Hashable {
     /// A number that the store gives to no other lease on the key.
     public let fence: UInt64
 
-    /// Whether the holder before never gave its lease up: it was killed, or lost it. What it was doing may be half done.
+    /// Whether a holder before never gave its lease up, because it was killed or lost it, and none has written since. What it was
+    /// doing may be half done.
     public let isAfterUnfinished: Bool
 
+    private let term: Term?
+
+    /// How long a lease lasts, by the clock of its holder, which the store moves on with every renewal.
+    public final class Term: Sendable {
+        private let end: Mutex<ContinuousClock.Instant>
+
+        /// Creates a term.
+        public init(until end: ContinuousClock.Instant) { self.end = Mutex(end) }
+
+        /// Moves the end on.
+        public func extend(until end: ContinuousClock.Instant) { self.end.withLock { $0 = end } }
+
+        var hasEnded: Bool { end.withLock { $0 <= .now } }
+    }
+
     /// Creates a lease. For stores.
-    public init(key: RecordKey, fence: UInt64, isAfterUnfinished: Bool = false) {
+    /// - Parameters:
+    ///   - key: The key.
+    ///   - fence: A number that the store gives to no other lease on the key.
+    ///   - isAfterUnfinished: Whether a holder before never gave its lease up.
+    ///   - term: How long it lasts; default: until it is given up.
+    public init(key: RecordKey, fence: UInt64, isAfterUnfinished: Bool = false, term: Term? = nil) {
         self.key = key
         self.fence = fence
         self.isAfterUnfinished = isAfterUnfinished
+        self.term = term
+    }
+
+    /// Throws when the lease has expired, as far as its holder knows. For the moment before something that cannot be undone: a
+    /// process that was paused may find that another has taken over.
+    /// - Throws: ``AuthError`` with `lease_lost`.
+    public func requireTime() throws(AuthError) {
+        if term?.hasEnded == true { throw Self.lost }
+    }
+
+    /// Compares the keys and the fences.
+    public static func == (left: Lease, right: Lease) -> Bool { left.key == right.key && left.fence == right.fence }
+
+    /// Hashes the key and the fence.
+    public func hash(into hasher: inout Hasher) {
+        hasher.combine(key)
+        hasher.combine(fence)
     }
 
     /// The error of a write under a lease that is not held any more.

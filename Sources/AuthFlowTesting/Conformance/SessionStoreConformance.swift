@@ -46,7 +46,10 @@ public struct SessionStoreConformance: Sendable {
         )
         try await wait(.milliseconds(350))
         for key in [keys.0, keys.1] {
-            try ConformanceFailure.require(try await store.bytes(for: key) == nil, "A record ends when its time has come.")
+            try ConformanceFailure.require(
+                try await store.bytes(for: key) == nil,
+                "A record ends when its time has come."
+            )
             try ConformanceFailure.require(try await !store.touch(key), "What has ended is not used again.")
             try await store.withLease(on: key) { lease in
                 try ConformanceFailure.require(
@@ -99,7 +102,9 @@ public struct SessionStoreConformance: Sendable {
     }
 
     private func findsRecordsByTag() async throws {
-        let (user, other, session) = (RecordTag(["user", "1"]), RecordTag(["user", "2"]), RecordTag(["session", "1"]))
+        let (user, other, session) = (
+            RecordTag(["user", "1"]), RecordTag(["user", "2"]), RecordTag(["session", "1"])
+        )
         let keys = (1...4).map { key("tagged \($0)") }
         try await write([1], RecordAttributes(tags: [user, session]), for: keys[0])
         try await write([2], RecordAttributes(tags: [user]), for: keys[1])
@@ -134,7 +139,9 @@ public struct SessionStoreConformance: Sendable {
             _ = try await store.remove([key])
             do {
                 try await store.write([2], under: lease)
-                throw ConformanceFailure(description: "A record that was removed is not written by the holder of an older lease.")
+                throw ConformanceFailure(
+                    description: "A record that was removed is not written by the holder of an older lease."
+                )
             } catch let error as AuthError where error.code == .leaseLost {}
         }
         try ConformanceFailure.require(try await store.bytes(for: key) == nil, "What was removed stays away.")

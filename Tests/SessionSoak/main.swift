@@ -1,0 +1,51 @@
+// The parts of a server's soak test, each a process of its own; `Tests/Soak/sessions.py` starts them:
+//
+//     session-soak provider LIFETIME DELAY_MS                 an authorization server that counts; prints its issuer
+//     session-soak seed ISSUER STORE SESSIONS                 signs users in, and prints how many
+//     session-soak serve ISSUER STORE SESSIONS TASKS SECONDS  asks for fresh tokens, and prints counts every second
+//     session-soak check ISSUER STORE SESSIONS                counts the sessions that are left, and why others ended
+//
+// STORE is "postgresql", "redis" or the path of a folder.
+
+import AuthFlow
+import AuthFlowTesting
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+let arguments = Array(CommandLine.arguments.dropFirst())
+
+func number(_ index: Int) -> Int { arguments.count > index ? Int(arguments[index]) ?? 0 : 0 }
+
+do {
+    switch arguments.first {
+    case "provider":
+        let (lifetime, delay) = (number(1), number(2))
+        try await EmulatorServer.run { origin in
+            CountingProvider(origin: origin, lifetime: Int64(lifetime), delay: .milliseconds(delay))
+        } _: { provider in
+            say(provider.origin)
+            while true { try await Task.sleep(for: .seconds(3600)) }
+        }
+    case "seed", "serve", "check":
+        guard arguments.count > 3 else {
+            throw AuthError(.invalidConfiguration, "The issuer, the store, the sessions.")
+        }
+        let soak = SessionSoak(issuer: arguments[1], store: arguments[2], sessions: number(3))
+        switch arguments[0] {
+        case "seed": try await soak.seed()
+        case "serve": try await soak.serve(tasks: number(4), for: .seconds(number(5)))
+        default: try await soak.check()
+        }
+    default: say("session-soak: provider, seed, serve or check")
+    }
+} catch {
+    say("error: \(error)")
+    exit(1)
+}
+
+/// Prints a line at once: it is read while this goes on.
+func say(_ line: String) { _ = SystemCall.write("\(line)\n".utf8, to: STDOUT_FILENO) }
