@@ -107,6 +107,9 @@ let package = Package(
         // Remote MCP servers: tokens for their clients, and a bridge for hosts that cannot sign in
         .target(name: "AuthFlowMCP", dependencies: ["AuthFlow", "AuthFlowJSON", httpTypes]),
 
+        // The sessions of a web application's users
+        .target(name: "AuthFlowServer", dependencies: ["AuthFlow", "AuthFlowJSON", httpTypes]),
+
         // Providers
         .target(
             name: "AuthFlowOIDC",

@@ -39,6 +39,7 @@ extension AuthorizationRequest {
             "scopes": .array(scopes.map(JSON.string)), "resources": .array(resources.map(JSON.string)),
             "binding": binding.json,
         ]
+        json["note"] = note.map(JSON.string)
         json["nonce"] = nonce.map { .string($0.exposed) }
         // JSON has no infinity, which stands for a demand of auth_time alone.
         json["max_age"] = demand.maximumAge.map { $0.isFinite ? .double($0) : "any" }
@@ -76,6 +77,7 @@ extension AuthorizationRequest {
             redirectURI: redirectURI,
             issuer: issuer,
             expiresAt: Date(timeIntervalSince1970: expiry),
+            note: json["note"]?.string,
             clientID: clientID,
             state: Secret(state),
             nonce: nonce.map { Secret($0) },

@@ -25,6 +25,9 @@ public struct AuthorizationRequest: Sendable, Hashable {
     /// Until when a response is accepted, by the clock of the machine that made the request.
     public let expiresAt: Date
 
+    /// A value of the application's own that comes back with the request, such as the page to return to. It is never sent.
+    public var note: String?
+
     let clientID: String
     let state: Secret
     let nonce: Secret?

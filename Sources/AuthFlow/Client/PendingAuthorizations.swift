@@ -18,10 +18,15 @@ import Foundation
 /// ```
 public struct PendingAuthorizations: Sendable {
     private let store: any TokenStore
+    private let now: @Sendable () -> Date
 
-    /// Creates a place for requests in a store.
-    public init(store: any TokenStore) {
+    /// Creates a place for requests in a store. A ``SessionTokenStore`` removes those whose users never come back.
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - host: The time; default: the system's.
+    public init(store: any TokenStore, host: HostServices = .system) {
         self.store = store
+        self.now = host.now
     }
 
     /// Keeps a request.
@@ -37,8 +42,16 @@ public struct PendingAuthorizations: Sendable {
         }
         let bytes = try request.json.serialized()
         let key = Self.key(request.state, browser, request.issuer, request.clientID)
-        try await store.withLease(on: key) { lease in try await store.write(bytes, under: lease) }
+        try await store.withLease(on: key) { lease in
+            guard let sessions = store as? any SessionTokenStore else { return try await store.write(bytes, under: lease) }
+            // A user may never come back. A response that comes too late is told so for a while.
+            let rest = max(0, request.expiresAt.timeIntervalSince(now())) + Self.graceTime
+            try await sessions.write(bytes, RecordAttributes(lifetime: .seconds(rest)), under: lease)
+        }
     }
+
+    /// How long a request is kept after its expiry, in seconds.
+    private static let graceTime: TimeInterval = 600
 
     /// Takes the request out that an authorization response belongs to. No other call, here or in another process, gets it again.
     /// - Parameters:
@@ -55,11 +68,7 @@ public struct PendingAuthorizations: Sendable {
             throw AuthError(.invalidCallback, "The authorization response has no state.")
         }
         let key = Self.key(Secret(state), browser, client.server.issuer, client.registration.clientID)
-        let bytes = try await store.withLease(on: key) { lease -> [UInt8]? in
-            guard let bytes = try await store.bytes(for: key) else { return nil }
-            try await store.write(nil, under: lease)
-            return bytes
-        }
+        let bytes = try await takeBytes(key)
         guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {
             throw AuthError(
                 .invalidCallback,
@@ -70,6 +79,15 @@ public struct PendingAuthorizations: Sendable {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
         }
         return request
+    }
+
+    private func takeBytes(_ key: RecordKey) async throws -> [UInt8]? {
+        if let sessions = store as? any SessionTokenStore { return try await sessions.remove([key]).first?.bytes }
+        return try await store.withLease(on: key) { lease -> [UInt8]? in
+            guard let bytes = try await store.bytes(for: key) else { return nil }
+            try await store.write(nil, under: lease)
+            return bytes
+        }
     }
 
     /// A key that contains neither the state nor the browser's value: names of records are not secret.

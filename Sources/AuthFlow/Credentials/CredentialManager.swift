@@ -164,7 +164,7 @@ public final class CredentialManager: Sendable {
 
     /// Makes the next call for a credential read the store.
     /// - Parameter digest: The record; nil when any may have been removed.
-    private func forget(_ digest: [UInt8]?) {
+    func forget(_ digest: [UInt8]?) {
         let managed = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
         for managed in managed {
             if let digest {
@@ -217,7 +217,7 @@ public final class CredentialManager: Sendable {
     var cachedCount: Int { cache.withLock { Set($0.recent.keys).union($0.earlier.keys).count } }
 
     /// Runs a call with the credential of a key, which stays in memory meanwhile: two objects for one record would each refresh.
-    private func using<Return: Sendable>(
+    func using<Return: Sendable>(
         _ key: CredentialKey,
         _ body: (ManagedCredential) async throws -> Return
     ) async throws -> Return {

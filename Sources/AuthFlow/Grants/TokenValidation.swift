@@ -22,7 +22,7 @@ extension OAuthClient {
 
     /// The signature algorithms that ID Tokens may have: those of the registration, or of the server's metadata, and of them those
     /// of the security profile.
-    private func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
+    func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
         let algorithms = registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms
         guard let allowed = registration.securityProfile?.algorithms else { return algorithms }
         return algorithms.filter(allowed.contains)

@@ -1,0 +1,70 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// A credential that was found in a ``SessionTokenStore`` by its tag.
+public struct TaggedCredential: Sendable, Hashable {
+    /// The key of its record. It does not have the session's identifier, but its SHA-256.
+    public let key: RecordKey
+
+    /// The credential.
+    public let credential: Credential
+
+    /// When the session was begun or used last, give or take a minute.
+    public let lastUse: Date
+}
+
+/// The sessions of many users, in a ``SessionTokenStore``. With another store these methods throw `invalid_configuration`.
+extension CredentialManager {
+    /// The credential as it was stored last, whether or not its access token is fresh: from memory, when the store was read in the last
+    /// ten seconds.
+    /// - Throws: ``AuthError`` with `login_required` and the reason, `storage_failed`.
+    public func lastCredential(for key: CredentialKey) async throws -> Credential {
+        try await using(key) { managed in
+            if let known = managed.freshCredential() { return known }
+            return try await managed.lastCredential()
+        }
+    }
+
+    /// Moves the idle end of a session on.
+    /// - Returns: Whether the session is there and has not ended.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func touch(_ key: CredentialKey) async throws -> Bool {
+        try await sessionStore.touch(recordKey(for: key))
+    }
+
+    /// Finds credentials by a tag.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func credentials(tagged tag: RecordTag) async throws -> [TaggedCredential] {
+        try await sessionStore.records(tagged: tag).compactMap(tagged)
+    }
+
+    /// Removes credentials in every process, whatever is under way with them: tokens that a refresh brings are dropped. Nothing is
+    /// revoked.
+    /// - Returns: Those that were there, with the tokens that were good last.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func remove(_ keys: [RecordKey]) async throws -> [Credential] {
+        let removed = try await sessionStore.remove(keys)
+        for key in keys { forget(key.digest) }
+        return removed.compactMap { tagged($0)?.credential }
+    }
+
+    private var sessionStore: any SessionTokenStore {
+        get throws {
+            guard let sessions = store as? any SessionTokenStore else {
+                throw AuthError(.invalidConfiguration, "The store keeps no sessions: its records have no ends and no tags.")
+            }
+            return sessions
+        }
+    }
+
+    /// nil for what is no credential, or one whose session has ended.
+    private func tagged(_ record: TaggedRecord) -> TaggedCredential? {
+        guard record.key.kind == .credential,
+            let credential = (try? StoredAccounts(serialized: record.bytes))?.entry(nil)?.credential
+        else { return nil }
+        return TaggedCredential(key: record.key, credential: credential, lastUse: record.lastUse)
+    }
+}

@@ -1,0 +1,31 @@
+import AuthFlow
+
+/// The page of the application that a user returns to after signing in: a path, and nothing that leads to another site.
+///
+/// RFC 9700 section 4.11: "OAuth clients ... MUST NOT expose URLs that forward the user's browser to arbitrary URIs".
+struct ReturnAddress: Sendable {
+    /// Path and query.
+    let path: String
+
+    private static let maximumSize = 2048
+
+    /// - Parameters:
+    ///   - text: What the request says, decoded.
+    ///   - prefixes: What it has to begin with; nil for any path of the application.
+    /// - Returns: nil for anything but a path of the application.
+    init?(_ text: String, prefixes: [String]?) {
+        let bytes = Array(text.utf8)
+        // A browser takes a backslash for a slash, and leaves tabs and line breaks out.
+        guard bytes.count <= Self.maximumSize, bytes.first == UInt8(ascii: "/"),
+            bytes.count < 2 || bytes[1] != UInt8(ascii: "/"),
+            bytes.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "\\") })
+        else { return nil }
+        let path = bytes.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
+        // Dot segments would lead out of a prefix, however they are written.
+        let decoded = FormURLEncoding.percentDecoded(String(decoding: path, as: UTF8.self)) ?? ".."
+        let segments = decoded.split(whereSeparator: { $0 == "/" || $0 == "\\" })
+        guard !segments.contains(".."), !segments.contains(".") else { return nil }
+        guard prefixes?.contains(where: { text.hasPrefix($0) }) ?? true else { return nil }
+        self.path = text
+    }
+}

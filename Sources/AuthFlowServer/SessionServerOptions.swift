@@ -1,0 +1,57 @@
+public import AuthFlow
+
+/// The options of a ``SessionServer``.
+public struct SessionServerOptions: Sendable {
+    /// The application as browsers know it: scheme, host and port, such as `https://app.example.com`.
+    public var origin: String
+
+    /// The path that begins a sign-in; default: `/login`.
+    public var loginPath = "/login"
+
+    /// The path that ends the session; default: `/logout`.
+    public var logoutPath = "/logout"
+
+    /// The path that tells scripts of the page who is signed in; default: `/session`.
+    public var sessionPath = "/session"
+
+    /// The path that the provider posts logout tokens to; default: `/backchannel-logout`. Register it as `backchannel_logout_uri`.
+    public var backChannelLogoutPath = "/backchannel-logout"
+
+    /// The page of the application that users come to when nothing else is asked for; default: `/`.
+    public var startPath = "/"
+
+    /// What the page to return to has to begin with; default, nil: any path of the application.
+    public var returnPrefixes: [String]?
+
+    /// How long a session lasts that is not used; default: an hour.
+    public var idleTime = Duration.seconds(3600)
+
+    /// How long a session lasts; default: twelve hours. Providers have an end of their own, which may come earlier.
+    public var lifetime = Duration.seconds(12 * 3600)
+
+    /// Whether the browser keeps the cookie when it is closed, for as long as the session lasts; default: no.
+    public var isPersistent = false
+
+    /// The name of the session's cookie; default: `__Host-Http-authflow`. Browsers accept a name with `__Host-` only for a cookie that no
+    /// other host can set.
+    public var cookieName = "__Host-Http-authflow"
+
+    /// The header field that scripts of the page send with every request (RFC 10017 section 6.1.3.3), with any value; default: `X-AuthFlow`.
+    /// Pages of other sites cannot, without this one's permission.
+    public var headerName = "X-AuthFlow"
+
+    /// The key for the hashes of users and provider sessions by which the store finds sessions; default, nil: whoever can read the
+    /// store can find out whether a user they know has a session.
+    public var tagKey: Secret?
+
+    /// What the provider's logout tokens may lack; default: nothing that the standard requires.
+    public var logoutTokens = LogoutTokenOptions()
+
+    /// Whether the application may be served by plain HTTP on this machine, for trials: its cookies are then neither `Secure` nor safe
+    /// from other programs of this machine; default: no.
+    public var allowsPlainHTTPOnLoopback = false
+
+    /// Creates options.
+    /// - Parameter origin: The application as browsers know it.
+    public init(origin: String) { self.origin = origin }
+}
