@@ -164,8 +164,8 @@ let package = Package(
         .target(
             name: "ConformanceRows",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting",
-                httpTypes,
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowMCP", "AuthFlowServer", "AuthFlowHeadless",
+                "AuthFlowTesting", httpTypes,
             ],
             path: "Tests/Conformance/Rows"
         ),

@@ -38,7 +38,8 @@ enum ServerResponse {
             <body><h1>\(title)</h1>\(body)</body></html>
             """
         var response = plain(status, Array(html.utf8), "text/html; charset=utf-8")
-        response.head.headerFields[.contentSecurityPolicy] = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
+        response.head.headerFields[.contentSecurityPolicy] =
+            "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
         return response
     }
 

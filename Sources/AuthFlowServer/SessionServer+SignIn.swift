@@ -133,7 +133,11 @@ extension SessionServer {
     /// The page for what went wrong. It shows no value of the request.
     private func failure(_ error: any Error) -> TransportResponse {
         guard let error = error as? AuthError else {
-            return ServerResponse.refusal(.internalServerError, "Signing in has failed. Try again.", start: options.startPath)
+            return ServerResponse.refusal(
+                .internalServerError,
+                "Signing in has failed. Try again.",
+                start: options.startPath
+            )
         }
         let status: HTTPResponse.Status =
             switch error.code {

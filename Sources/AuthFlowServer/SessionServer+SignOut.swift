@@ -16,7 +16,12 @@ extension SessionServer {
     public func sessions(ofUserOf session: Session) async throws -> [SessionSummary] {
         guard let identity = session.identity else {
             return [
-                SessionSummary(name: session.name, signedInAt: session.signedInAt, lastUse: session.signedInAt, isCurrent: true)
+                SessionSummary(
+                    name: session.name,
+                    signedInAt: session.signedInAt,
+                    lastUse: session.signedInAt,
+                    isCurrent: true
+                )
             ]
         }
         return try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)).map {
@@ -75,7 +80,9 @@ extension SessionServer {
     func signOut(_ query: String, _ request: HTTPRequest) async -> TransportResponse {
         // A form of the page has no header field of its own, so that the browser has to say where it comes from.
         let saysOrigin = request.headerFields[.origin] == options.origin
-        guard !isFromOtherSite(request), saysOrigin || isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
+        guard !isFromOtherSite(request), saysOrigin || isFromOwnPage(request) else {
+            return ServerResponse.plain(.forbidden)
+        }
         let cookie = sessionCookie("").removal
         guard let identifier = sessionIdentifier(of: request) else {
             return ServerResponse.redirect(to: options.startPath).setting(cookie)
@@ -83,7 +90,9 @@ extension SessionServer {
         do {
             let key = credentials.recordKey(for: CredentialKey(identifier.exposed))
             let isEverywhere = FormURLEncoding.decode(query)?["everywhere"] == "1"
-            if isEverywhere, let session = try await session(of: request) { try await endOtherSessions(ofUserOf: session) }
+            if isEverywhere, let session = try await session(of: request) {
+                try await endOtherSessions(ofUserOf: session)
+            }
             let removed = try await credentials.remove([key])
             // Before the tokens are revoked: some providers take the ID Token of a revoked grant for no hint.
             var end: EndSessionRequest?

@@ -1,6 +1,6 @@
 public import AuthFlow
-public import HTTPTypes
 import AuthFlowJSON
+public import HTTPTypes
 import Synchronization
 
 #if canImport(FoundationEssentials)
@@ -87,7 +87,9 @@ public final class SessionServer: Sendable {
         let isName = options.cookieName.utf8.allSatisfy {
             (0x21...0x7E).contains($0) && !#"()<>@,;:\"/[]?={}"#.utf8.contains($0)
         }
-        guard !options.cookieName.isEmpty, isName else { throw refused("The name of the cookie has characters that no cookie may have.") }
+        guard !options.cookieName.isEmpty, isName else {
+            throw refused("The name of the cookie has characters that no cookie may have.")
+        }
         let paths = [
             options.loginPath, options.logoutPath, options.sessionPath, options.backChannelLogoutPath, callback.path,
         ]
@@ -127,7 +129,11 @@ public final class SessionServer: Sendable {
         guard body.count <= 64 * 1024 else { return ServerResponse.plain(.contentTooLarge) }
         switch route.kind {
         case .login: return await beginSignIn(String(query), request)
-        case .callback: return await finishSignIn(request.method == .post ? String(decoding: body, as: UTF8.self) : String(query), request)
+        case .callback:
+            return await finishSignIn(
+                request.method == .post ? String(decoding: body, as: UTF8.self) : String(query),
+                request
+            )
         case .logout: return await signOut(String(query), request)
         case .session: return await describeSession(request)
         case .backChannelLogout: return await endSessions(body, request)
@@ -213,7 +219,9 @@ public final class SessionServer: Sendable {
 
     /// Waits until nothing is under way that must not be lost. Call it before the process ends.
     /// - Returns: Whether everything is finished.
-    public func drain(within patience: Duration = .seconds(10)) async -> Bool { await credentials.drain(within: patience) }
+    public func drain(within patience: Duration = .seconds(10)) async -> Bool {
+        await credentials.drain(within: patience)
+    }
 }
 
 /// When sessions were touched last: the store is asked at most once a minute for each.

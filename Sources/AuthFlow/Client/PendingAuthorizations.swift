@@ -43,7 +43,9 @@ public struct PendingAuthorizations: Sendable {
         let bytes = try request.json.serialized()
         let key = Self.key(request.state, browser, request.issuer, request.clientID)
         try await store.withLease(on: key) { lease in
-            guard let sessions = store as? any SessionTokenStore else { return try await store.write(bytes, under: lease) }
+            guard let sessions = store as? any SessionTokenStore else {
+                return try await store.write(bytes, under: lease)
+            }
             // A user may never come back. A response that comes too late is told so for a while.
             let rest = max(0, request.expiresAt.timeIntervalSince(now())) + Self.graceTime
             try await sessions.write(bytes, RecordAttributes(lifetime: .seconds(rest)), under: lease)

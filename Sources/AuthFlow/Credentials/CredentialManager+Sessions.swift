@@ -54,7 +54,10 @@ extension CredentialManager {
     private var sessionStore: any SessionTokenStore {
         get throws {
             guard let sessions = store as? any SessionTokenStore else {
-                throw AuthError(.invalidConfiguration, "The store keeps no sessions: its records have no ends and no tags.")
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The store keeps no sessions: its records have no ends and no tags."
+                )
             }
             return sessions
         }

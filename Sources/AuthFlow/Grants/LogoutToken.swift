@@ -75,7 +75,9 @@ extension OAuthClient {
         try rules.requireKeyIDIsString()
         // Section 2.4: "it is RECOMMENDED that the Logout Token be explicitly typed ... by including a typ Header Parameter with a value
         // of logout+jwt".
-        guard !options.requiresType || jws.header.json["typ"] != nil else { throw refusal("its header has no type (typ)") }
+        guard !options.requiresType || jws.header.json["typ"] != nil else {
+            throw refusal("its header has no type (typ)")
+        }
         let types = ["logout+jwt", "application/logout+jwt"]
         try rules.requireType(options.requiresType ? types : types + ["jwt"], "logout token")
         // "3. Validate the alg (algorithm) Header Parameter in the same way it is validated for ID Tokens."

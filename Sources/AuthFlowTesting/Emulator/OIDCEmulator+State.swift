@@ -39,6 +39,7 @@ extension OIDCEmulator {
         var deviceCodes = DeviceCodes<Grant>()
         var devicePollResponses: [DevicePollResponse] = []
         var devicePollInterval = 5.0
+        var hasSessionIDs = false
 
         /// Revokes all tokens of one sign-in.
         mutating func revoke(family: String) {

@@ -191,6 +191,7 @@ extension OIDCEmulator {
             claims["ds_hash"] = deviceSecret.flatMap { nativeSSO?.secretHash($0) }.map(JSON.string)
             if nativeSSO?.repeatsNonce == true { claims["nonce"] = request["nonce"].map(JSON.string) }
         }
+        if hasSessionIDs, let family = grant.family { claims["sid"] = .string("session-\(family)") }
         claims["acr"] = (grant.acr ?? Self.acr(request)).map(JSON.string)
         fault.idToken.claims(&claims)
         var header: [String: JSON] = [

@@ -163,10 +163,12 @@ public struct EmulatorScene: Sendable {
     ///   - url: The URL of the request.
     ///   - responseMode: How the response is delivered.
     ///   - client: The client that an encrypted response is for; default: none is encrypted.
+    ///   - user: The user who signs in.
     public func visit(
         _ url: String,
         responseMode: ResponseMode = .query,
-        client: OAuthClient? = nil
+        client: OAuthClient? = nil,
+        user: OIDCEmulator.User = .alice
     ) async throws -> String {
         let query = emulator.parameters(ofRequestAt: url)
         var options = RedirectOptions(
@@ -177,7 +179,7 @@ public struct EmulatorScene: Sendable {
             clock: ContinuousClock()
         )
         if let client { options.claimedState = client.claimedState }
-        return try await userAgent().withRedirectSession(options) { try await $0.visit(url) }
+        return try await userAgent(user: user).withRedirectSession(options) { try await $0.visit(url) }
     }
 }
 

@@ -1,0 +1,489 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowServer
+import AuthFlowTesting
+import HTTPTypes
+
+/// Rows for web applications (W, by the sections of RFC 10017) and for logout tokens (L, by the clauses of OpenID Connect Back-Channel
+/// Logout 1.0 section 2.6).
+extension ConformanceTable {
+    private static func web(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ body: @escaping @Sendable (WebScene, SessionServer, WebBrowser) async throws -> Void
+    ) -> ConformanceRow {
+        .row(number, name, demand, clients: [WebScene.client]) { scene in
+            let web = WebScene(scene)
+            try await body(web, try web.process(), WebBrowser())
+        }
+    }
+
+    private static func setCookies(_ response: TransportResponse) -> [String] {
+        response.head.headerFields[fields: .setCookie].map(\.value)
+    }
+
+    static let webApplications: [ConformanceRow] = [
+        web("W1", "6.1.3.1 confidential client", "refuses a client that does not authenticate") { web, _, _ in
+            do {
+                _ = try web.process(registration: { $0.authentication = .none })
+                throw ConformanceRow.Failure(description: "A public client is accepted.")
+            } catch let error as AuthError where error.code == .invalidConfiguration {}
+        },
+        web("W2", "6.1.3.2 transport", "refuses to be served without TLS, but for trials on this machine") {
+            web,
+            _,
+            _ in
+            for origin in ["http://app.example.com", "http://127.0.0.1:8080"] {
+                do {
+                    _ = try web.process { $0.origin = origin }
+                    throw ConformanceRow.Failure(description: "\(origin) is accepted.")
+                } catch is AuthError {}
+            }
+        },
+        web("W3", "6.1.3.2 cookie", "Secure, HttpOnly, SameSite=Strict, Path=/, no Domain, __Host-Http-") {
+            web,
+            server,
+            browser in
+            let field =
+                setCookies(try await browser.signIn(web, at: server)).first { $0.hasPrefix("__Host-Http-authflow=") }
+                ?? ""
+            let attributes = Set(field.split(separator: ";").dropFirst().map { $0.drop { $0 == " " } })
+            try ConformanceRow.require(
+                attributes == ["Secure", "HttpOnly", "SameSite=Strict", "Path=/"],
+                "The cookie is \(attributes)."
+            )
+        },
+        web("W4", "6.1.2.1 session in the cookie", "a random identifier of 256 bits, of which the store keeps a hash") {
+            web,
+            server,
+            browser in
+            try await browser.signIn(web, at: server)
+            let value = browser.session ?? ""
+            try ConformanceRow.require(Base64URL.decode(value)?.count == 32, "The identifier has 32 bytes.")
+            let session = try await browser.session(at: server)
+            try ConformanceRow.require(
+                session.map { !$0.name.contains(value) } == true,
+                "The session's name is a hash."
+            )
+        },
+        web("W5", "6.1.3.3 CSRF", "answers no script without the header field, or of another site") {
+            web,
+            server,
+            browser in
+            try await browser.signIn(web, at: server)
+            try ConformanceRow.require(
+                try await browser.send(.get, "/session", to: server).status == 403,
+                "No header field: 403."
+            )
+            for (name, value) in [
+                ("Origin", "https://evil.example"), ("Sec-Fetch-Site", "same-site"), ("Sec-Fetch-Site", "cross-site"),
+            ] {
+                var fields = WebBrowser.ownPage
+                fields[try HTTPField.Name(name).required()] = value
+                try ConformanceRow.require(
+                    try await browser.send(.get, "/session", to: server, fields).status == 403,
+                    "\(name): \(value): 403."
+                )
+            }
+            let response = try await browser.send(.get, "/session", to: server, WebBrowser.ownPage)
+            try ConformanceRow.require(
+                response.status == 200 && response.head.headerFields[.accessControlAllowOrigin] == nil,
+                "Its own page is answered."
+            )
+        },
+        web("W6", "6.1.3.3 sign-out", "is a POST of the application's own page") { web, server, browser in
+            try await browser.signIn(web, at: server)
+            try ConformanceRow.require(
+                try await browser.send(.get, "/logout", to: server).status == 405,
+                "GET is refused."
+            )
+            try ConformanceRow.require(
+                try await browser.send(.post, "/logout", to: server).status == 403,
+                "A POST from nowhere is refused."
+            )
+            try ConformanceRow.require(
+                try await browser.send(.post, "/logout", to: server, [.origin: "https://evil.example"]).status == 403,
+                "Another site's is refused."
+            )
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session is still there.")
+            let response = try await browser.send(.post, "/logout", to: server, [.origin: WebScene.origin])
+            let location = response.head.headerFields[.location] ?? ""
+            try ConformanceRow.require(
+                response.status == 303 && location.hasPrefix("\(web.scene.emulator.issuer)/end_session"),
+                "The browser is sent to the provider's sign-out page."
+            )
+            try ConformanceRow.require(browser.session == nil, "The cookie is gone.")
+        },
+        web("W7", "6.1.2.2 refusal of a refresh token", "ends the session") { web, server, browser in
+            web.scene.emulator.accessTokenLifetime = 0
+            try await browser.signIn(web, at: server)
+            let session = try await browser.session(at: server).required()
+            web.scene.emulator.endSessions()
+            do {
+                _ = try await server.freshTokens(for: session)
+                throw ConformanceRow.Failure(description: "Tokens are handed out.")
+            } catch let error as AuthError where error.code == .loginRequired {}
+            try ConformanceRow.require(try await browser.session(at: server) == nil, "There is no session.")
+        },
+        web("W8", "sign-in in another process", "a sign-in that one process begins is finished by any other") {
+            web,
+            server,
+            browser in
+            let target = try await browser.visitProvider(web, at: server, returnTo: "/orders?page=2")
+            // The first process is gone.
+            let other = try web.process()
+            let response = try await browser.send(.get, target, to: other)
+            let page = String(decoding: response.body, as: UTF8.self)
+            try ConformanceRow.require(
+                response.status == 200 && page.contains("url=/orders?page=2"),
+                "The page that was asked for comes next."
+            )
+            let third = try await browser.session(at: try web.process())
+            try ConformanceRow.require(third?.identity?.subject == "248289761001", "Every process sees the session.")
+        },
+        web("W9", "session fixation", "a sign-in gives a new identifier, and the one before has no session") {
+            web,
+            server,
+            browser in
+            // An attacker who has a session of their own has put its identifier into the user's browser.
+            let attacker = WebBrowser()
+            try await attacker.signIn(web, at: server, user: .bob)
+            browser.cookies = attacker.cookies
+            try await browser.signIn(web, at: server)
+            try ConformanceRow.require(browser.session != attacker.session, "The identifier is new.")
+            try ConformanceRow.require(try await attacker.session(at: server) == nil, "The attacker's has ended.")
+            let invented = WebBrowser()
+            invented.cookies = ["__Host-Http-authflow": Base64URL.encode([UInt8](repeating: 7, count: 32))]
+            try ConformanceRow.require(
+                try await invented.session(at: server) == nil,
+                "An identifier that was made up has no session."
+            )
+        },
+        web("W10", "sign-in CSRF", "a response for another browser's sign-in signs no user in") {
+            web,
+            server,
+            browser in
+            let attacker = WebBrowser()
+            let target = try await attacker.visitProvider(web, at: server, user: .bob)
+            _ = try await browser.send(.get, "/login", to: server)
+            let response = try await browser.send(.get, target, to: server)
+            try ConformanceRow.require(response.status == 400 && browser.session == nil, "It is refused.")
+        },
+        web("W11", "replayed callback", "a response is taken once, also when it has failed") { web, server, browser in
+            let target = try await browser.visitProvider(web, at: server)
+            let cookies = browser.cookies
+            try ConformanceRow.require(
+                try await browser.send(.get, target, to: server).status == 200,
+                "The first is taken."
+            )
+            let thief = WebBrowser()
+            thief.cookies = cookies
+            try ConformanceRow.require(
+                try await thief.send(.get, target, to: server).status == 400,
+                "The second is refused."
+            )
+            try ConformanceRow.require(thief.session == nil, "It gives no session.")
+        },
+        web("W12", "two tabs", "both sign-ins of one browser end well, in any order") { web, server, browser in
+            let first = try await browser.visitProvider(web, at: server, returnTo: "/one")
+            let second = try await browser.visitProvider(web, at: server, returnTo: "/two")
+            for (target, page) in [(second, "/two"), (first, "/one")] {
+                let response = try await browser.send(.get, target, to: server)
+                try ConformanceRow.require(
+                    response.status == 200 && String(decoding: response.body, as: UTF8.self).contains("url=\(page)"),
+                    "\(page) comes next."
+                )
+            }
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The user is signed in.")
+            let left = browser.cookies.keys.filter { $0.contains("-login-") }
+            try ConformanceRow.require(left.isEmpty, "No sign-in is left under way.")
+        },
+        web("W13", "many tabs", "a browser has at most five sign-ins under way; another one replaces the oldest") {
+            web,
+            server,
+            browser in
+            for _ in 0..<9 { _ = try await browser.send(.get, "/login", to: server) }
+            let slots = browser.cookies.keys.filter { $0.contains("-login-") }
+            try ConformanceRow.require(slots.count == 5, "There are \(slots.count).")
+        },
+        web("W14", "cookie tossing", "two cookies of the session's name are none") { web, server, browser in
+            try await browser.signIn(web, at: server)
+            var request = browser.request(.get, "/")
+            let other = Base64URL.encode([UInt8](repeating: 7, count: 32))
+            request.headerFields[.cookie] =
+                "__Host-Http-authflow=\(other); __Host-Http-authflow=\(browser.session ?? "")"
+            try ConformanceRow.require(try await server.session(of: request) == nil, "There is no session.")
+        },
+        web("W15", "RFC 9700 section 4.11 open redirector", "returns to a page of the application only") {
+            web,
+            server,
+            browser in
+            let pages = [
+                "https://evil.example", "//evil.example", "/\\evil.example", "///evil.example", "\\/evil.example",
+                "/%5c..//x/..",
+                "javascript:alert(1)", "data:text/html,x", "https:/evil.example", "/\tevil", "/%2e%2e/x", "/a/../../x",
+                "evil", "",
+            ]
+            for page in pages {
+                let response = try await browser.signIn(web, at: server, returnTo: page)
+                let text = String(decoding: response.body, as: UTF8.self)
+                try ConformanceRow.require(text.contains("content=\"0;url=/\""), "\(page) leads to the start page.")
+            }
+            let text = String(
+                decoding: try await browser.signIn(web, at: server, returnTo: "/a?b=\"><script>").body,
+                as: UTF8.self
+            )
+            try ConformanceRow.require(!text.contains("<script>"), "What stands in an address is no markup.")
+        },
+        web("W16", "sign out everywhere", "ends all sessions of the user in every process, and no other user's") {
+            web,
+            server,
+            browser in
+            let (phone, bob, other) = (WebBrowser(), WebBrowser(), try web.process())
+            try await browser.signIn(web, at: server)
+            try await phone.signIn(web, at: other)
+            try await bob.signIn(web, at: other, user: .bob)
+            let session = try await browser.session(at: server).required()
+            let list = try await server.sessions(ofUserOf: session)
+            try ConformanceRow.require(
+                list.count == 2 && list.filter(\.isCurrent).count == 1,
+                "Both sessions are listed."
+            )
+            let bobs = try await bob.session(at: other).required()
+            try await server.endSessions(ofUserOf: session, named: [bobs.name])
+            try ConformanceRow.require(
+                try await bob.session(at: other) != nil,
+                "Another user's session cannot be ended by its name."
+            )
+            _ = try await browser.send(.post, "/logout?everywhere=1", to: server, [.origin: WebScene.origin])
+            for (browser, isSignedIn) in [(browser, false), (phone, false), (bob, true)] {
+                for process in [server, other] {
+                    try ConformanceRow.require(
+                        try await (browser.session(at: process) != nil) == isSignedIn,
+                        "Alice's sessions alone end."
+                    )
+                }
+            }
+        },
+        web("W17", "idle and absolute ends", "a session ends when it is not used, and however much it is used") {
+            web,
+            _,
+            _ in
+            let time = VirtualTime()
+            let store = MemoryTokenStore(host: time.host)
+            let web = WebScene(web.scene, store: store)
+            let server = try web.process { ($0.idleTime, $0.lifetime) = (.seconds(600), .seconds(1500)) }
+            let (idle, busy) = (WebBrowser(), WebBrowser())
+            try await idle.signIn(web, at: server)
+            try await busy.signIn(web, at: server)
+            var seen: [Bool] = []
+            for _ in 0..<4 {
+                time.advance(by: .seconds(400))
+                let process = try web.process { ($0.idleTime, $0.lifetime) = (.seconds(600), .seconds(1500)) }
+                seen.append(try await busy.session(at: process) != nil)
+            }
+            try ConformanceRow.require(
+                seen == [true, true, true, false],
+                "A session that is used lasts its lifetime: \(seen)."
+            )
+            let process = try web.process()
+            try ConformanceRow.require(try await idle.session(at: process) == nil, "One that is not ends before.")
+        },
+    ]
+
+    private static func logout(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ change: @escaping @Sendable (_ header: inout [String: JSON], _ claims: inout [String: JSON]) -> Void
+    ) -> ConformanceRow {
+        web(number, name, demand) { web, server, browser in
+            try await browser.signIn(web, at: server)
+            let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001", change: change)
+            let response = try await WebBrowser().send(
+                .post,
+                "/backchannel-logout",
+                to: server,
+                body: web.logoutRequest(token)
+            )
+            try ConformanceRow.require(response.status == 400, "The status is \(response.status).")
+            try ConformanceRow.require(
+                response.head.headerFields[.cacheControl] == "no-store",
+                "No cache keeps the response."
+            )
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
+        }
+    }
+
+    static let logoutTokens: [ConformanceRow] = [
+        web("L1", "a user", "ends all sessions of the user in every process, and no other user's") {
+            web,
+            server,
+            browser in
+            let (phone, bob, other) = (WebBrowser(), WebBrowser(), try web.process())
+            try await browser.signIn(web, at: server)
+            try await phone.signIn(web, at: other)
+            try await bob.signIn(web, at: server, user: .bob)
+            for (process, browser) in [(server, phone), (other, browser)] {
+                try ConformanceRow.require(
+                    try await browser.session(at: process) != nil,
+                    "Every process has seen both."
+                )
+            }
+            let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
+            let response = try await WebBrowser().send(
+                .post,
+                "/backchannel-logout",
+                to: server,
+                body: web.logoutRequest(token)
+            )
+            try ConformanceRow.require(
+                response.status == 200 && response.body.isEmpty,
+                "The response is 200, without a body."
+            )
+            for process in [server, other] {
+                for browser in [browser, phone] {
+                    try ConformanceRow.require(try await browser.session(at: process) == nil, "The session has ended.")
+                }
+            }
+            try ConformanceRow.require(try await bob.session(at: server) != nil, "Another user's goes on.")
+        },
+        web("L2", "a session", "with sid ends the sessions of that session at the provider") { web, server, browser in
+            let phone = WebBrowser()
+            try await browser.signIn(web, at: server)
+            try await phone.signIn(web, at: server)
+            let tokens = try await server.freshTokens(for: try await browser.session(at: server).required())
+            let sessionID = try (tokens.verifiedIDToken?.claims["sid"]?.string).required()
+            for subject in ["somebody-else", "248289761001"] {
+                let token = try web.scene.emulator.logoutToken(for: "web", subject: subject, sessionID: sessionID)
+                _ = try await WebBrowser().send(
+                    .post,
+                    "/backchannel-logout",
+                    to: server,
+                    body: web.logoutRequest(token)
+                )
+                let isOver = try await browser.session(at: server) == nil
+                try ConformanceRow.require(isOver == (subject == "248289761001"), "Both have to agree.")
+            }
+            try ConformanceRow.require(try await phone.session(at: server) != nil, "The user's other session goes on.")
+        },
+        logout("L3", "typ, no string", "refuses a type that is no string") { header, _ in header["typ"] = 7 },
+        logout("L4", "typ", "refuses another kind of token") { header, _ in header["typ"] = "at+jwt" },
+        logout("L5", "alg", "refuses an algorithm that was not agreed on") { header, _ in header["alg"] = "none" },
+        logout("L6", "iss", "refuses another issuer's") { _, claims in claims["iss"] = "https://other.example.com" },
+        logout("L7", "aud", "refuses another client's") { _, claims in claims["aud"] = "another" },
+        logout("L8", "aud, several", "refuses one that is also another client's") { _, claims in
+            claims["aud"] = ["web", "another"]
+        },
+        logout("L9", "iat", "refuses one without iat") { _, claims in claims["iat"] = nil },
+        logout("L10", "iat, future", "refuses one of the future") { _, claims in
+            claims["iat"] = .integer((claims["iat"]?.integer ?? 0) + 3600)
+        },
+        logout("L11", "exp", "refuses one that has expired") { _, claims in
+            claims["exp"] = .integer((claims["iat"]?.integer ?? 0) - 3600)
+        },
+        logout("L12", "exp, missing", "refuses one without exp") { _, claims in claims["exp"] = nil },
+        logout("L13", "sub, sid", "refuses one that names neither") { _, claims in claims["sub"] = nil },
+        logout("L14", "sub, no string", "refuses a user who is no string") { _, claims in claims["sub"] = 7 },
+        logout("L15", "events", "refuses one without the event") { _, claims in
+            claims["events"] = ["http://schemas.openid.net/event/other": [:]]
+        },
+        logout("L16", "events, no object", "refuses an event that is no object") { _, claims in
+            claims["events"] = ["http://schemas.openid.net/event/backchannel-logout": true]
+        },
+        logout("L17", "nonce", "refuses one with a nonce, whatever it is") { _, claims in claims["nonce"] = .null },
+        logout("L18", "jti", "refuses one without jti") { _, claims in claims["jti"] = nil },
+        web("L19", "signature", "refuses one that the provider has not signed") { web, server, browser in
+            try await browser.signIn(web, at: server)
+            let other = try OIDCEmulator(issuer: web.scene.emulator.issuer, clients: [WebScene.client])
+            let token = try other.logoutToken(for: "web", subject: "248289761001")
+            let response = try await WebBrowser().send(
+                .post,
+                "/backchannel-logout",
+                to: server,
+                body: web.logoutRequest(token)
+            )
+            try ConformanceRow.require(response.status == 400, "The status is \(response.status).")
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
+        },
+        web("L20", "jti once", "a token that was used ends no session that was begun later, in any process") {
+            web,
+            server,
+            browser in
+            try await browser.signIn(web, at: server)
+            let token = web.logoutRequest(try web.scene.emulator.logoutToken(for: "web", subject: "248289761001"))
+            for process in [server, try web.process()] {
+                let response = try await WebBrowser().send(.post, "/backchannel-logout", to: process, body: token)
+                try ConformanceRow.require(
+                    response.status == 200,
+                    "A provider that repeats itself is told that it is done."
+                )
+            }
+            try await browser.signIn(web, at: server)
+            let response = try await WebBrowser().send(.post, "/backchannel-logout", to: try web.process(), body: token)
+            try ConformanceRow.require(response.status == 400, "It is refused.")
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
+        },
+        web("L21", "exp, by a setting", "accepts one without exp for two minutes, where a setting says so") {
+            web,
+            _,
+            browser in
+            let server = try web.process { $0.logoutTokens = LogoutTokenOptions(ageWithoutExpiry: .seconds(120)) }
+            for (age, status) in [(Int64(600), 400), (0, 200)] {
+                try await browser.signIn(web, at: server)
+                let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { header, claims in
+                    header["typ"] = "JWT"
+                    claims["exp"] = nil
+                    claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - age)
+                }
+                let response = try await WebBrowser().send(
+                    .post,
+                    "/backchannel-logout",
+                    to: server,
+                    body: web.logoutRequest(token)
+                )
+                try ConformanceRow.require(
+                    response.status == status,
+                    "The status is \(response.status), \(age) seconds later."
+                )
+            }
+        },
+        web("L22", "a refresh under way", "what it brings is dropped") { web, server, browser in
+            web.scene.emulator.accessTokenLifetime = 0
+            try await browser.signIn(web, at: server)
+            let key = server.credentials.recordKey(for: CredentialKey(browser.session ?? ""))
+            let refresh = Task {
+                try await web.store.withLease(on: key) { lease in
+                    // Another process refreshes, and the provider's response is on its way.
+                    let bytes = try await web.store.bytes(for: key).required()
+                    let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
+                    let response = try await WebBrowser().send(
+                        .post,
+                        "/backchannel-logout",
+                        to: server,
+                        body: web.logoutRequest(token)
+                    )
+                    try ConformanceRow.require(response.status == 200, "The provider's request does not wait for it.")
+                    try await web.store.write(bytes, under: lease)
+                }
+            }
+            do {
+                try await refresh.value
+                throw ConformanceRow.Failure(description: "What the refresh brought was written.")
+            } catch let error as AuthError where error.code == .leaseLost {}
+            try ConformanceRow.require(
+                try await browser.session(at: try web.process()) == nil,
+                "The session has ended."
+            )
+        },
+    ]
+}
+
+extension Optional {
+    /// The value, or a failed row.
+    fileprivate func required() throws -> Wrapped {
+        guard let self else { throw ConformanceRow.Failure(description: "Something is missing.") }
+        return self
+    }
+}

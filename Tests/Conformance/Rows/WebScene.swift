@@ -1,0 +1,139 @@
+package import AuthFlow
+package import AuthFlowServer
+package import AuthFlowTesting
+package import HTTPTypes
+import Synchronization
+
+/// A web application with any number of processes, and the browsers that use it.
+package struct WebScene: Sendable {
+    package static let origin = "https://app.example.com"
+
+    package static let client = OIDCEmulator.Client(
+        id: "web",
+        secret: "the secret of the web application",
+        authenticationMethod: "client_secret_basic",
+        redirectURIs: ["\(origin)/callback", "\(origin)/"]
+    )
+
+    package let scene: EmulatorScene
+    package let store: any SessionTokenStore
+
+    package init(_ scene: EmulatorScene, store: (any SessionTokenStore)? = nil) {
+        scene.emulator.hasSessionIDs = true
+        self.scene = scene
+        self.store = store ?? MemoryTokenStore()
+    }
+
+    /// A process of the application.
+    package func process(
+        host: HostServices = .system,
+        options change: (inout SessionServerOptions) -> Void = { _ in },
+        registration: (inout ClientRegistration.Values) -> Void = { _ in }
+    ) throws -> SessionServer {
+        var values = ClientRegistration.Values(clientID: Self.client.id)
+        values.authentication = .clientSecretBasic(Secret(Self.client.secret ?? ""))
+        values.redirectURIs = [try RedirectURI("\(Self.origin)/callback")]
+        values.postLogoutRedirectURI = try RedirectURI("\(Self.origin)/")
+        values.scopes = ["openid", "profile", "offline_access"]
+        registration(&values)
+        var options = SessionServerOptions(origin: Self.origin)
+        change(&options)
+        return try SessionServer(
+            client: OAuthClient(server: scene.server(host: host), registration: try ClientRegistration(values)),
+            store: store,
+            options: options
+        )
+    }
+
+    /// A logout token for the application, as the body of the provider's request.
+    package func logoutRequest(_ token: String) -> [UInt8] { Array("logout_token=\(token)".utf8) }
+}
+
+/// A browser with its cookies.
+package final class WebBrowser: Sendable {
+    private let jar = Mutex<[String: String]>([:])
+
+    package init() {}
+
+    package var cookies: [String: String] {
+        get { jar.withLock { $0 } }
+        set { jar.withLock { $0 = newValue } }
+    }
+
+    /// The session's cookie.
+    package var session: String? { cookies["__Host-Http-authflow"] }
+
+    /// The fields of a request of a script of the page.
+    package static let ownPage: HTTPFields = {
+        var fields: HTTPFields = [.origin: WebScene.origin]
+        for (name, value) in [("X-AuthFlow", "1"), ("Sec-Fetch-Site", "same-origin")] {
+            if let name = HTTPField.Name(name) { fields[name] = value }
+        }
+        return fields
+    }()
+
+    package func request(_ method: HTTPRequest.Method, _ target: String, _ fields: HTTPFields = [:]) -> HTTPRequest {
+        var request = HTTPRequest(method: method, scheme: "https", authority: "app.example.com", path: target)
+        request.headerFields = fields
+        let cookies = cookies.map { "\($0.key)=\($0.value)" }.sorted().joined(separator: "; ")
+        if !cookies.isEmpty { request.headerFields[.cookie] = cookies }
+        return request
+    }
+
+    /// Sends a request, and keeps the cookies of the response.
+    package func send(
+        _ method: HTTPRequest.Method,
+        _ target: String,
+        to server: SessionServer,
+        _ fields: HTTPFields = [:],
+        body: [UInt8] = []
+    ) async throws -> TransportResponse {
+        guard let response = await server.response(to: request(method, target, fields), body: body) else {
+            throw ConformanceRow.Failure(description: "\(target) is no route of the server")
+        }
+        for field in response.head.headerFields[fields: .setCookie].map(\.value) {
+            let parts = field.split(separator: ";")[0].split(
+                separator: "=",
+                maxSplits: 1,
+                omittingEmptySubsequences: false
+            )
+            jar.withLock { $0[String(parts[0])] = field.contains("Max-Age=0") ? nil : String(parts[1]) }
+        }
+        return response
+    }
+
+    /// Begins a sign-in, and does what the user does at the provider.
+    /// - Returns: Path and query that the provider sends the browser to.
+    package func visitProvider(
+        _ web: WebScene,
+        at server: SessionServer,
+        user: OIDCEmulator.User = .alice,
+        returnTo page: String? = nil
+    ) async throws -> String {
+        var query = FormParameters()
+        if let page { query.append("return_to", page) }
+        let target = "/login" + (page == nil ? "" : "?\(FormURLEncoding.encodeQuery(query))")
+        let response = try await send(.get, target, to: server)
+        let url = response.head.headerFields[.location] ?? ""
+        try ConformanceRow.require(response.status == 303 && !url.isEmpty, "The browser is sent to the provider.")
+        return String(try await web.scene.visit(url, user: user).dropFirst(WebScene.origin.count))
+    }
+
+    /// Signs a user in.
+    /// - Returns: The response to the callback.
+    @discardableResult
+    package func signIn(
+        _ web: WebScene,
+        at server: SessionServer,
+        user: OIDCEmulator.User = .alice,
+        returnTo page: String? = nil
+    ) async throws -> TransportResponse {
+        let target = try await visitProvider(web, at: server, user: user, returnTo: page)
+        return try await send(.get, target, to: server)
+    }
+
+    /// The session that the server sees.
+    package func session(at server: SessionServer) async throws -> Session? {
+        try await server.session(of: request(.get, "/"))
+    }
+}
