@@ -31,6 +31,9 @@ let package = Package(
         .library(name: "AuthFlowLog", targets: ["AuthFlowLog"]),
         .library(name: "AuthFlowTrace", targets: ["AuthFlowTrace"]),
         .library(name: "AuthFlowMCP", targets: ["AuthFlowMCP", "AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlowServer", targets: ["AuthFlowServer", "AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlowPostgreSQL", targets: ["AuthFlowPostgreSQL"]),
+        .library(name: "AuthFlowRedis", targets: ["AuthFlowRedis"]),
         .library(name: "AuthFlowURLSession", targets: ["AuthFlowURLSession"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
@@ -155,7 +158,7 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
-                "AuthFlowMCP", "AuthFlowTesting", crypto, argumentParser, httpTypes,
+                "AuthFlowMCP", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", crypto, argumentParser, httpTypes,
             ]
         ),
 

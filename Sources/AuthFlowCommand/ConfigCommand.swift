@@ -26,6 +26,7 @@ struct ConfigCommand: AsyncParsableCommand {
                         providers: Known.providers,
                         userAgents: Known.userAgents,
                         devicePresenter: TerminalDevicePresenter(),
+                        stores: Known.stores,
                         assertions: Known.assertions
                     )
                     let isKnown = client.isWithoutUser || client.client.identifiesUsers
@@ -42,6 +43,7 @@ struct ConfigCommand: AsyncParsableCommand {
                         "https://resource.invalid",
                         settings: file.resourceClient,
                         userAgents: Known.userAgents,
+                        stores: Known.stores,
                         host: ToolEnvironment.host
                     )
                     Terminal.talk("  ok  resource_client")
@@ -102,6 +104,7 @@ struct ConfigCommand: AsyncParsableCommand {
                 ConfigurationFile.jsonSchema(
                     providers: Known.providers,
                     userAgents: Known.userAgents,
+                    stores: Known.stores,
                     assertions: Known.assertions
                 )
             )

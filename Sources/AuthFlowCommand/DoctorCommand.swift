@@ -103,6 +103,7 @@ struct DoctorCommand: AsyncParsableCommand {
         let agents = try profile.userAgentExplanation(
             providers: Known.providers,
             userAgents: Known.userAgents,
+            stores: Known.stores,
             assertions: Known.assertions,
             context: UserAgentContext(
                 launchEnvironment: launchEnvironment,

@@ -123,7 +123,7 @@ struct AuthFlowCommand: AsyncParsableCommand {
             LogoutCommand.self, CurlCommand.self, MCPCommand.self, SchemeCommand.self, HandleRedirectCommand.self,
             DoctorCommand.self,
             DiscoverCommand.self, RegisterCommand.self, ClientMetadataCommand.self, KeysCommand.self,
-            ConfigCommand.self, DevIDPCommand.self,
+            ConfigCommand.self, StoreCommand.self, DevIDPCommand.self,
             TryCommand.self,
         ]
     )

@@ -6,6 +6,8 @@ import AuthFlowHeadless
 import AuthFlowLoopback
 import AuthFlowOIDC
 import AuthFlowOkta
+import AuthFlowPostgreSQL
+import AuthFlowRedis
 import AuthFlowTerminal
 
 #if canImport(FoundationEssentials)
@@ -14,13 +16,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The providers and user agents that a configuration can name.
+/// The providers, user agents and stores that a configuration can name.
 enum Known {
     static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
     static let userAgents: [UserAgentFactory] = [
         .loopback, .systemBrowser, .headless,
         .tree(host: ToolEnvironment.host, ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
     ]
+    static let stores = TokenStoreFactory.standard + [.postgreSQL, .redis]
     static let assertions = AssertionSourceFactory.standard + [.command]
 }
 
@@ -57,6 +60,7 @@ struct ProfileChoice: Hashable {
             providers: Known.providers,
             userAgents: Known.userAgents,
             devicePresenter: TerminalDevicePresenter(),
+            stores: Known.stores,
             assertions: Known.assertions,
             overrides: overrides,
             transport: transport(try profile.transport(environment: ToolEnvironment.host.environment)),

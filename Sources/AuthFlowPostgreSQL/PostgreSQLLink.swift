@@ -49,7 +49,10 @@ typealias PostgreSQLRows = [[[UInt8]?]]
     private static func connect(_ keywords: [(String, String)]) -> OpaquePointer? {
         var names: [UnsafeMutablePointer<CChar>?] = unsafe keywords.map { unsafe strdup($0.0) }
         var values: [UnsafeMutablePointer<CChar>?] = unsafe keywords.map { unsafe strdup($0.1) }
-        defer { for unsafepointer in unsafe names + values { unsafe free(pointer) } }
+        defer {
+            unsafe names.forEach { unsafe free($0) }
+            unsafe values.forEach { unsafe free($0) }
+        }
         unsafe names.append(nil)
         unsafe values.append(nil)
         let (constNames, constValues) = unsafe (

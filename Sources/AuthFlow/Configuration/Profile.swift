@@ -62,6 +62,31 @@ public struct Profile: Sendable {
         return (choices, object(json, environment))
     }
 
+    /// The store that the profile names; default: the first of the list.
+    /// - Parameters:
+    ///   - providers: The provider adapters to choose from.
+    ///   - userAgents: The user agents to choose from.
+    ///   - stores: The token stores to choose from.
+    ///   - assertions: The sources of assertions to choose from.
+    ///   - host: Time, randomness and environment.
+    /// - Throws: ``ConfigurationError``, or what making the store throws.
+    public func makeStore(
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        host: HostServices = .system
+    ) throws -> any TokenStore {
+        let (choices, configuration) = try checked(
+            providers: providers,
+            userAgents: userAgents,
+            stores: stores,
+            assertions: assertions,
+            environment: host.environment
+        )
+        return try choices.makeStore(configuration, stores, host)
+    }
+
     private func object(_ json: JSON, _ environment: [String: String]) -> ConfigurationObject {
         ConfigurationObject(ConfigurationNode(json: json, path: path, source: source, environment: environment))
     }

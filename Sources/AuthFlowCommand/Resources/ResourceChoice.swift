@@ -75,6 +75,7 @@ struct ResourceChoice: Hashable {
                 address,
                 settings: settings,
                 userAgents: Known.userAgents,
+                stores: Known.stores,
                 launchEnvironment: launchEnvironment,
                 userAgent: userAgent,
                 options: options,

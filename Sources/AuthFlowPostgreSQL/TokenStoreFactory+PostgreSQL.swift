@@ -1,0 +1,45 @@
+public import AuthFlow
+
+extension TokenStoreFactory {
+    /// `postgresql`: a PostgreSQL database, which any number of processes and machines share.
+    public static var postgreSQL: TokenStoreFactory {
+        let url = ConfigurationKey(
+            "url",
+            required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plainAddress), .secret),
+            "The database: postgresql://user@host/database, or keywords and values. With a password in it, it is a secret."
+        )
+        let password = ConfigurationKey("password", .secret, "The password; default: that of the password file ~/.pgpass.")
+        let schema = ConfigurationKey("schema", .text, default: "authflow", "The schema of the tables.")
+        let connections = ConfigurationKey("connections", .number(1...64), default: 4, "The most connections of a process.")
+        let unverified = ConfigurationKey(
+            "allow_unverified_server",
+            .flag,
+            default: false,
+            "Whether the address may ask for TLS without a verified certificate, or none: who poses as the database has every session."
+        )
+        let keys: [any AnyConfigurationKey] = [url, password, schema, connections, unverified]
+        return TokenStoreFactory("postgresql", keys: keys) { options, host in
+            try PostgreSQLTokenStore(
+                url: try options[url],
+                password: try options[password],
+                schema: try options[schema],
+                connections: try options[connections],
+                allowsUnverifiedServer: try options[unverified],
+                host: host
+            )
+        }
+    }
+
+    /// An address that stands in the file as it is, where others may read it.
+    @Sendable private static func plainAddress(_ text: String) throws(AuthError) -> Secret {
+        let authority = text.split(separator: "/", omittingEmptySubsequences: false).dropFirst(2).first ?? ""
+        let user = authority.contains("@") ? authority.prefix { $0 != "@" } : ""
+        guard !user.contains(":"), !text.contains("password") else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The address has a password in it. Write {\"env\": \"NAME\"} or {\"file\": \"path\"} in its place, or use \"password\"."
+            )
+        }
+        return Secret(text)
+    }
+}
