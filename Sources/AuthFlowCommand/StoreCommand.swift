@@ -5,9 +5,66 @@ import AuthFlowPostgreSQL
 struct StoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "store",
-        abstract: "Prepare the store that a profile names.",
-        subcommands: [Migrate.self]
+        abstract: "Prepare the store that a profile names, and replace its keys.",
+        subcommands: [Migrate.self, NewKey.self, Rewrap.self]
     )
+
+    private static func store(_ options: ProfileOptions) throws -> (profile: Profile, store: any TokenStore) {
+        let profile = try options.choice.file().profile(options.profile)
+        let store = try profile.makeStore(
+            providers: Known.providers,
+            userAgents: Known.userAgents,
+            stores: Known.stores,
+            assertions: Known.assertions,
+            host: ToolEnvironment.host
+        )
+        return (profile, store)
+    }
+
+    struct NewKey: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "new-key",
+            abstract: "Write a new key for \"encryption_keys\" that only you can read."
+        )
+
+        @Argument(help: "The file to write. An existing one is left unchanged.")
+        var path: String
+
+        func run() async throws {
+            let text = Base64URL.encode(ToolEnvironment.host.randomBytes(32)) + "\n"
+            guard try PrivateFile(path).create(with: Array(text.utf8)) else {
+                throw AuthError(.storageFailed, "\(path) is there already.")
+            }
+            Terminal.talk("Written: \(path). Without it nothing that it encrypts can be read.")
+        }
+    }
+
+    struct Rewrap: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Encrypt the keys of all records by the first of \"encryption_keys\".",
+            discussion: """
+                To replace a key while programs run: add the new one as the last everywhere, then make it the first everywhere, then run \
+                this, and then take the old one out.
+                """
+        )
+
+        @OptionGroup var options: ProfileOptions
+
+        func run() async throws {
+            let (profile, store) = try StoreCommand.store(options)
+            guard let encrypted = store as? EncryptedSessionStore else {
+                throw AuthError(
+                    .unsupported,
+                    "The store of the profile \(profile.name) has no encryption keys, or cannot list what it keeps: PostgreSQL and Redis can."
+                )
+            }
+            let (rewrapped, left) = try await encrypted.rewrap()
+            Terminal.talk("Encrypted by the first key now: \(rewrapped) records.")
+            guard left == 0 else {
+                throw AuthError(.leaseBusy, "\(left) records were in use, or have a key that is not in the list. Run this again.")
+            }
+        }
+    }
 
     struct Migrate: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
@@ -18,15 +75,9 @@ struct StoreCommand: AsyncParsableCommand {
         @OptionGroup var options: ProfileOptions
 
         func run() async throws {
-            let profile = try options.choice.file().profile(options.profile)
-            let store = try profile.makeStore(
-                providers: Known.providers,
-                userAgents: Known.userAgents,
-                stores: Known.stores,
-                assertions: Known.assertions,
-                host: ToolEnvironment.host
-            )
-            guard let database = store as? PostgreSQLTokenStore else {
+            let (profile, store) = try StoreCommand.store(options)
+            let base = (store as? EncryptedSessionStore)?.base ?? store
+            guard let database = base as? PostgreSQLTokenStore else {
                 return Terminal.talk("The store of the profile \(profile.name) needs no preparation.")
             }
             let (before, now) = try await database.migrate()

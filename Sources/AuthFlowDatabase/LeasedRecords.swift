@@ -203,6 +203,10 @@ extension LeasedRecords {
         }
     }
 
+    package func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+        try await repeated(for: times.outage) { try await self.table.keys(after: digest, limit: limit) }
+    }
+
     package func removeEnded() async throws -> Int {
         do {
             return try await table.removeEnded()

@@ -32,6 +32,9 @@ package protocol RecordTable: Sendable {
     /// Makes a record that ends after a while, unless there is one.
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool
 
+    /// The keys of records in the order of their digests.
+    func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey]
+
     /// Removes some of the records that have ended.
     func removeEnded() async throws -> Int
 
@@ -60,7 +63,7 @@ package enum RecordMessage: Sendable, Hashable {
     case removed([UInt8])
 
     package init?(_ text: String) {
-        guard let digest = Self.bytes(ofHex: text.dropFirst(2)), text.dropFirst().first == " " else { return nil }
+        guard let digest = Self.digest(ofHex: text.dropFirst(2).utf8), text.dropFirst().first == " " else { return nil }
         switch text.first {
         case "r": self = .released(digest)
         case "g": self = .removed(digest)
@@ -68,13 +71,11 @@ package enum RecordMessage: Sendable, Hashable {
         }
     }
 
-    private static func bytes(ofHex text: Substring) -> [UInt8]? {
-        let digits = text.utf8.map { Character(UnicodeScalar($0)).hexDigitValue }
+    /// Reads a digest in hexadecimal digits; nil when it is none.
+    package static func digest(ofHex text: some Sequence<UInt8>) -> [UInt8]? {
+        let digits = text.compactMap { Character(UnicodeScalar($0)).hexDigitValue }
         guard digits.count == 64 else { return nil }
-        return try? stride(from: 0, to: 64, by: 2).map { index in
-            guard let high = digits[index], let low = digits[index + 1] else { throw CancellationError() }
-            return UInt8(high * 16 + low)
-        }
+        return stride(from: 0, to: 64, by: 2).map { UInt8(digits[$0] * 16 + digits[$0 + 1]) }
     }
 }
 

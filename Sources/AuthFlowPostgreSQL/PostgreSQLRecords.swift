@@ -217,6 +217,14 @@ struct PostgreSQLRecords: RecordTable {
         ).isEmpty
     }
 
+    func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+        try await rows(
+            "SELECT record FROM records WHERE sealed IS NOT NULL AND id > $1::bytea ORDER BY id LIMIT $2::bigint",
+            .bytes(digest ?? []),
+            .integer(Int64(limit))
+        ).compactMap { $0[0].flatMap { RecordKey(uniqueName: $0) } }
+    }
+
     func removeEnded() async throws -> Int {
         // A row without bytes is left by a holder that was killed before it wrote the first ones.
         let rows = try await rows(

@@ -172,6 +172,29 @@ struct RedisRecords: RecordTable {
         return try await run(.claim, on: key(record.digest), arguments).integer == 1
     }
 
+    /// Redis has no order, so every call looks through all names: it is for work that is done once in a while.
+    func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+        let start = Array("\(prefix):{".utf8)
+        var (digests, cursor): (Set<[UInt8]>, [UInt8]) = ([], Array("0".utf8))
+        repeat {
+            let pattern = Array("\(prefix):{*}".utf8)
+            let page = try await loop.response(
+                to: [Array("SCAN".utf8), cursor, Array("MATCH".utf8), pattern, Array("COUNT".utf8), Array("1000".utf8)]
+            )
+            guard let parts = page.list, parts.count == 2, let next = parts[0].bytes else { throw Self.unexpected }
+            cursor = next
+            for name in parts[1].list?.compactMap(\.bytes) ?? [] where name.starts(with: start) {
+                if let found = RecordMessage.digest(ofHex: name.dropFirst(start.count).dropLast()) { digests.insert(found) }
+            }
+        } while cursor != Array("0".utf8)
+        let later = digest.map { last in digests.filter { last.lexicographicallyPrecedes($0) } } ?? digests
+        var keys: [RecordKey] = []
+        for digest in later.sorted(by: { $0.lexicographicallyPrecedes($1) }) where keys.count < limit {
+            if let record = Self.record(try await run(.show, on: key(digest))) { keys.append(record.key) }
+        }
+        return keys
+    }
+
     /// The server removes what has ended by itself.
     func removeEnded() async throws -> Int { 0 }
 }

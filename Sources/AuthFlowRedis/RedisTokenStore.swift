@@ -82,6 +82,11 @@ extension RedisTokenStore: SessionTokenStore {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+        try await records.keys(after: digest, limit: limit)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func removeEnded() async throws -> Int { try await records.removeEnded() }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation

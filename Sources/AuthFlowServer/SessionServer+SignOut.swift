@@ -158,7 +158,7 @@ extension SessionServer {
                 name: token.identifier,
                 issuer: token.issuer,
                 clientID: client.registration.clientID,
-                kind: "logout_token"
+                kind: .claim
             )
             guard try await store.claim(claim, for: .seconds(rest)) else {
                 return keys.isEmpty ? ServerResponse.plain(.ok) : refused("The logout token was used before (jti).")

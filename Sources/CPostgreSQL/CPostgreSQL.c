@@ -45,6 +45,7 @@ static struct {
     int (*getlength)(const authflow_pq_result *, int, int);
     int (*getisnull)(const authflow_pq_result *, int, int);
     void (*clear)(authflow_pq_result *);
+    void *(*set_notice_processor)(authflow_pq_connection *, void (*)(void *, const char *), void *);
 } pq;
 
 static bool is_open;
@@ -90,6 +91,7 @@ static void open_library(void) {
         {"PQgetlength", &pq.getlength},
         {"PQgetisnull", &pq.getisnull},
         {"PQclear", &pq.clear},
+        {"PQsetNoticeProcessor", &pq.set_notice_processor},
     };
     for (size_t index = 0; index < sizeof functions / sizeof *functions; index++) {
         void *address = dlsym(library, functions[index].name);
@@ -117,8 +119,16 @@ bool authflow_pq_parse(const char *text, void *context, void (*receive)(void *, 
     return true;
 }
 
+// Without one the library prints to standard error.
+static void ignore_notice(void *context, const char *message) {
+    (void)context;
+    (void)message;
+}
+
 authflow_pq_connection *authflow_pq_connect(const char *const *keywords, const char *const *values) {
-    return pq.connect(keywords, values, 0);
+    authflow_pq_connection *connection = pq.connect(keywords, values, 0);
+    if (connection != NULL) pq.set_notice_processor(connection, ignore_notice, NULL);
+    return connection;
 }
 bool authflow_pq_is_connected(authflow_pq_connection *connection) { return pq.status(connection) == CONNECTION_OK; }
 bool authflow_pq_is_encrypted(authflow_pq_connection *connection) { return pq.ssl_in_use(connection) != 0; }

@@ -54,8 +54,215 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
 }
 
 @Suite(.enabled(if: Database.areRunning)) struct DatabaseTests {
+    private func key(_ name: String) -> RecordKey {
+        RecordKey(name: name, issuer: "https://id.example.com", clientID: "client")
+    }
+
     @Test(arguments: Database.allCases) func aStoreConforms(_ database: Database) async throws {
         let store = try await database.store()
         try await SessionStoreConformance(store: store) { try await Task.sleep(for: $0) }.run()
+    }
+
+    @Test(arguments: Database.allCases) func anEncryptedStoreConforms(_ database: Database) async throws {
+        let keys = try EncryptionKeys([("a", Secret(Base64URL.encode([UInt8](repeating: 1, count: 32))))])
+        let store = EncryptedSessionStore(try await database.store(), keys: keys)
+        try await SessionStoreConformance(store: store) { try await Task.sleep(for: $0) }.run()
+    }
+
+    @Test(arguments: Database.allCases) func aHolderWhoseLeaseAnotherHasTakenWritesNothing(_ database: Database) async throws {
+        let name = "test\(UInt64.random(in: 0..<UInt64.max))"
+        // A lease that is not renewed: the process is as good as paused.
+        let paused = try await database.store(named: name, lease: .milliseconds(1))
+        let other = try await database.store(named: name)
+        let key = key("paused")
+        let lost = await #expect(throws: AuthError.self) {
+            try await paused.withLease(on: key) { lease in
+                try await Task.sleep(for: .milliseconds(20))
+                let next = try await other.withLease(on: key) { next in
+                    try await other.write([2], under: next)
+                    return next
+                }
+                #expect(next.fence > lease.fence)
+                #expect(next.isAfterUnfinished)
+                #expect(throws: AuthError.self) { try lease.requireTime() }
+                try await paused.write([1], under: lease)
+            }
+        }
+        #expect(lost?.code == .leaseLost)
+        #expect(try await other.bytes(for: key) == [2])
+        try await other.withLease(on: key) { #expect(!$0.isAfterUnfinished) }
+    }
+
+    @Test(arguments: Database.allCases) func aLeaseThatHasExpiredAndThatNoOtherHasTakenStillWrites(_ database: Database) async throws {
+        let store = try await database.store(lease: .milliseconds(1))
+        let key = key("late")
+        try await store.withLease(on: key) { lease in
+            try await Task.sleep(for: .milliseconds(20))
+            try await store.write([1], under: lease)
+        }
+        #expect(try await store.bytes(for: key) == [1])
+    }
+
+    @Test(arguments: Database.allCases) func aLeaseIsRenewedWhileItIsHeld(_ database: Database) async throws {
+        let name = "test\(UInt64.random(in: 0..<UInt64.max))"
+        let holder = try await database.store(named: name, lease: .milliseconds(600))
+        let other = try await database.store(named: name, lease: .milliseconds(600), patience: .milliseconds(100))
+        let key = key("renewed")
+        try await holder.withLease(on: key) { lease in
+            try await Task.sleep(for: .milliseconds(1500))
+            let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key) { _ in } }
+            #expect(busy?.code == .leaseBusy)
+            #expect(busy?.retryAfter != nil)
+            try lease.requireTime()
+        }
+        try await other.withLease(on: key) { _ in }
+    }
+
+    @Test(arguments: Database.allCases) func aWaitingProcessIsWokenByTheHolder(_ database: Database) async throws {
+        let name = "test\(UInt64.random(in: 0..<UInt64.max))"
+        let (holder, other) = (try await database.store(named: name), try await database.store(named: name))
+        let key = key("awaited")
+        // The connection that listens is there already.
+        other.observeRemovals { _ in }
+        let order = Order()
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                try await holder.withLease(on: key) { _ in
+                    await order.note("held")
+                    try await Task.sleep(for: .milliseconds(300))
+                    await order.note("released")
+                }
+            }
+            while await order.notes.isEmpty { try await Task.sleep(for: .milliseconds(5)) }
+            group.addTask { try await other.withLease(on: key) { _ in await order.note("taken") } }
+            try await group.waitForAll()
+        }
+        #expect(await order.notes == ["held", "released", "taken"])
+    }
+
+    private actor Order {
+        private(set) var notes: [String] = []
+        func note(_ text: String) { notes.append(text) }
+    }
+
+    @Test(arguments: Database.allCases) func aCancelledTaskStopsWaiting(_ database: Database) async throws {
+        let store = try await database.store()
+        let key = key("cancelled")
+        try await store.withLease(on: key) { _ in
+            let waiting = Task { try await store.withLease(on: key) { _ in } }
+            try await Task.sleep(for: .milliseconds(50))
+            waiting.cancel()
+            await #expect(throws: CancellationError.self) { try await waiting.value }
+        }
+        try await store.withLease(on: key) { _ in }
+    }
+
+    @Test(arguments: Database.allCases) func otherProcessesHearOfARemoval(_ database: Database) async throws {
+        let name = "test\(UInt64.random(in: 0..<UInt64.max))"
+        let (store, other) = (try await database.store(named: name), try await database.store(named: name))
+        let key = key("removed")
+        let (heard, report) = AsyncStream<[UInt8]?>.makeStream()
+        other.observeRemovals { report.yield($0) }
+        var messages = heard.makeAsyncIterator()
+        // The connection is there: what comes now is heard.
+        #expect(await messages.next() == .some(nil))
+        try await store.withLease(on: key) { try await store.write([1], under: $0) }
+        _ = try await store.remove([key])
+        #expect(await messages.next() == key.digest)
+    }
+
+    @Test func twoMigrationsAtOnceAreSafe() async throws {
+        let name = "migrated\(UInt64.random(in: 0..<UInt64.max))"
+        let url = try Database.address("AUTHFLOW_POSTGRESQL")
+        let befores = try await withThrowingTaskGroup(of: Int.self) { group in
+            for _ in 0..<8 {
+                group.addTask { try await PostgreSQLTokenStore(url: url, schema: name).migrate().before }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(befores.filter { $0 == 0 }.count == 1)
+        let store = try PostgreSQLTokenStore(url: url, schema: name)
+        #expect(try await store.bytes(for: key("any")) == nil)
+    }
+
+    @Test func aDatabaseWithoutTablesIsReported() async throws {
+        let store = try PostgreSQLTokenStore(
+            url: try Database.address("AUTHFLOW_POSTGRESQL"),
+            schema: "no\"such; DROP SCHEMA public"
+        )
+        let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key("any")) }
+        #expect(error?.code == .storageFailed)
+        #expect(error?.message.contains("migrate") == true)
+    }
+
+    @Test(arguments: [
+        "postgresql://db.example.com/app?sslmode=disable", "postgresql://db.example.com/app?sslmode=require",
+        "host=/run/postgresql,db.example.com sslmode=prefer", "postgresql://", "host=localhost hostaddr=192.0.2.1 sslmode=allow",
+    ]) func anAddressWithoutVerifiedTLSIsRefused(_ url: String) throws {
+        guard url != "postgresql://" else { return }
+        let error = #expect(throws: AuthError.self) { try PostgreSQLTokenStore(url: Secret(url)) }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(throws: Never.self) { try PostgreSQLTokenStore(url: Secret(url), allowsUnverifiedServer: true) }
+    }
+
+    @Test(arguments: [
+        "redis://cache.example.com", "redis://10.0.0.1:6379/0", "redis://", "redis://localhost:0", "redis://localhost/x",
+        "http://localhost", "unix:relative", "rediss://cache.example.com",
+    ]) func aRedisAddressThatIsNotSafeOrNotOneIsRefused(_ url: String) throws {
+        #expect(throws: AuthError.self) { try RedisTokenStore(url: Secret(url)) }
+    }
+
+    @Test func aServerThatIsNotThereIsReportedAndItsPasswordIsNot() async throws {
+        let addresses = ["postgresql://user:very-secret@127.0.0.1:1/app", "redis://user:very-secret@127.0.0.1:1"]
+        for address in addresses {
+            let store: any SessionTokenStore =
+                address.hasPrefix("redis")
+                ? try RedisTokenStore(url: Secret(address)) : try PostgreSQLTokenStore(url: Secret(address))
+            let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key("any")) }
+            #expect(error?.code == .storageFailed)
+            #expect("\(error as Any) \(store)".contains("very-secret") == false)
+            #expect(error?.message.contains("cannot be reached") == true, "\(error as Any)")
+        }
+    }
+
+    @Test(arguments: Database.allCases) func keysAreReplacedUnderLoadAndNothingIsLost(_ database: Database) async throws {
+        let name = "test\(UInt64.random(in: 0..<UInt64.max))"
+        func keys(_ names: [String]) throws -> EncryptionKeys {
+            try EncryptionKeys(names.map { ($0, Secret(Base64URL.encode([UInt8](repeating: $0.utf8.first ?? 0, count: 32)))) })
+        }
+        let base = try await database.store(named: name)
+        let records = (0..<50).map { key("session \($0)") }
+        let old = EncryptedSessionStore(base, keys: try keys(["a", "b"]))
+        for record in records {
+            try await old.withLease(on: record) { try await old.write([0], RecordAttributes(lifetime: .seconds(600)), under: $0) }
+        }
+        try await withThrowingTaskGroup(of: Int.self) { group in
+            for process in 0..<4 {
+                // Two processes are behind: they still encrypt by the old key.
+                let store = EncryptedSessionStore(try await database.store(named: name), keys: try keys(process < 2 ? ["a", "b"] : ["b", "a"]))
+                group.addTask {
+                    for _ in 0..<100 {
+                        let record = records[Int.random(in: 0..<records.count)]
+                        try await store.withLease(on: record) { lease in
+                            let count = try await store.bytes(for: record)?.first ?? 0
+                            try await store.write([count + 1], under: lease)
+                        }
+                    }
+                    return 100
+                }
+            }
+            group.addTask {
+                let store = EncryptedSessionStore(base, keys: try keys(["b", "a"]))
+                for _ in 0..<5 { _ = try await store.rewrap() }
+                return 0
+            }
+            try await group.waitForAll()
+        }
+        let new = EncryptedSessionStore(base, keys: try keys(["b", "a"]))
+        while try await new.rewrap() != (0, 0) {}
+        let last = EncryptedSessionStore(base, keys: try keys(["b"]))
+        var total = 0
+        for record in records { total += Int(try await last.bytes(for: record)?.first ?? 0) }
+        #expect(total == 400)
     }
 }

@@ -75,12 +75,38 @@ public struct TokenStoreFactory: Sendable {
         make: @escaping @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
     ) {
         self.name = name
-        self.keys = keys.map(\.declaration)
-        self.make = make
+        self.keys = keys.map(\.declaration) + [Self.encryptionKeys.declaration]
+        self.make = { options, host in
+            let store = try make(options, host)
+            guard let keys = try options[Self.encryptionKeys] else { return store }
+            if let sessions = store as? any SessionTokenStore {
+                return EncryptedSessionStore(sessions, keys: keys, host: host)
+            }
+            return EncryptedTokenStore(store, key: .keys(keys), host: host)
+        }
     }
 }
 
 extension TokenStoreFactory {
+    private static let keyName = ConfigurationKey("id", required: .text, "The name, which is no secret.")
+    private static let keyValue = ConfigurationKey("key", required: .secret, "32 random bytes in base64url.")
+
+    /// Every store takes them.
+    static let encryptionKeys = ConfigurationKey(
+        "encryption_keys",
+        ConfigurationValue<[NamedKey]>.list(
+            .object([keyName, keyValue]) { object throws(ConfigurationError) in
+                NamedKey(id: try object[keyName], key: try object[keyValue])
+            }
+        ).map { keys throws(AuthError) in try EncryptionKeys(keys.map { ($0.id, $0.key) }) },
+        "The keys that what is stored is encrypted by: the first encrypts, all decrypt. Default: none, and the store keeps it as it is."
+    )
+
+    struct NamedKey: Sendable {
+        let id: String
+        let key: Secret
+    }
+
     /// `memory`: forgotten when the process ends.
     public static var memory: TokenStoreFactory { TokenStoreFactory("memory") { _, _ in MemoryTokenStore() } }
 

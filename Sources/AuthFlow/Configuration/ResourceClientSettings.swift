@@ -76,13 +76,12 @@ public struct ResourceClientSettings: Sendable {
 
     /// The redirect URI that registrations are kept by.
     /// - Throws: ``ConfigurationError``.
-    public func redirectURI(userAgents: [UserAgentFactory], host: HostServices = .system) throws -> RedirectURI {
-        let choices = ProfileChoices(
-            providers: [],
-            userAgents: userAgents,
-            stores: TokenStoreFactory.standard,
-            assertions: []
-        )
+    public func redirectURI(
+        of stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        userAgents: [UserAgentFactory],
+        host: HostServices = .system
+    ) throws -> RedirectURI {
+        let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
         return try checked(choices, host)[ProfileKeys.redirectURI]?.first ?? .loopback
     }
 

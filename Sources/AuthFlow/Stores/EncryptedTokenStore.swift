@@ -9,11 +9,12 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Encrypts what another store keeps (ChaCha20-Poly1305): a copy of the disk, or a backup of it, is then of no use without
-/// the key.
+/// Encrypts what another store keeps: a copy of the disk or the database, or a backup of it, is then of no use without the key.
 ///
-/// What is stored is bound to its key in the store, so that files cannot be exchanged for one another. A process that can read the
-/// memory of the process, or the key where it is kept, reads the credential too.
+/// Each write is encrypted by a key of its own (AES-256-GCM), which is wrapped by the key that the store has (AES Key Wrap, RFC 3394) and
+/// names it. What is stored is bound to its key in the store, so that records cannot be exchanged for one another; an older state of a
+/// record can be put back by who can write to the store beneath. A process that can read the memory of the process, or the key where it
+/// is kept, reads the credential too.
 public struct EncryptedTokenStore: Sendable {
     /// Where the key comes from.
     public enum KeySource: Sendable {
@@ -24,6 +25,9 @@ public struct EncryptedTokenStore: Sendable {
         case passphrase(Secret)
         /// 32 bytes or more that another store keeps, such as the system's; made when they are not there.
         case store(any TokenStore)
+        /// Keys with names, of which the first encrypts and all decrypt: for a store that many processes share, whose key is replaced while
+        /// they run.
+        case keys(EncryptionKeys)
     }
 
     private let base: any TokenStore
@@ -67,16 +71,15 @@ extension EncryptedTokenStore: TokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: RecordKey) async throws -> [UInt8]? {
         guard let bytes = try await base.bytes(for: key) else { return nil }
+        return try await decrypted(bytes, of: key)
+    }
+
+    func decrypted(_ bytes: [UInt8], of key: RecordKey) async throws -> [UInt8] {
         let envelope = try Envelope(bytes)
-        let secret = try await secret(salt: envelope.salt, isNeeded: true)
-        guard Self.check(of: secret) == envelope.check else {
-            throw AuthError(.credentialUnusable, "The key does not fit the stored credential: \(wrongKeyHint)")
-        }
+        let dataKey = try await dataKey(of: envelope)
         do {
-            let box = try ChaChaPoly.SealedBox(combined: envelope.sealed)
-            return Array(
-                try ChaChaPoly.open(box, using: Self.encryptionKey(of: secret), authenticating: Self.place(of: key))
-            )
+            let box = try AES.GCM.SealedBox(combined: envelope.sealed)
+            return Array(try AES.GCM.open(box, using: dataKey, authenticating: Self.place(of: key)))
         } catch {
             throw AuthError(
                 .credentialUnusable,
@@ -88,24 +91,46 @@ extension EncryptedTokenStore: TokenStore {
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
-        let key = lease.key
         guard let bytes else { return try await base.write(nil, under: lease) }
-        // The salt stays for the life of the entry, so that a passphrase is stretched once.
-        let known = try await base.bytes(for: key).flatMap { try? Envelope($0).salt }
-        let salt = known ?? derived.knownSalt ?? host.randomBytes(16)
-        let secret = try await secret(salt: salt, isNeeded: false)
+        try await base.write(try await encrypted(bytes, for: lease.key), under: lease)
+    }
+
+    func encrypted(_ bytes: [UInt8], for key: RecordKey) async throws -> [UInt8] {
+        let (wrapping, salt) = try await currentKey(for: key)
         do {
-            let box = try ChaChaPoly.seal(
-                bytes,
-                using: Self.encryptionKey(of: secret),
-                authenticating: Self.place(of: key)
+            // A new one for each write: no two have a key and a nonce in common.
+            let dataKey = SymmetricKey(data: host.randomBytes(32))
+            guard
+                let sealed = try AES.GCM.seal(bytes, using: dataKey, authenticating: Self.place(of: key)).combined
+            else { throw CryptoKitError.incorrectParameterSize }
+            let envelope = Envelope(
+                keyID: wrapping.id,
+                salt: salt,
+                wrappedKey: Array(try AES.KeyWrap.wrap(dataKey, using: wrapping.key)),
+                sealed: Array(sealed)
             )
-            let envelope = Envelope(salt: salt, check: Self.check(of: secret), sealed: Array(box.combined))
-            try await base.write(try envelope.serialized(), under: lease)
+            return try envelope.serialized()
         } catch let error as AuthError {
             throw error
         } catch {
             throw AuthError(.storageFailed, "The credential could not be encrypted.", underlyingError: error)
+        }
+    }
+
+    /// Wraps the key of a record by the store's current one, when another has wrapped it. What is encrypted stays as it is.
+    /// - Returns: Whether it had been another.
+    /// - Throws: ``AuthError`` with `credential_unusable` when the other one is not known here, `lease_busy`, `storage_failed`.
+    func rewrap(_ key: RecordKey) async throws -> Bool {
+        try await base.withLease(on: key) { lease in
+            guard let bytes = try await base.bytes(for: key) else { return false }
+            var envelope = try Envelope(bytes)
+            let (wrapping, salt) = try await currentKey(for: key)
+            guard envelope.keyID != wrapping.id else { return false }
+            let dataKey = try await dataKey(of: envelope)
+            envelope.wrappedKey = Array(try AES.KeyWrap.wrap(dataKey, using: wrapping.key))
+            (envelope.keyID, envelope.salt) = (wrapping.id, salt)
+            try await base.write(try envelope.serialized(), under: lease)
+            return true
         }
     }
 
@@ -122,6 +147,7 @@ extension EncryptedTokenStore: TokenStore {
         case .file(let path): "\(path) is not the file it was encrypted with."
         case .passphrase: "the passphrase is not the one it was encrypted with."
         case .store: "the system's key store has another one than it was encrypted with."
+        case .keys: "none of the keys has the name of the one it was encrypted with."
         }
     }
 }
@@ -129,6 +155,70 @@ extension EncryptedTokenStore: TokenStore {
 // MARK: - Keys
 
 extension EncryptedTokenStore {
+    /// A key that wraps others.
+    private struct WrappingKey {
+        let id: String
+        let key: SymmetricKey
+
+        /// - Parameter secret: What it is derived from. Its name tells a wrong key from a changed credential, which the cipher cannot.
+        init(_ secret: SymmetricKey) {
+            let check = HKDF<SHA256>.deriveKey(
+                inputKeyMaterial: secret,
+                info: Array("authflow check".utf8),
+                outputByteCount: 12
+            )
+            self.id = unsafe Base64URL.encode(check.withUnsafeBytes { unsafe Array($0) })
+            self.key = Self.derived(from: secret)
+        }
+
+        init(_ named: EncryptionKeys.Named) {
+            self.id = named.id
+            self.key = Self.derived(from: named.key)
+        }
+
+        private static func derived(from secret: SymmetricKey) -> SymmetricKey {
+            HKDF<SHA256>.deriveKey(inputKeyMaterial: secret, info: Array("authflow wrapping".utf8), outputByteCount: 32)
+        }
+    }
+
+    /// The key for a write, and the salt of its passphrase.
+    private func currentKey(for key: RecordKey) async throws -> (WrappingKey, salt: [UInt8]) {
+        switch source {
+        case .keys(let keys): return (WrappingKey(keys.current), [])
+        case .file, .store: return (WrappingKey(try await secret(salt: [], isNeeded: false)), [])
+        case .passphrase:
+            // The salt stays for the life of the entry, so that a passphrase is stretched once.
+            let known = try await base.bytes(for: key).flatMap { try? Envelope($0).salt }
+            let salt = known ?? derived.knownSalt ?? host.randomBytes(16)
+            return (WrappingKey(try await secret(salt: salt, isNeeded: false)), salt)
+        }
+    }
+
+    /// Unwraps the key that a record is encrypted by.
+    private func dataKey(of envelope: Envelope) async throws -> SymmetricKey {
+        let wrapping: WrappingKey?
+        if case .keys(let keys) = source {
+            wrapping = keys[envelope.keyID].map { WrappingKey($0) }
+        } else {
+            wrapping = WrappingKey(try await secret(salt: envelope.salt, isNeeded: true))
+        }
+        guard let wrapping, wrapping.id == envelope.keyID else {
+            throw AuthError(
+                .credentialUnusable,
+                "The key does not fit the stored credential: \(wrongKeyHint) It names \"\(DisplayText.sanitized(envelope.keyID, limit: 60))\"."
+            )
+        }
+        do {
+            return try AES.KeyWrap.unwrap(envelope.wrappedKey, using: wrapping.key)
+        } catch {
+            throw AuthError(
+                .credentialUnusable,
+                "The stored credential was changed, or is damaged. Sign out locally, which removes it, and sign in again.",
+                underlyingError: error
+            )
+        }
+    }
+
     /// - Parameter isNeeded: Whether the key must be there already, because something was encrypted with it.
     private func secret(salt: [UInt8], isNeeded: Bool) async throws -> SymmetricKey {
         switch source {
@@ -157,6 +247,7 @@ extension EncryptedTokenStore {
                 return try await secret(salt: salt, isNeeded: true)
             }
             return SymmetricKey(data: bytes)
+        case .keys(let keys): return keys.current.key
         case .store(let store):
             let place = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
             // All users share this record: only the one who creates it may make the others wait.
@@ -204,20 +295,6 @@ extension EncryptedTokenStore {
         )
     }
 
-    private static func encryptionKey(of secret: SymmetricKey) -> SymmetricKey {
-        HKDF<SHA256>.deriveKey(inputKeyMaterial: secret, info: Array("authflow encryption".utf8), outputByteCount: 32)
-    }
-
-    /// Tells a wrong key from a changed credential, which the cipher alone cannot.
-    private static func check(of secret: SymmetricKey) -> [UInt8] {
-        let key = HKDF<SHA256>.deriveKey(
-            inputKeyMaterial: secret,
-            info: Array("authflow check".utf8),
-            outputByteCount: 16
-        )
-        return unsafe key.withUnsafeBytes { unsafe Array($0) }
-    }
-
     /// What the encrypted bytes are bound to.
     private static func place(of key: RecordKey) -> [UInt8] {
         Array(key.uniqueName.utf8)
@@ -229,15 +306,17 @@ extension EncryptedTokenStore {
 extension EncryptedTokenStore {
     /// What the store beneath keeps.
     private struct Envelope {
-        static let version: Int64 = 1
+        static let version: Int64 = 2
 
-        let salt: [UInt8]
-        let check: [UInt8]
+        var keyID: String
+        var salt: [UInt8]
+        var wrappedKey: [UInt8]
         let sealed: [UInt8]
 
-        init(salt: [UInt8], check: [UInt8], sealed: [UInt8]) {
+        init(keyID: String, salt: [UInt8], wrappedKey: [UInt8], sealed: [UInt8]) {
+            self.keyID = keyID
             self.salt = salt
-            self.check = check
+            self.wrappedKey = wrappedKey
             self.sealed = sealed
         }
 
@@ -254,8 +333,9 @@ extension EncryptedTokenStore {
                     "The stored credential is not encrypted: it was kept by another store. Sign out with that one, and sign in again with this one."
                 )
             }
-            guard version == Self.version, let salt = json["salt"]?.string.flatMap({ Base64URL.decode($0) }),
-                let check = json["check"]?.string.flatMap({ Base64URL.decode($0) }),
+            guard version == Self.version, let keyID = json["key_id"]?.string,
+                let salt = Base64URL.decode(json["salt"]?.string ?? ""),
+                let wrappedKey = json["key"]?.string.flatMap({ Base64URL.decode($0) }),
                 let sealed = json["sealed"]?.string.flatMap({ Base64URL.decode($0) })
             else {
                 throw AuthError(
@@ -263,15 +343,16 @@ extension EncryptedTokenStore {
                     "The stored credential is damaged, or was written by another version of AuthFlow. Sign out locally, which removes it, and sign in again."
                 )
             }
-            self.init(salt: salt, check: check, sealed: sealed)
+            self.init(keyID: keyID, salt: salt, wrappedKey: wrappedKey, sealed: sealed)
         }
 
         func serialized() throws -> [UInt8] {
-            try JSON.object([
-                "encrypted": .integer(Self.version), "cipher": "ChaCha20-Poly1305",
-                "salt": .string(Base64URL.encode(salt)), "check": .string(Base64URL.encode(check)),
-                "sealed": .string(Base64URL.encode(sealed)),
-            ]).serialized()
+            var json: [String: JSON] = [
+                "encrypted": .integer(Self.version), "cipher": "AES-256-GCM", "key_id": .string(keyID),
+                "key": .string(Base64URL.encode(wrappedKey)), "sealed": .string(Base64URL.encode(sealed)),
+            ]
+            if !salt.isEmpty { json["salt"] = .string(Base64URL.encode(salt)) }
+            return try JSON.object(json).serialized()
         }
     }
 }

@@ -101,6 +101,13 @@ public actor MemoryTokenStore: SessionTokenStore {
     }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func keys(after digest: [UInt8]?, limit: Int) -> [RecordKey] {
+        let all = entries.keys.map { (digest: $0.digest, key: $0) }
+        let later = digest.map { last in all.filter { last.lexicographicallyPrecedes($0.digest) } } ?? all
+        return later.sorted { $0.digest.lexicographicallyPrecedes($1.digest) }.prefix(limit).map(\.key)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func removeEnded() -> Int {
         let now = host.now()
         let ended = entries.filter { !$0.value.isAlive(at: now) && held[$0.key] == nil }.keys.prefix(500)

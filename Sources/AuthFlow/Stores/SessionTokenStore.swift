@@ -38,6 +38,14 @@ public protocol SessionTokenStore: TokenStore {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool
 
+    /// Returns the keys of records in the order of their ``RecordKey/digest``, also of some that have ended.
+    /// - Parameters:
+    ///   - digest: The digest of the last key before; nil to begin.
+    ///   - limit: The most keys.
+    /// - Returns: The next ones; none when there are no more.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey]
+
     /// Removes records that have ended, some at a time.
     /// - Returns: How many were removed; zero when none is left.
     /// - Throws: ``AuthError`` with `storage_failed`.

@@ -111,6 +111,8 @@ public struct RecordKey: Sendable, Hashable {
         public static let credential: Self = "credential"
         /// An authorization request that awaits its response.
         public static let authorizationRequest: Self = "authorization_request"
+        /// Something that may happen once.
+        public static let claim: Self = "claim"
         /// Something that the apps of one vendor share.
         public static let shared: Self = "shared"
     }

@@ -25,6 +25,25 @@ public struct SessionStoreConformance: Sendable {
         try await removesRecordsUnderALease()
         try await claimsOnce()
         try await removesWhatHasEnded()
+        try await listsKeys()
+    }
+
+    private func listsKeys() async throws {
+        let keys = (1...7).map { key("listed \($0)") }
+        for key in keys { try await write([1], RecordAttributes(), for: key) }
+        var (found, last): ([RecordKey], [UInt8]?) = ([], nil)
+        while true {
+            let next = try await store.keys(after: last, limit: 3)
+            guard let end = next.last else { break }
+            try ConformanceFailure.require(next.count <= 3, "A list has at most as many keys as were asked for.")
+            found += next
+            last = end.digest
+        }
+        try ConformanceFailure.require(
+            Set(found).isSuperset(of: keys) && Set(found).count == found.count,
+            "Every key is listed once."
+        )
+        _ = try await store.remove(keys)
     }
 
     private func key(_ name: String) -> RecordKey {

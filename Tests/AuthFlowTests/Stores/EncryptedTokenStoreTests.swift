@@ -108,6 +108,7 @@ import Testing
 
     @Test(arguments: [
         "", "garbage", "{}", #"{"version":2,"accounts":[]}"#, #"{"encrypted":2}"#, #"{"encrypted":1,"salt":"!"}"#,
+        #"{"encrypted":2,"key_id":"x","key":"!","sealed":""}"#,
     ])
     func reportsDataThatIsNotAnEncryptedCredential(_ text: String) async throws {
         let base = MemoryTokenStore()

@@ -1,0 +1,95 @@
+import AuthFlow
+import AuthFlowTesting
+import Foundation
+import Testing
+
+@Suite struct EncryptionKeysTests {
+    private let key = RecordKey(name: "session", issuer: "https://id.example.com", clientID: "client")
+
+    private static func text(_ byte: UInt8) -> Secret { Secret(Base64URL.encode([UInt8](repeating: byte, count: 32))) }
+
+    private func keys(_ names: String...) throws -> EncryptionKeys {
+        try EncryptionKeys(names.map { ($0, Self.text($0.utf8.first ?? 0)) })
+    }
+
+    @Test func aStoreWithNamedKeysConforms() async throws {
+        let time = VirtualTime()
+        let store = EncryptedSessionStore(MemoryTokenStore(host: time.host), keys: try keys("a"))
+        try await SessionStoreConformance(store: store) { time.advance(by: $0) }.run()
+    }
+
+    @Test func aMemoryStoreConforms() async throws {
+        let time = VirtualTime()
+        try await SessionStoreConformance(store: MemoryTokenStore(host: time.host)) { time.advance(by: $0) }.run()
+    }
+
+    @Test func aKeyIsReplacedInThreeSteps() async throws {
+        let base = MemoryTokenStore()
+        let old = EncryptedSessionStore(base, keys: try keys("a"))
+        try await old.set([1, 2, 3], for: key)
+        let both = EncryptedSessionStore(base, keys: try keys("a", "b"))
+        let turned = EncryptedSessionStore(base, keys: try keys("b", "a"))
+        #expect(try await both.bytes(for: key) == [1, 2, 3])
+        #expect(try await turned.bytes(for: key) == [1, 2, 3])
+        #expect(try await turned.rewrap() == (1, 0))
+        #expect(try await turned.rewrap() == (0, 0))
+        let new = EncryptedSessionStore(base, keys: try keys("b"))
+        #expect(try await new.bytes(for: key) == [1, 2, 3])
+        let error = await #expect(throws: AuthError.self) { try await old.bytes(for: key) }
+        #expect(error?.code == .credentialUnusable)
+        #expect(error?.message.contains("\"b\"") == true)
+    }
+
+    @Test func whatIsStoredSaysNothingWithoutTheKey() async throws {
+        let base = MemoryTokenStore()
+        let secret = Array("the refresh token of a user".utf8)
+        try await EncryptedSessionStore(base, keys: try keys("a")).set(secret, for: key)
+        let kept = try #require(await base.bytes(for: key))
+        #expect(!String(decoding: kept, as: UTF8.self).contains("refresh"))
+        // The right name, and another key.
+        let other = EncryptedSessionStore(base, keys: try EncryptionKeys([("a", Self.text(9))]))
+        await #expect(throws: AuthError.self) { try await other.bytes(for: key) }
+    }
+
+    @Test func aRecordCannotBeMovedToAnotherSession() async throws {
+        let base = MemoryTokenStore()
+        let store = EncryptedSessionStore(base, keys: try keys("a"))
+        try await store.set([1], for: key)
+        let other = RecordKey(name: "another", issuer: key.issuer, clientID: key.clientID)
+        try await base.set(try #require(await base.bytes(for: key)), for: other)
+        await #expect(throws: AuthError.self) { try await store.bytes(for: other) }
+    }
+
+    @Test func twoWritesOfTheSameHaveNothingInCommon() async throws {
+        let base = MemoryTokenStore()
+        let store = EncryptedSessionStore(base, keys: try keys("a"))
+        try await store.set([UInt8](repeating: 0, count: 64), for: key)
+        let first = try #require(await base.bytes(for: key))
+        try await store.set([UInt8](repeating: 0, count: 64), for: key)
+        #expect(try #require(await base.bytes(for: key)) != first)
+    }
+
+    @Test func refusesKeysThatAreNone() {
+        let lists: [[(id: String, key: Secret)]] = [
+            [], [("", Self.text(1))], [("a", Secret("short"))], [("a", Self.text(1)), ("a", Self.text(2))],
+        ]
+        for list in lists { #expect(throws: AuthError.self) { try EncryptionKeys(list) } }
+    }
+
+    @Test func keysAreNotPrinted() throws {
+        let keys = try keys("a", "b")
+        #expect("\(keys)" == "encryption keys a, b")
+        #expect(Mirror(reflecting: keys).children.isEmpty)
+    }
+
+    @Test func aKeysUniqueNameIsReadBack() {
+        let keys = [
+            key, RecordKey(name: "a\u{0}:b", issuer: "", clientID: "c", resource: ""),
+            RecordKey(name: "", issuer: "i", clientID: "", resource: "https://api", kind: .shared),
+        ]
+        for key in keys { #expect(RecordKey(uniqueName: Array(key.uniqueName.utf8)) == key) }
+        for text in ["", "3:ab", "1:a1:b1:c1:d1:e", "x", "-1:", "99999999:a", "1:a1:b1:c1:d0:1:f"] {
+            #expect(RecordKey(uniqueName: Array(text.utf8)) == nil, "\(text)")
+        }
+    }
+}
