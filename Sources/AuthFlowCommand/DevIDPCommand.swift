@@ -31,6 +31,9 @@ struct DevIDPCommand: AsyncParsableCommand {
     )
     var refreshLeeway = 0.0
 
+    @Option(help: "The origin of a web application, which is registered as the client authflow-web with a secret.")
+    var webClient: String?
+
     @Option(help: "The lifetime of ForgeRock's persistent cookie, in seconds.")
     var cookieLifetime = 3600
 
@@ -58,12 +61,18 @@ struct DevIDPCommand: AsyncParsableCommand {
         switch provider {
         case .oidc:
             try await EmulatorServer.run(port: port) {
-                LoggedEmulator(try OIDCEmulator(issuer: $0), log: Terminal.talk)
+                let clients = [.demo] + (webClient.map { [Self.webClient(of: $0)] } ?? [])
+                return LoggedEmulator(try OIDCEmulator(issuer: $0, clients: clients), log: Terminal.talk)
             } _: { logged in
                 let emulator = logged.base
                 emulator.accessTokenLifetime = tokenLifetime
                 emulator.refreshPolicy = .rotating(leeway: refreshLeeway)
-                try await wait(emulator.issuer, "alice / wonderland; client_id authflow-demo.")
+                emulator.hasSessionIDs = webClient != nil
+                try await wait(
+                    emulator.issuer,
+                    "alice / wonderland; client_id authflow-demo"
+                        + (webClient == nil ? "." : ", or authflow-web with the secret \(Self.webSecret).")
+                )
             }
         case .okta:
             try await EmulatorServer.run(port: port) {
@@ -94,6 +103,17 @@ struct DevIDPCommand: AsyncParsableCommand {
                 try await wait(emulator.origin, "octocat / meow; client_id \(app.id), client_secret \(app.secret).")
             }
         }
+    }
+
+    private static let webSecret = "authflow-web-secret"
+
+    private static func webClient(of origin: String) -> OIDCEmulator.Client {
+        OIDCEmulator.Client(
+            id: "authflow-web",
+            secret: webSecret,
+            authenticationMethod: "client_secret_basic",
+            redirectURIs: ["\(origin)/callback", "\(origin)/"]
+        )
     }
 
     private func runResource() async throws {

@@ -78,11 +78,7 @@ extension SessionServer {
     /// POST /logout: ends the session here, with `everywhere=1` all of the user's, and sends the browser to the provider's sign-out page
     /// where there is one.
     func signOut(_ query: String, _ request: HTTPRequest) async -> TransportResponse {
-        // A form of the page has no header field of its own, so that the browser has to say where it comes from.
-        let saysOrigin = request.headerFields[.origin] == options.origin
-        guard !isFromOtherSite(request), saysOrigin || isFromOwnPage(request) else {
-            return ServerResponse.plain(.forbidden)
-        }
+        guard isFromOwnForm(request) || isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         let cookie = sessionCookie("").removal
         guard let identifier = sessionIdentifier(of: request) else {
             return ServerResponse.redirect(to: options.startPath).setting(cookie)

@@ -200,6 +200,12 @@ public final class SessionServer: Sendable {
         request.headerFields[headerName] != nil && !isFromOtherSite(request)
     }
 
+    /// Whether a request comes from a form of a page of the application, which has no header field of its own: the browser says so
+    /// (`Origin`), as browsers do with every POST.
+    public func isFromOwnForm(_ request: HTTPRequest) -> Bool {
+        request.headerFields[.origin] == options.origin && !isFromOtherSite(request)
+    }
+
     /// Whether the browser says that another site has made it send the request.
     func isFromOtherSite(_ request: HTTPRequest) -> Bool {
         if let origin = request.headerFields[.origin], origin != options.origin { return true }
