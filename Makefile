@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm
+.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -52,6 +52,15 @@ demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock 
 	swift build $(SAMPLES) --product forgerock-login
 	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)/authflow $(SAMPLE_PROGRAMS)/forgerock-login
 
+# A package of its own: no other sample needs a web framework.
+WEB := --package-path Samples/web-login --scratch-path .build-web
+demo-web: test-dependencies ## Sign in to a web application with two real Chromiums: in memory, on PostgreSQL and on Redis
+	swift build --product authflow
+	swift build $(WEB)
+	@Samples/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
+	@Tests/Databases/databases.sh Samples/web-login/demo_databases.sh \
+	  $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
+
 samples: dependencies ## Build the samples from outside, and test them against the emulators
 	swift build $(SAMPLES)
 	swift build --build-tests
@@ -61,7 +70,7 @@ samples: dependencies ## Build the samples from outside, and test them against t
 # make requests time out.
 AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4
 define run_tests
-	$(AT_A_TIME) swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|InteropTests|SampleTests'
+	$(AT_A_TIME) swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|InteropTests|SampleTests|DatabaseTests'
 	$(AT_A_TIME) swift test --disable-xctest $(1) --skip-build --filter 'CommandTests|LoopbackTests|SecurityTests'
 endef
 
@@ -88,6 +97,17 @@ interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, 
 	Tests/Interop/keyring.sh locked swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh hanging swift test --skip-build --disable-xctest --filter KeyringTests
+
+databases: dependencies ## Test the stores on a PostgreSQL and a Redis server of their own
+	swift build --build-tests
+	Tests/Databases/databases.sh swift test --skip-build --disable-xctest --filter DatabaseTests
+
+SESSIONS ?= 10000
+DURATION ?= 120
+soak-server: dependencies ## Kill, stop and restart server processes and databases under SESSIONS sessions for DURATION seconds each
+	swift build --product session-soak
+	for store in postgresql redis; do Tests/Databases/databases.sh Tests/Soak/sessions.py \
+	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store --sessions $(SESSIONS) --seconds $(DURATION) || exit 1; done
 
 tpm: dependencies ## Sign by a key in an emulated TPM 2.0; installs what is missing
 	swift build --build-tests

@@ -158,7 +158,8 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
-                "AuthFlowMCP", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", crypto, argumentParser, httpTypes,
+                "AuthFlowMCP", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", crypto, argumentParser,
+                httpTypes,
             ]
         ),
 

@@ -21,7 +21,11 @@ async def main():
 
     async def serve(reader, writer):
         # One request on each connection, so that the next one goes elsewhere.
-        head = (await reader.readuntil(b"\r\n\r\n")).replace(b"Connection: keep-alive", b"Connection: close")
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            return writer.close()
+        head = head.replace(b"Connection: keep-alive", b"Connection: close")
         upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", next(servers))
         upstream_writer.write(head)
         await asyncio.gather(pipe(reader, upstream_writer), pipe(upstream_reader, writer))

@@ -61,7 +61,10 @@ struct StoreCommand: AsyncParsableCommand {
             let (rewrapped, left) = try await encrypted.rewrap()
             Terminal.talk("Encrypted by the first key now: \(rewrapped) records.")
             guard left == 0 else {
-                throw AuthError(.leaseBusy, "\(left) records were in use, or have a key that is not in the list. Run this again.")
+                throw AuthError(
+                    .leaseBusy,
+                    "\(left) records were in use, or have a key that is not in the list. Run this again."
+                )
             }
         }
     }
@@ -82,7 +85,9 @@ struct StoreCommand: AsyncParsableCommand {
             }
             let (before, now) = try await database.migrate()
             Terminal.talk(
-                before == now ? "The tables are up to date: version \(now)." : "The tables are of version \(now) now; before: \(before)."
+                before == now
+                    ? "The tables are up to date: version \(now)."
+                    : "The tables are of version \(now) now; before: \(before)."
             )
         }
     }

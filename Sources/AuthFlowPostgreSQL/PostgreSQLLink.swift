@@ -18,7 +18,7 @@ struct PostgreSQLRequest: Sendable {
 typealias PostgreSQLRows = [[[UInt8]?]]
 
 /// One connection to PostgreSQL, on libpq's calls that do not wait.
-@safe final class PostgreSQLLink: DatabaseLink, @unchecked Sendable {  // libpq: one thread at a time; it opens it, then the loop's
+@safe final class PostgreSQLLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as libpq asks
     private let connection: OpaquePointer
     private var isClosed = false
     private var isRunning = false

@@ -8,9 +8,18 @@ extension TokenStoreFactory {
             required: ConfigurationValue.either(ConfigurationValue<String>.text.map(plainAddress), .secret),
             "The database: postgresql://user@host/database, or keywords and values. With a password in it, it is a secret."
         )
-        let password = ConfigurationKey("password", .secret, "The password; default: that of the password file ~/.pgpass.")
+        let password = ConfigurationKey(
+            "password",
+            .secret,
+            "The password; default: that of the password file ~/.pgpass."
+        )
         let schema = ConfigurationKey("schema", .text, default: "authflow", "The schema of the tables.")
-        let connections = ConfigurationKey("connections", .number(1...64), default: 4, "The most connections of a process.")
+        let connections = ConfigurationKey(
+            "connections",
+            .number(1...64),
+            default: 4,
+            "The most connections of a process."
+        )
         let unverified = ConfigurationKey(
             "allow_unverified_server",
             .flag,

@@ -25,7 +25,7 @@ enum RedisValue: Sendable, Hashable {
 typealias RedisCommand = [[UInt8]]
 
 /// One connection to Redis, on hiredis' buffers, which do not wait.
-@safe final class RedisLink: DatabaseLink, @unchecked Sendable {  // hiredis: one thread at a time; it opens it, then the loop's
+@safe final class RedisLink: DatabaseLink, @unchecked Sendable {  // one thread at a time, as hiredis asks
     private let context: OpaquePointer
     private var isClosed = false
     private(set) var mustWrite = false

@@ -184,7 +184,9 @@ struct RedisRecords: RecordTable {
             guard let parts = page.list, parts.count == 2, let next = parts[0].bytes else { throw Self.unexpected }
             cursor = next
             for name in parts[1].list?.compactMap(\.bytes) ?? [] where name.starts(with: start) {
-                if let found = RecordMessage.digest(ofHex: name.dropFirst(start.count).dropLast()) { digests.insert(found) }
+                if let found = RecordMessage.digest(ofHex: name.dropFirst(start.count).dropLast()) {
+                    digests.insert(found)
+                }
             }
         } while cursor != Array("0".utf8)
         let later = digest.map { last in digests.filter { last.lexicographicallyPrecedes($0) } } ?? digests

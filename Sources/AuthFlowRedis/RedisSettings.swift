@@ -67,7 +67,7 @@ struct RedisSettings: Sendable {
         guard !host.isEmpty, let port, (1...65535).contains(port) else { throw refused("has no host, or no port") }
         guard Endpoint.isLoopback(host: host.contains(":") ? "[\(host)]" : host) || allowsPlainText else {
             throw refused(
-                "is another machine's, and hiredis 0.14 has no TLS: whoever is in between could read the sessions. Use a tunnel with TLS"
+                "is another machine's, and hiredis 0.14 has no TLS: an attacker in between could read the sessions. Use a tunnel with TLS"
             )
         }
         self.place = .port(host: host, port)

@@ -10,7 +10,12 @@ extension TokenStoreFactory {
         )
         let password = ConfigurationKey("password", .secret, "The password; default: none.")
         let prefix = ConfigurationKey("prefix", .text, default: "authflow", "What the names of all keys begin with.")
-        let connections = ConfigurationKey("connections", .number(1...64), default: 4, "The most connections of a process.")
+        let connections = ConfigurationKey(
+            "connections",
+            .number(1...64),
+            default: 4,
+            "The most connections of a process."
+        )
         let plainText = ConfigurationKey(
             "allow_plain_text",
             .flag,

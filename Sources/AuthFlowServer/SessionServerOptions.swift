@@ -40,7 +40,7 @@ public struct SessionServerOptions: Sendable {
     /// Pages of other sites cannot, without this one's permission.
     public var headerName = "X-AuthFlow"
 
-    /// The key for the hashes of users and provider sessions by which the store finds sessions; default, nil: whoever can read the
+    /// The key for the hashes of users and provider sessions by which the store finds sessions; default, nil: a reader of the
     /// store can find out whether a user they know has a session.
     public var tagKey: Secret?
 

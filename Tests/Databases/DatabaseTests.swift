@@ -69,7 +69,9 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await SessionStoreConformance(store: store) { try await Task.sleep(for: $0) }.run()
     }
 
-    @Test(arguments: Database.allCases) func aHolderWhoseLeaseAnotherHasTakenWritesNothing(_ database: Database) async throws {
+    @Test(arguments: Database.allCases) func aHolderWhoseLeaseAnotherHasTakenWritesNothing(_ database: Database)
+        async throws
+    {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
         // A lease that is not renewed: the process is as good as paused.
         let paused = try await database.store(named: name, lease: .milliseconds(1))
@@ -93,7 +95,9 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         try await other.withLease(on: key) { #expect(!$0.isAfterUnfinished) }
     }
 
-    @Test(arguments: Database.allCases) func aLeaseThatHasExpiredAndThatNoOtherHasTakenStillWrites(_ database: Database) async throws {
+    @Test(arguments: Database.allCases) func aLeaseThatHasExpiredAndThatNoOtherHasTakenStillWrites(_ database: Database)
+        async throws
+    {
         let store = try await database.store(lease: .milliseconds(1))
         let key = key("late")
         try await store.withLease(on: key) { lease in
@@ -197,7 +201,8 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     @Test(arguments: [
         "postgresql://db.example.com/app?sslmode=disable", "postgresql://db.example.com/app?sslmode=require",
-        "host=/run/postgresql,db.example.com sslmode=prefer", "postgresql://", "host=localhost hostaddr=192.0.2.1 sslmode=allow",
+        "host=/run/postgresql,db.example.com sslmode=prefer", "postgresql://",
+        "host=localhost hostaddr=192.0.2.1 sslmode=allow",
     ]) func anAddressWithoutVerifiedTLSIsRefused(_ url: String) throws {
         guard url != "postgresql://" else { return }
         let error = #expect(throws: AuthError.self) { try PostgreSQLTokenStore(url: Secret(url)) }
@@ -206,7 +211,8 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
     }
 
     @Test(arguments: [
-        "redis://cache.example.com", "redis://10.0.0.1:6379/0", "redis://", "redis://localhost:0", "redis://localhost/x",
+        "redis://cache.example.com", "redis://10.0.0.1:6379/0", "redis://", "redis://localhost:0",
+        "redis://localhost/x",
         "http://localhost", "unix:relative", "rediss://cache.example.com",
     ]) func aRedisAddressThatIsNotSafeOrNotOneIsRefused(_ url: String) throws {
         #expect(throws: AuthError.self) { try RedisTokenStore(url: Secret(url)) }
@@ -225,21 +231,29 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
         }
     }
 
-    @Test(arguments: Database.allCases) func keysAreReplacedUnderLoadAndNothingIsLost(_ database: Database) async throws {
+    @Test(arguments: Database.allCases) func keysAreReplacedUnderLoadAndNothingIsLost(_ database: Database) async throws
+    {
         let name = "test\(UInt64.random(in: 0..<UInt64.max))"
         func keys(_ names: [String]) throws -> EncryptionKeys {
-            try EncryptionKeys(names.map { ($0, Secret(Base64URL.encode([UInt8](repeating: $0.utf8.first ?? 0, count: 32)))) })
+            try EncryptionKeys(
+                names.map { ($0, Secret(Base64URL.encode([UInt8](repeating: $0.utf8.first ?? 0, count: 32)))) }
+            )
         }
         let base = try await database.store(named: name)
         let records = (0..<50).map { key("session \($0)") }
         let old = EncryptedSessionStore(base, keys: try keys(["a", "b"]))
         for record in records {
-            try await old.withLease(on: record) { try await old.write([0], RecordAttributes(lifetime: .seconds(600)), under: $0) }
+            try await old.withLease(on: record) {
+                try await old.write([0], RecordAttributes(lifetime: .seconds(600)), under: $0)
+            }
         }
         try await withThrowingTaskGroup(of: Int.self) { group in
             for process in 0..<4 {
                 // Two processes are behind: they still encrypt by the old key.
-                let store = EncryptedSessionStore(try await database.store(named: name), keys: try keys(process < 2 ? ["a", "b"] : ["b", "a"]))
+                let store = EncryptedSessionStore(
+                    try await database.store(named: name),
+                    keys: try keys(process < 2 ? ["a", "b"] : ["b", "a"])
+                )
                 group.addTask {
                     for _ in 0..<100 {
                         let record = records[Int.random(in: 0..<records.count)]

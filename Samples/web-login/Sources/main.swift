@@ -31,7 +31,8 @@ guard let path = arguments.first else {
 let profile = try ConfigurationFile(path: path).profile(option("--profile"))
 let stores: [TokenStoreFactory] = [.memory, .postgreSQL, .redis]
 let client = try AuthClient(profile: profile, providers: [.oidc], userAgents: [], stores: stores).client
-guard let store = try profile.makeStore(providers: [.oidc], userAgents: [], stores: stores) as? any SessionTokenStore else {
+guard let store = try profile.makeStore(providers: [.oidc], userAgents: [], stores: stores) as? any SessionTokenStore
+else {
     throw AuthError(.invalidConfiguration, "The store keeps no sessions.")
 }
 let origin = try Endpoint(client.registration.redirectURIs[0].uri).origin
@@ -46,7 +47,8 @@ router.get("/") { request, context in
     let token: String
     do {
         let tokens = try await server.freshTokens(for: session)
-        token = "The access token is good until \(tokens.expiresAt?.formatted(.iso8601) ?? "its end, which the provider does not say")."
+        token =
+            "The access token is good until \(tokens.expiresAt?.formatted(.iso8601) ?? "its end, which the provider does not say")."
     } catch {
         token = "\(error)"
     }

@@ -131,7 +131,7 @@ public final class CredentialManager: Sendable {
         }
     }
 
-    /// As ``save(_:for:attributes:)-(_,CredentialKey,_)``, for a user or session by its identifier.
+    /// As ``save(_:for:attributes:)-(Credential,CredentialKey,RecordAttributes?)``, for a user or session by its identifier.
     public func save(
         _ credential: Credential,
         for session: String,

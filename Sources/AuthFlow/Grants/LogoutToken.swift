@@ -117,7 +117,7 @@ extension OAuthClient {
             throw rules.missing("jti")
         }
         // "2. Validate the Logout Token signature in the same way that an ID Token signature is validated": last, because it may cost a
-        // request, and anybody can send a token.
+        // request, and any sender can make it so.
         _ = try await server.verifySignature(
             of: jws,
             metadata: metadata,

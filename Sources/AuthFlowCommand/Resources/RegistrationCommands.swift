@@ -21,7 +21,11 @@ enum RegistrationCommands {
             let settings = try ResourceChoice.file(config)?.resourceClient ?? ResourceClientSettings()
             self.store = try settings.store(of: Known.stores, userAgents: Known.userAgents, host: ToolEnvironment.host)
             self.registrations = KeptRegistrations(store: store)
-            self.redirectURI = try settings.redirectURI(of: Known.stores, userAgents: Known.userAgents, host: ToolEnvironment.host)
+            self.redirectURI = try settings.redirectURI(
+                of: Known.stores,
+                userAgents: Known.userAgents,
+                host: ToolEnvironment.host
+            )
             self.transport = try settings.transport(environment: ToolEnvironment.host.environment)
         }
 

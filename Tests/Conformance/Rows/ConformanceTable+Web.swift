@@ -355,7 +355,7 @@ extension ConformanceTable {
             try await phone.signIn(web, at: server)
             let tokens = try await server.freshTokens(for: try await browser.session(at: server).required())
             let sessionID = try (tokens.verifiedIDToken?.claims["sid"]?.string).required()
-            for subject in ["somebody-else", "248289761001"] {
+            for subject in ["another-user", "248289761001"] {
                 let token = try web.scene.emulator.logoutToken(for: "web", subject: subject, sessionID: sessionID)
                 _ = try await WebBrowser().send(
                     .post,
