@@ -103,7 +103,7 @@ public final class SessionServer: Sendable {
         self.redirectURI = redirectURI
         self.callbackPath = callback.path
         self.headerName = headerName
-        self.credentials = CredentialManager(client: client, store: store, observer: observer)
+        self.credentials = CredentialManager(client: client, store: store, refreshesAhead: true, observer: observer)
         self.isSecure = isSecure
         self.observer = observer
         credentials.followRemovals()

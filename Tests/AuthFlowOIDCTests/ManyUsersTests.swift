@@ -100,6 +100,41 @@ import Testing
         #expect(try await first.expiresAt ?? .distantPast > time.now)
     }
 
+    @Test func aBusySessionIsRefreshedBeforeItsTokensExpireAndNoCallerWaits() async throws {
+        let time = self.time
+        let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users(20), now: { time.now })
+        emulator.accessTokenLifetime = 600
+        let (gate, open) = AsyncStream<Void>.makeStream()
+        let holds = Mutex(false)
+        let transport = HoldingTransport(base: InProcessTransport(emulator)) { token in
+            guard !token.isEmpty, holds.withLock({ $0 }) else { return }
+            for await _ in gate {}
+        }
+        let server = EmulatorScene(emulator).server(transport: transport, host: time.host)
+        let client = OAuthClient(server: server, registration: try registration())
+        let credentials = CredentialManager(client: client, store: MemoryTokenStore(), refreshesAhead: true)
+        for number in 0..<20 {
+            let request = try await client.authorizationRequest()
+            let callback = try emulator.redirect(for: request.url, as: "user\(number)")
+            try await credentials.save(try await client.exchange(callback, for: request), for: "\(number)")
+        }
+        func refreshes() -> Int { emulator.receivedRequests.count { $0.form["refresh_token"] != nil } }
+        // Fresh for 540 seconds. In the last half minute each session has a time of its own.
+        time.advance(by: .seconds(505))
+        for number in 0..<20 { _ = try await credentials.freshTokens(for: "\(number)") }
+        #expect(refreshes() == 0)
+        time.advance(by: .seconds(20))
+        for number in 0..<20 { _ = try await credentials.freshTokens(for: "\(number)") }
+        _ = await credentials.drain()
+        #expect((1...19).contains(refreshes()), "\(refreshes())")
+        holds.withLock { $0 = true }
+        time.advance(by: .seconds(14))
+        for number in 0..<20 { for _ in 0..<3 { _ = try await credentials.freshTokens(for: "\(number)") } }
+        open.finish()
+        _ = await credentials.drain()
+        #expect(refreshes() == 20)
+    }
+
     @Test func keepsOnlySoManyCredentialsInMemory() async throws {
         let emulator = try OIDCEmulator(issuer: "https://id.example.com", users: users(50))
         let scene = EmulatorScene(emulator)

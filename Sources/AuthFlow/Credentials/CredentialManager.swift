@@ -21,6 +21,7 @@ public final class CredentialManager: Sendable {
     private let freshnessMargin: Duration
     private let cacheLimit: Int
     private let renewal: Renewal?
+    private let refreshesAhead: Bool
     private let observer: @Sendable (FlowEvent) -> Void
     private let cache = Mutex(Cache())
 
@@ -41,6 +42,8 @@ public final class CredentialManager: Sendable {
     ///   - cacheLimit: The most credentials kept in memory, besides those in use; default: 20,000.
     ///   - renewal: Obtains a credential where there is none, or where it has expired and has no refresh token: for grants
     ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. Default: none.
+    ///   - refreshesAhead: Whether a use of tokens that will soon expire begins to refresh them, so that busy sessions never wait; each
+    ///     at a time of its own in the last half minute. Default: no.
     ///   - observer: Receives every event, in order. It must not block.
     public init(
         client: OAuthClient,
@@ -48,6 +51,7 @@ public final class CredentialManager: Sendable {
         freshnessMargin: Duration = .seconds(60),
         cacheLimit: Int = 20_000,
         renewal: Renewal? = nil,
+        refreshesAhead: Bool = false,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) {
         self.client = client
@@ -55,6 +59,7 @@ public final class CredentialManager: Sendable {
         self.freshnessMargin = max(freshnessMargin, .zero)
         self.cacheLimit = max(cacheLimit, 2)
         self.renewal = renewal
+        self.refreshesAhead = refreshesAhead
         self.observer = observer
     }
 
@@ -70,8 +75,13 @@ public final class CredentialManager: Sendable {
     public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
         do {
             return try await using(key) { managed in
-                if let fresh = managed.fresh() { return fresh.credential.tokens }
-                return try await managed.credential().tokens
+                if let fresh = managed.fresh() {
+                    if refreshesAhead { managed.refreshAhead(fresh) }
+                    return fresh.credential.tokens
+                }
+                let tokens = try await managed.credential().tokens
+                if refreshesAhead, let known = managed.fresh() { managed.refreshAhead(known) }
+                return tokens
             }
         } catch let error as AuthError where error.code == .loginRequired {
             // The grant may be for several resources, of which this is one.

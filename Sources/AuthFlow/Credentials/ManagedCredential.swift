@@ -63,11 +63,28 @@ final class ManagedCredential: Sendable {
         let credential: Credential
         let notBefore: Double
         let freshUntil: Double
+        /// When a use of the tokens begins to refresh them.
+        let refreshAt: Double
+        private let isRefreshed = Atomic(false)
 
-        init(_ credential: Credential, margin: Duration) {
+        /// - Parameters:
+        ///   - credential: The credential.
+        ///   - margin: How long before its expiry the access token counts as expired.
+        ///   - random: Spreads the refreshes of tokens that came at the same time.
+        init(_ credential: Credential, margin: Duration, random: UInt8) {
             self.credential = credential
             self.notBefore = credential.notBefore.timeIntervalSinceReferenceDate
-            self.freshUntil = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
+            let end = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
+            self.freshUntil = end
+            // At most half a minute, and a fifth of the time in which they are fresh.
+            let most = min(30, max(0, end - credential.obtainedAt.timeIntervalSinceReferenceDate) / 5)
+            self.refreshAt = end - most * (0.25 + 0.75 * Double(random) / 255)
+        }
+
+        /// Whether it is time to refresh, for the first caller that asks.
+        func isDue(at now: Double) -> Bool {
+            now >= refreshAt && credential.tokens.refreshToken != nil
+                && !isRefreshed.exchange(true, ordering: .relaxed)
         }
 
         fileprivate func isFresh(at now: Double) -> Bool { now < freshUntil && now >= notBefore }
@@ -149,6 +166,13 @@ final class ManagedCredential: Sendable {
             guard let cached = state.cached, cached.isFresh(at: now), Self.isChecked(state, now) else { return nil }
             return cached
         }
+    }
+
+    /// Begins to refresh tokens that are still fresh, for the callers to come. This one does not wait.
+    func refreshAhead(_ cached: Cached) {
+        guard cached.isDue(at: client.host.now().timeIntervalSinceReferenceDate) else { return }
+        // A failure is no caller's: the next one finds the tokens expired, and tries again.
+        _ = sharedRefresh(account, freshnessMargin, cached.credential.tokens.accessToken)
     }
 
     /// The credential in memory, whether or not its own access token is fresh, when the store was read a moment ago.
@@ -260,7 +284,7 @@ final class ManagedCredential: Sendable {
         let now = client.host.now().timeIntervalSinceReferenceDate
         state.withLock { state in
             guard epoch == nil || epoch == state.epoch, keeps(credential.account, state) else { return }
-            state.cached = Cached(credential, margin: freshnessMargin)
+            state.cached = Cached(credential, margin: freshnessMargin, random: client.host.randomBytes(1).first ?? 0)
             state.checkedAt = now
         }
         return credential
