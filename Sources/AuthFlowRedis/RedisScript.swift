@@ -132,8 +132,7 @@ struct RedisScript: Sendable {
         if alive() and field('sealed') then
           shown = {field('record'), field('sealed'), field('used') or '0', field('tags') or ''}
         end
-        redis.call('DEL', KEYS[1])
-        redis.call('PUBLISH', ARGV[1], ARGV[2])
+        if redis.call('DEL', KEYS[1]) == 1 then redis.call('PUBLISH', ARGV[1], ARGV[2]) end
         return shown
         """
     )

@@ -35,42 +35,55 @@ extension SessionServer {
         let wanted = parameters.values(for: "return_to")
         let address = wanted.count == 1 ? ReturnAddress(wanted[0], prefixes: options.returnPrefixes) : nil
         do {
-            var options = AuthorizationOptions()
-            options.lifetime = Self.patience
-            var pendingRequest = try await client.authorizationRequest(options)
-            pendingRequest.note = address?.path
-            let (name, value) = freeSlot(RequestCookies(request))
-            try await pending.keep(pendingRequest, for: Secret(value))
-            return ServerResponse.redirect(to: pendingRequest.url).setting(slotCookie(name, value))
+            var authorization = AuthorizationOptions()
+            authorization.lifetime = Self.patience
+            var pendingRequest = try await client.authorizationRequest(authorization)
+            // The cookie of the session does not come with the provider's redirect: what will have ended then is remembered now.
+            let session = sessionIdentifier(of: request).map { credentials.recordKey(for: key($0)).name } ?? ""
+            pendingRequest.note = "\(session) \(address?.path ?? options.startPath)"
+            let slot = newSlot()
+            try await pending.keep(pendingRequest, for: Secret(slot.value))
+            return surplusSlots(RequestCookies(request))
+                .reduce(ServerResponse.redirect(to: pendingRequest.url).setting(slotCookie(slot.name, slot.value))) {
+                    $0.setting(slotCookie($1, "").removal)
+                }
         } catch {
             return failure(error)
         }
     }
 
-    /// A cookie for another sign-in. Its value begins with the time, so that the oldest of too many can be told.
-    private func freeSlot(_ cookies: RequestCookies) -> (name: String, value: String) {
+    /// A cookie for another sign-in, with a name of its own: a browser may begin several at once. Its value begins with the time, so that
+    /// the oldest of too many can be told.
+    private func newSlot() -> (name: String, value: String) {
         let host = client.server.host
-        let used = cookies.named(slotPrefix)
-        let names = (0..<Self.slots).map { "\(slotPrefix)\($0)" }
-        let free = names.first { name in !used.contains { $0.name == name } }
-        let oldest = names.min { left, right in
-            let times = [left, right].map { name in
-                used.first { $0.name == name }.flatMap { Int($0.value.prefix { $0 != "." }) } ?? 0
-            }
-            return times[0] < times[1]
-        }
-        let value = "\(Int(host.now().timeIntervalSince1970)).\(Base64URL.encode(host.randomBytes(32)))"
-        return (free ?? oldest ?? names[0], value)
+        let name = slotPrefix + Base64URL.encode(host.randomBytes(Self.slotBytes))
+        return (name, "\(Int(host.now().timeIntervalSince1970)).\(Base64URL.encode(host.randomBytes(32)))")
+    }
+
+    private static let slotBytes = 6
+
+    /// The sign-ins under way in a browser, the newest first.
+    private func slots(_ cookies: RequestCookies) -> [(name: String, value: String)] {
+        func time(_ value: String) -> Int { Int(value.prefix { $0 != "." }) ?? 0 }
+        return cookies.named(slotPrefix)
+            .filter { Base64URL.decode($0.name.dropFirst(slotPrefix.count))?.count == Self.slotBytes }
+            .sorted { time($0.value) > time($1.value) }
+    }
+
+    /// The oldest sign-ins of a browser, which have to make room for another.
+    private func surplusSlots(_ cookies: RequestCookies) -> [String] {
+        slots(cookies).dropFirst(Self.slots - 1).map(\.name)
     }
 
     /// The callback: exchanges the code, begins a session with a new identifier, and leads to the page that was asked for.
     /// - Parameter parameters: Those of the authorization response, encoded.
     func finishSignIn(_ parameters: String, _ request: HTTPRequest) async -> TransportResponse {
         let callback = redirectURI + (redirectURI.contains("?") ? "&" : "?") + parameters
-        let slots = RequestCookies(request).named(slotPrefix)
+        // A browser that began several at once has more than it will keep.
+        let slots = slots(RequestCookies(request)).prefix(2 * Self.slots)
         do {
             var taken: (request: AuthorizationRequest, slot: String)?
-            for slot in slots.prefix(2 * Self.slots) where slot.value.utf8.count >= 43 {
+            for slot in slots where slot.value.utf8.count >= 43 {
                 do {
                     taken = (try await pending.take(for: callback, in: Secret(slot.value), of: client), slot.name)
                 } catch let error as AuthError where error.code == .invalidCallback {
@@ -86,9 +99,19 @@ extension SessionServer {
             }
             let removal = slotCookie(taken.slot, "").removal
             do {
-                let credential = try await client.exchange(callback, for: taken.request)
-                let identifier = try await beginSession(credential, after: sessionIdentifier(of: request))
-                return ServerResponse.leadingOn(to: taken.request.note ?? options.startPath).setting(removal)
+                let credential = try await client.exchange(
+                    callback,
+                    for: taken.request,
+                    reporter: FlowReporter(host: client.server.host, observer: observer)
+                ).credential
+                let note = (taken.request.note ?? "").split(separator: " ", omittingEmptySubsequences: false)
+                let old = [
+                    note.first.map { String($0) },
+                    sessionIdentifier(of: request).map { credentials.recordKey(for: key($0)).name },
+                ]
+                let identifier = try await beginSession(credential, after: old.compactMap { $0 })
+                let page = note.count == 2 ? String(note[1]) : options.startPath
+                return ServerResponse.leadingOn(to: page).setting(removal)
                     .setting(sessionCookie(identifier.exposed))
             } catch {
                 // It was taken out, so that it cannot be tried again.
@@ -101,19 +124,25 @@ extension SessionServer {
 
     /// Keeps a credential under a new identifier. What the browser had before ends: an identifier that was known before a sign-in must
     /// not have the session after it.
-    private func beginSession(_ credential: Credential, after old: Secret?) async throws -> Secret {
+    /// - Parameter names: The names of the records of sessions that the browser had.
+    private func beginSession(_ credential: Credential, after names: [String]) async throws -> Secret {
         let identifier = Secret(Base64URL.encode(client.server.host.randomBytes(32)))
+        let key = key(identifier)
         try await credentials.save(
             credential,
-            for: identifier.exposed,
+            for: key,
             attributes: RecordAttributes(
                 lifetime: options.lifetime,
                 idleTime: options.idleTime,
                 tags: tags(of: credential)
             )
         )
-        if let old {
-            let removed = try await credentials.remove([credentials.recordKey(for: CredentialKey(old.exposed))])
+        let own = credentials.recordKey(for: key)
+        let old = Set(names.filter { !$0.isEmpty }).map {
+            RecordKey(name: $0, issuer: own.issuer, clientID: own.clientID, resource: own.resource)
+        }
+        if !old.isEmpty {
+            let removed = try await credentials.remove(old)
             // Tokens of the same user may belong to the same grant, which is still in use.
             revoke(removed.filter { $0.identity?.subject != credential.identity?.subject })
         }

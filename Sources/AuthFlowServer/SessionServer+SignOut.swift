@@ -24,13 +24,16 @@ extension SessionServer {
                 )
             ]
         }
-        return try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)).map {
-            SessionSummary(
-                name: $0.key.name,
-                signedInAt: $0.credential.signedInAt,
-                lastUse: $0.lastUse,
-                isCurrent: $0.key.name == session.name
-            )
+        return try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)).compactMap {
+            found in
+            found.credential.map {
+                SessionSummary(
+                    name: found.key.name,
+                    signedInAt: $0.signedInAt,
+                    lastUse: found.lastUse,
+                    isCurrent: found.key.name == session.name
+                )
+            }
         }.sorted { $0.signedInAt > $1.signedInAt }
     }
 
@@ -40,7 +43,7 @@ extension SessionServer {
     ///   - names: The sessions; nil for all, this one included: "sign out everywhere".
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func endSessions(ofUserOf session: Session, named names: [String]? = nil) async throws {
-        var keys = [credentials.recordKey(for: CredentialKey(session.identifier.exposed))]
+        var keys = [credentials.recordKey(for: key(session.identifier))]
         if let identity = session.identity {
             keys += try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)).map(\.key)
         }
@@ -51,7 +54,7 @@ extension SessionServer {
     /// The tags by which the sessions of a user and of a session at the provider are found.
     func tags(of credential: Credential) -> [RecordTag] {
         guard let identity = credential.identity else { return [] }
-        let sessionID = credential.tokens.verifiedIDToken?.claims["sid"]?.string
+        let sessionID = Self.sessionID(of: credential)
         return [userTag(identity.issuer, identity.subject)]
             + (sessionID.map { [providerSessionTag(identity.issuer, $0)] } ?? [])
     }
@@ -68,7 +71,7 @@ extension SessionServer {
     /// Revokes tokens, while the response is on its way: that the session has ended does not depend on it.
     func revoke(_ removed: [Credential]) {
         guard !removed.isEmpty else { return }
-        Task { [client] in for credential in removed { try? await client.revoke(credential) } }
+        credentials.begin { [client] in for credential in removed { try? await client.revoke(credential) } }
     }
 }
 
@@ -77,20 +80,22 @@ extension SessionServer {
 extension SessionServer {
     /// POST /logout: ends the session here, with `everywhere=1` all of the user's, and sends the browser to the provider's sign-out page
     /// where there is one.
-    func signOut(_ query: String, _ request: HTTPRequest) async -> TransportResponse {
+    func signOut(_ query: String, _ body: [UInt8], _ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnForm(request) || isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         let cookie = sessionCookie("").removal
         guard let identifier = sessionIdentifier(of: request) else {
             return ServerResponse.redirect(to: options.startPath).setting(cookie)
         }
         do {
-            let key = credentials.recordKey(for: CredentialKey(identifier.exposed))
-            let isEverywhere = FormURLEncoding.decode(query)?["everywhere"] == "1"
-            if isEverywhere, let session = try await session(of: request) {
-                try await endOtherSessions(ofUserOf: session)
-            }
+            let key = credentials.recordKey(for: self.key(identifier))
             let removed = try await credentials.remove([key])
-            // Before the tokens are revoked: some providers take the ID Token of a revoked grant for no hint.
+            let parameters = [query, String(decoding: body, as: UTF8.self)].map {
+                FormURLEncoding.decode($0) ?? FormParameters()
+            }
+            if parameters.contains(where: { $0["everywhere"] == "1" }), let identity = removed.first?.identity {
+                let others = try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject))
+                revoke(try await credentials.remove(others.map(\.key)))
+            }
             var end: EndSessionRequest?
             if let credential = removed.first { end = try? await client.endSessionRequest(for: credential) }
             revoke(removed)
@@ -104,17 +109,13 @@ extension SessionServer {
         }
     }
 
-    private func endOtherSessions(ofUserOf session: Session) async throws {
-        let others = try await sessions(ofUserOf: session).filter { !$0.isCurrent }.map(\.name)
-        if !others.isEmpty { try await endSessions(ofUserOf: session, named: others) }
-    }
-
     /// GET /session: tells a script of the page who is signed in (RFC 10017 section 6.1.2.1).
     func describeSession(_ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         do {
-            guard let session = try await session(of: request) else {
-                return ServerResponse.json(.unauthorized, ["signed_in": false])
+            // A page that asks all the time is no user.
+            guard let session = try await session(of: request, isUse: false) else {
+                return ServerResponse.json(.unauthorized, ["signed_in": false]).setting(sessionCookie("").removal)
             }
             var json: [String: JSON] = [
                 "signed_in": true, "signed_in_at": .integer(Int64(session.signedInAt.timeIntervalSince1970)),
@@ -146,9 +147,7 @@ extension SessionServer {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
         do {
-            let keys = try await sessions(of: token)
-            // An attacker who sends a token again ends sessions that were begun later. A provider that sends it again because the response
-            // was lost is told that it is done.
+            let found = try await sessions(of: token)
             let rest = max(1, token.acceptedUntil.timeIntervalSince(client.server.host.now()))
             let claim = RecordKey(
                 name: token.identifier,
@@ -156,34 +155,45 @@ extension SessionServer {
                 clientID: client.registration.clientID,
                 kind: .claim
             )
-            guard try await store.claim(claim, for: .seconds(rest)) else {
-                return keys.isEmpty ? ServerResponse.plain(.ok) : refused("The logout token was used before (jti).")
+            let isFirst = try await store.claim(claim, for: .seconds(rest))
+            // A provider that sends it again, because the first time something failed, means the sessions of that time. An attacker who
+            // sends it again ends none that were begun later.
+            let meant = isFirst ? found : found.filter { $0.credential.map { $0.signedInAt < token.issuedAt } ?? false }
+            guard isFirst || found.isEmpty || !meant.isEmpty else {
+                return refused("The logout token was used before (jti).")
             }
-            do {
-                let removed = try await credentials.remove(keys)
-                // Section 2.7: "refresh tokens issued without the offline_access property ... SHOULD be revoked", and with it "normally
-                // SHOULD NOT".
-                revoke(removed.filter { !$0.tokens.scopes.contains("offline_access") })
-            } catch {
-                // The provider may send it again, because nothing was done.
-                _ = try? await store.remove([claim])
-                throw error
-            }
+            let removed = try await credentials.remove(meant.map(\.key))
+            // Section 2.7: "refresh tokens issued without the offline_access property ... SHOULD be revoked", and with it "normally
+            // SHOULD NOT".
+            revoke(removed.filter { !$0.tokens.scopes.contains("offline_access") })
             return ServerResponse.plain(.ok)
         } catch {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
     }
 
-    /// The sessions that a logout token ends: with `sid` those of that session at the provider, otherwise all of the user.
-    private func sessions(of token: LogoutToken) async throws -> [RecordKey] {
-        let tag =
-            if let sessionID = token.sessionID {
-                providerSessionTag(token.issuer, sessionID)
+    /// The sessions that a logout token ends: with `sid` those of that session at the provider, otherwise all of the user. One that cannot
+    /// be read here is meant too: another process may be able to.
+    private func sessions(of token: LogoutToken) async throws -> [TaggedCredential] {
+        func isOfUser(_ found: TaggedCredential) -> Bool {
+            guard let subject = token.subject, let credential = found.credential else { return true }
+            return credential.identity?.subject == subject
+        }
+        let ofUser =
+            if let subject = token.subject {
+                try await credentials.credentials(tagged: userTag(token.issuer, subject))
             } else {
-                userTag(token.issuer, token.subject ?? "")
+                [TaggedCredential]()
             }
-        return try await credentials.credentials(tagged: tag)
-            .filter { found in token.subject.map { found.credential.identity?.subject == $0 } ?? true }.map(\.key)
+        guard let sessionID = token.sessionID else { return ofUser }
+        let ofSession = try await credentials.credentials(tagged: providerSessionTag(token.issuer, sessionID)).filter(
+            isOfUser
+        )
+        // A sign-in whose ID Token had no session identifier may be of this session.
+        return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
+    }
+
+    private static func sessionID(of credential: Credential) -> String? {
+        credential.tokens.verifiedIDToken?.claims["sid"]?.string
     }
 }

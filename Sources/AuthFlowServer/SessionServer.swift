@@ -97,6 +97,9 @@ public final class SessionServer: Sendable {
             throw refused("Each route has a path of its own, which begins with a slash.")
         }
         self.client = client
+        // A grant for one resource is kept under a key with that resource.
+        let resources = client.registration.resources
+        self.resource = resources.count == 1 ? resources.first : nil
         self.options = options
         self.store = store
         self.pending = PendingAuthorizations(store: store, host: client.server.host)
@@ -109,6 +112,7 @@ public final class SessionServer: Sendable {
         credentials.followRemovals()
     }
 
+    private let resource: String?
     let isSecure: Bool
     let observer: @Sendable (FlowEvent) -> Void
 
@@ -134,7 +138,7 @@ public final class SessionServer: Sendable {
                 request.method == .post ? String(decoding: body, as: UTF8.self) : String(query),
                 request
             )
-        case .logout: return await signOut(String(query), request)
+        case .logout: return await signOut(String(query), body, request)
         case .session: return await describeSession(request)
         case .backChannelLogout: return await endSessions(body, request)
         }
@@ -158,8 +162,13 @@ public final class SessionServer: Sendable {
     /// Another process may have ended it in the last ten seconds without this one having been told.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`: it is not known whether there is a session.
     public func session(of request: HTTPRequest) async throws -> Session? {
+        try await session(of: request, isUse: true)
+    }
+
+    /// - Parameter isUse: Whether it moves the idle end on.
+    func session(of request: HTTPRequest, isUse: Bool) async throws -> Session? {
         guard let identifier = sessionIdentifier(of: request) else { return nil }
-        let key = CredentialKey(identifier.exposed)
+        let key = key(identifier)
         let credential: Credential
         do {
             credential = try await credentials.lastCredential(for: key)
@@ -167,8 +176,11 @@ public final class SessionServer: Sendable {
             return nil
         }
         let record = credentials.recordKey(for: key)
-        if touched.withLock({ $0.isDue(record.name, at: .now) }) {
+        // A store moves the end on at most as often.
+        let pause = min(options.idleTime / 10, .seconds(60))
+        if isUse, touched.withLock({ $0.isDue(record.name, after: pause) }) {
             guard try await credentials.touch(key) else { return nil }
+            touched.withLock { $0.note(record.name) }
         }
         return Session(
             identifier: identifier,
@@ -177,6 +189,9 @@ public final class SessionServer: Sendable {
             name: record.name
         )
     }
+
+    /// The key of a session's credential.
+    func key(_ identifier: Secret) -> CredentialKey { CredentialKey(identifier.exposed, resource: resource) }
 
     /// The identifier in the cookie, when it can be one of ours.
     func sessionIdentifier(of request: HTTPRequest) -> Secret? {
@@ -189,7 +204,9 @@ public final class SessionServer: Sendable {
     /// Returns tokens of a session whose access token is fresh.
     /// - Throws: As ``/AuthFlow/CredentialManager/freshTokens(for:)-(CredentialKey)``.
     public func freshTokens(for session: Session, resource: String? = nil) async throws -> TokenSet {
-        try await credentials.freshTokens(for: session.identifier.exposed, resource: resource)
+        let key = key(session.identifier)
+        guard let resource, resource != key.resource else { return try await credentials.freshTokens(for: key) }
+        return try await credentials.freshTokens(of: key, for: resource)
     }
 
     /// Whether a request comes from a page of the application, and so may change something or be told something: pages of other sites
@@ -203,14 +220,23 @@ public final class SessionServer: Sendable {
     /// Whether a request comes from a form of a page of the application, which has no header field of its own: the browser says so
     /// (`Origin`), as browsers do with every POST.
     public func isFromOwnForm(_ request: HTTPRequest) -> Bool {
-        request.headerFields[.origin] == options.origin && !isFromOtherSite(request)
+        let origin = request.headerFields[.origin]
+        let isOwn = origin == options.origin || origin == "null" && site(of: request) == "same-origin"
+        return isOwn && !isFromOtherSite(request)
     }
 
     /// Whether the browser says that another site has made it send the request.
     func isFromOtherSite(_ request: HTTPRequest) -> Bool {
-        if let origin = request.headerFields[.origin], origin != options.origin { return true }
-        guard let site = HTTPField.Name("Sec-Fetch-Site").flatMap({ request.headerFields[$0] }) else { return false }
-        return site != "same-origin" && site != "none"
+        let site = site(of: request)
+        // A page whose referrer policy is no-referrer has an origin that is not told.
+        if let origin = request.headerFields[.origin], origin != options.origin {
+            guard origin == "null", site == "same-origin" else { return true }
+        }
+        return site != nil && site != "same-origin" && site != "none"
+    }
+
+    private func site(of request: HTTPRequest) -> String? {
+        HTTPField.Name("Sec-Fetch-Site").flatMap { request.headerFields[$0] }
     }
 
     /// Removes what has ended from the store, every minute, until the task is cancelled. One process is enough, and several do no harm.
@@ -230,15 +256,17 @@ public final class SessionServer: Sendable {
     }
 }
 
-/// When sessions were touched last: the store is asked at most once a minute for each.
+/// When sessions were touched last.
 private struct TouchTimes {
     private static let limit = 20_000
     private var times: [String: ContinuousClock.Instant] = [:]
 
-    mutating func isDue(_ name: String, at now: ContinuousClock.Instant) -> Bool {
-        if let last = times[name], last.duration(to: now) < .seconds(60) { return false }
+    func isDue(_ name: String, after pause: Duration) -> Bool {
+        times[name].map { $0.duration(to: .now) >= pause } ?? true
+    }
+
+    mutating func note(_ name: String) {
         if times.count >= Self.limit { times.removeAll() }
-        times[name] = now
-        return true
+        times[name] = .now
     }
 }

@@ -9,8 +9,8 @@ public struct TaggedCredential: Sendable, Hashable {
     /// The key of its record. It does not have the session's identifier, but its SHA-256.
     public let key: RecordKey
 
-    /// The credential.
-    public let credential: Credential
+    /// The credential; nil when it has ended, or cannot be read here.
+    public let credential: Credential?
 
     /// When the session was begun or used last, give or take a minute.
     public let lastUse: Date
@@ -38,7 +38,7 @@ extension CredentialManager {
     /// Finds credentials by a tag.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func credentials(tagged tag: RecordTag) async throws -> [TaggedCredential] {
-        try await sessionStore.records(tagged: tag).compactMap(tagged)
+        try await sessionStore.records(tagged: tag).filter { $0.key.kind == .credential }.map(tagged)
     }
 
     /// Removes credentials in every process, whatever is under way with them: tokens that a refresh brings are dropped. Nothing is
@@ -48,8 +48,16 @@ extension CredentialManager {
     public func remove(_ keys: [RecordKey]) async throws -> [Credential] {
         let removed = try await sessionStore.remove(keys)
         for key in keys { forget(key.digest) }
-        return removed.compactMap { tagged($0)?.credential }
+        return removed.compactMap { tagged($0).credential }
     }
+
+    /// Tokens for one of several resources of a grant.
+    package func freshTokens(of key: CredentialKey, for resource: String) async throws -> TokenSet {
+        try await using(key) { try await $0.tokens(for: resource, scopes: nil) }
+    }
+
+    /// Begins work that ``drain(within:)`` waits for.
+    package func begin(_ work: @escaping @Sendable () async -> Void) { _ = unfinished.begin(work) }
 
     private var sessionStore: any SessionTokenStore {
         get throws {
@@ -63,11 +71,11 @@ extension CredentialManager {
         }
     }
 
-    /// nil for what is no credential, or one whose session has ended.
-    private func tagged(_ record: TaggedRecord) -> TaggedCredential? {
-        guard record.key.kind == .credential,
-            let credential = (try? StoredAccounts(serialized: record.bytes))?.entry(nil)?.credential
-        else { return nil }
-        return TaggedCredential(key: record.key, credential: credential, lastUse: record.lastUse)
+    private func tagged(_ record: TaggedRecord) -> TaggedCredential {
+        TaggedCredential(
+            key: record.key,
+            credential: (try? StoredAccounts(serialized: record.bytes))?.entry(nil)?.credential,
+            lastUse: record.lastUse
+        )
     }
 }

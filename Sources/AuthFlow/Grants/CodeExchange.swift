@@ -14,7 +14,7 @@ extension OAuthClient {
     }
 
     /// Steps 4 to 7 of a sign-in, as `SignIn/AuthorizationCodeSignIn.swift` counts them.
-    func exchange(
+    package func exchange(
         _ callback: String,
         for request: AuthorizationRequest,
         reporter: FlowReporter

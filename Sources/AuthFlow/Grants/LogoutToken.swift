@@ -23,6 +23,9 @@ public struct LogoutToken: Sendable, Hashable {
     /// `jti`: names the token.
     public let identifier: String
 
+    /// `iat`: when it was issued.
+    public let issuedAt: Date
+
     /// Until when the token is accepted, and so how long its identifier has to be remembered.
     public let acceptedUntil: Date
 }
@@ -92,11 +95,13 @@ extension OAuthClient {
         guard audience.allSatisfy({ $0.isIdentical(to: registration.clientID) }) else {
             throw refusal("it is also meant for clients that are not trusted (aud)")
         }
+        let issuedAt: Double
         let acceptedUntil: Double
         if claims["exp"] == nil, let age = options.ageWithoutExpiry {
-            acceptedUntil = try rules.requireIssued(within: age.seconds) + age.seconds + leeway
+            issuedAt = try rules.requireIssued(within: age.seconds)
+            acceptedUntil = issuedAt + age.seconds + leeway
         } else {
-            _ = try rules.requireIssued(within: nil)
+            issuedAt = try rules.requireIssued(within: nil)
             acceptedUntil = try rules.requireUnexpired() + leeway
         }
         try rules.requireStarted()
@@ -129,6 +134,7 @@ extension OAuthClient {
             subject: subject,
             sessionID: sessionID,
             identifier: identifier,
+            issuedAt: Date(timeIntervalSince1970: issuedAt),
             acceptedUntil: Date(timeIntervalSince1970: acceptedUntil)
         )
     }

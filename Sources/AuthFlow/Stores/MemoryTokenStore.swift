@@ -38,7 +38,8 @@ public actor MemoryTokenStore: SessionTokenStore {
     private func entry(_ key: RecordKey) -> Entry? {
         guard let entry = entries[key] else { return nil }
         if entry.isAlive(at: host.now()) { return entry }
-        entries[key] = nil
+        // What the holder of a lease writes would have neither ends nor tags.
+        if held[key] == nil { entries[key] = nil }
         return nil
     }
 
@@ -89,7 +90,7 @@ public actor MemoryTokenStore: SessionTokenStore {
             return TaggedRecord(key: key, bytes: entry.bytes, lastUse: entry.lastUse)
         }
         let observers = observers.withLock { $0 }
-        for key in keys { for observer in observers { observer(key.digest) } }
+        for record in removed { for observer in observers { observer(record.key.digest) } }
         return removed
     }
 

@@ -19,6 +19,7 @@ public struct SessionStoreConformance: Sendable {
     public func run() async throws {
         try await TokenStoreConformance(store: store).run()
         try await endsRecords()
+        try await endsRecordsUnderALease()
         try await movesTheIdleEnd()
         try await keepsEndsAndTagsThroughWrites()
         try await findsRecordsByTag()
@@ -85,6 +86,21 @@ public struct SessionStoreConformance: Sendable {
         }
         try ConformanceFailure.require(try await store.bytes(for: keys.2) == [3], "A record without ends stays.")
         _ = try await store.remove([keys.0, keys.1, keys.2])
+    }
+
+    private func endsRecordsUnderALease() async throws {
+        let (key, tag) = (key("ends under a lease"), RecordTag(["ends"]))
+        try await write([1], RecordAttributes(lifetime: .milliseconds(300), tags: [tag]), for: key)
+        try await store.withLease(on: key) { lease in
+            try await wait(.milliseconds(350))
+            _ = try await store.bytes(for: key)
+            try await store.write([2], under: lease)
+        }
+        try ConformanceFailure.require(
+            try await store.bytes(for: key) == nil,
+            "A record that ends while a lease on it is held has ended, whatever its holder writes."
+        )
+        _ = try await store.remove([key])
     }
 
     private func movesTheIdleEnd() async throws {

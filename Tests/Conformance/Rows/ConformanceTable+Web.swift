@@ -34,11 +34,13 @@ extension ConformanceTable {
             web,
             _,
             _ in
-            for origin in ["http://app.example.com", "http://127.0.0.1:8080"] {
-                do {
-                    _ = try web.process { $0.origin = origin }
-                    throw ConformanceRow.Failure(description: "\(origin) is accepted.")
-                } catch is AuthError {}
+            for allowed in [false, true] {
+                let server = try? web.process {
+                    ($0.origin, $0.allowsPlainHTTPOnLoopback) = ("http://127.0.0.1:8080", allowed)
+                } registration: {
+                    $0.redirectURIs = [(try? RedirectURI("http://127.0.0.1:8080/callback")) ?? .loopback]
+                }
+                try ConformanceRow.require((server != nil) == allowed, "Without TLS it is served by a setting only.")
             }
         },
         web("W3", "6.1.3.2 cookie", "Secure, HttpOnly, SameSite=Strict, Path=/, no Domain, __Host-Http-") {
@@ -277,18 +279,78 @@ extension ConformanceTable {
             let (idle, busy) = (WebBrowser(), WebBrowser())
             try await idle.signIn(web, at: server)
             try await busy.signIn(web, at: server)
-            var seen: [Bool] = []
+            var seen: [[Bool]] = []
             for _ in 0..<4 {
                 time.advance(by: .seconds(400))
                 let process = try web.process { ($0.idleTime, $0.lifetime) = (.seconds(600), .seconds(1500)) }
-                seen.append(try await busy.session(at: process) != nil)
+                let isBusy = try await busy.session(at: process) != nil
+                // A script of a forgotten page asks who is signed in.
+                let status = try await idle.send(.get, "/session", to: process, WebBrowser.ownPage).status
+                seen.append([isBusy, status == 200])
             }
             try ConformanceRow.require(
-                seen == [true, true, true, false],
-                "A session that is used lasts its lifetime: \(seen)."
+                seen == [[true, true], [true, false], [true, false], [false, false]],
+                "A session that is used lasts its lifetime, and one that is not ends before: \(seen)."
             )
-            let process = try web.process()
-            try ConformanceRow.require(try await idle.session(at: process) == nil, "One that is not ends before.")
+        },
+        web("W18", "a grant for one resource", "is kept, found and refreshed as any other") { web, _, browser in
+            let server = try web.process(registration: { $0.resources = ["https://api.example.com"] })
+            try await browser.signIn(web, at: server)
+            let session = try await browser.session(at: server).required()
+            _ = try await server.freshTokens(for: session)
+            _ = try await server.freshTokens(for: session, resource: "https://api.example.com")
+            _ = try await browser.send(
+                .post,
+                "/logout",
+                to: server,
+                [.origin: WebScene.origin],
+                body: Array("everywhere=1".utf8)
+            )
+            try ConformanceRow.require(try await browser.session(at: server) == nil, "The session has ended.")
+        },
+        web("W19", "a stolen identifier", "ends when the user signs in again, which the callback alone cannot know") {
+            web,
+            server,
+            browser in
+            try await browser.signIn(web, at: server)
+            let thief = WebBrowser()
+            thief.cookies = browser.cookies
+            try await browser.signIn(web, at: try web.process())
+            try ConformanceRow.require(
+                try await thief.session(at: server) == nil,
+                "The identifier before has no session."
+            )
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The new one has.")
+        },
+        web("W20", "tabs that are restored at once", "have a sign-in each") { web, server, browser in
+            let cookies = browser.cookies
+            var targets: [String] = []
+            var collected = cookies
+            for _ in 0..<3 {
+                // None of them has seen the others' cookies.
+                browser.cookies = cookies
+                targets.append(try await browser.visitProvider(web, at: server))
+                collected.merge(browser.cookies) { $1 }
+            }
+            browser.cookies = collected
+            for target in targets {
+                try ConformanceRow.require(
+                    try await browser.send(.get, target, to: server).status == 200,
+                    "Each is finished."
+                )
+            }
+        },
+        web("W21", "sign-out everywhere, from a form", "reads the parameter from the body too") {
+            web,
+            server,
+            browser in
+            let phone = WebBrowser()
+            try await browser.signIn(web, at: server)
+            try await phone.signIn(web, at: server)
+            var fields: HTTPFields = [.origin: "null"]
+            fields[try HTTPField.Name("Sec-Fetch-Site").required()] = "same-origin"
+            _ = try await browser.send(.post, "/logout", to: server, fields, body: Array("everywhere=1".utf8))
+            try ConformanceRow.require(try await phone.session(at: server) == nil, "The other session has ended.")
         },
     ]
 

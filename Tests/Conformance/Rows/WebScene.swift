@@ -75,7 +75,10 @@ package final class WebBrowser: Sendable {
     package func request(_ method: HTTPRequest.Method, _ target: String, _ fields: HTTPFields = [:]) -> HTTPRequest {
         var request = HTTPRequest(method: method, scheme: "https", authority: "app.example.com", path: target)
         request.headerFields = fields
-        let cookies = cookies.map { "\($0.key)=\($0.value)" }.sorted().joined(separator: "; ")
+        // A browser sends no cookie that is SameSite=Strict with the provider's redirect.
+        let isFromProvider = target.hasPrefix("/callback")
+        let cookies = cookies.filter { !isFromProvider || $0.key.contains("-login-") }.map { "\($0.key)=\($0.value)" }
+            .sorted().joined(separator: "; ")
         if !cookies.isEmpty { request.headerFields[.cookie] = cookies }
         return request
     }
