@@ -83,12 +83,12 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
 
     /// Begins to receive the messages of other processes.
     package func listen() {
-        let mustStart = state.withLock { state -> Bool in
-            guard !state.isListening, !state.isClosed else { return false }
+        let pipe = state.withLock { state -> WakeUpPipe?? in
+            guard !state.isListening, !state.isClosed else { return nil }
             state.isListening = true
             return wake(&state)
         }
-        if mustStart { start() }
+        if let pipe { start(pipe) }
     }
 
     /// Ends the connections. Requests that are under way fail.
@@ -100,8 +100,8 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     }
 
     private func begin(_ job: Job) {
-        let (accepted, mustStart) = state.withLock { state -> (Bool, Bool) in
-            guard !state.isClosed, state.pending < limits.waiting else { return (false, false) }
+        let (accepted, pipe) = state.withLock { state -> (Bool, WakeUpPipe??) in
+            guard !state.isClosed, state.pending < limits.waiting else { return (false, nil) }
             state.pending += 1
             state.added.append(job)
             return (true, wake(&state))
@@ -111,23 +111,23 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
                 .failure(DatabaseFailure(.unreachable, "Too many requests wait for the database, or it was closed."))
             )
         }
-        if mustStart { start() }
+        if let pipe { start(pipe) }
     }
 
-    /// - Returns: Whether the thread has to be started.
-    private func wake(_ state: inout State) -> Bool {
+    /// - Returns: What the thread that has to be started waits with, nil within when there is no more of it; nil when there is a thread.
+    private func wake(_ state: inout State) -> WakeUpPipe?? {
         if let pipe = state.pipe {
             pipe.wakeUp()
-            return false
+            return nil
         }
         state.pipe = WakeUpPipe()
-        return true
+        return .some(state.pipe)
     }
 
-    private func start() {
-        guard let pipe = state.withLock({ $0.pipe }), DetachedThread.run({ self.run(pipe) }) else {
+    private func start(_ pipe: WakeUpPipe?) {
+        guard let pipe, DetachedThread.run({ self.run(pipe) }) else {
             let added = state.withLock { state in
-                defer { (state.added, state.pipe, state.pending) = ([], nil, 0) }
+                defer { (state.added, state.pipe, state.pending, state.isListening) = ([], nil, 0, false) }
                 return state.added
             }
             let failure = DatabaseFailure(.unreachable, "The system refuses what a connection to the database needs.")
@@ -137,6 +137,7 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
     }
 
     private func run(_ pipe: WakeUpPipe) {
+        BrokenPipes.failInThisThread()
         var work = DatabaseWork<Link>(limits: limits, wakeUp: pipe)
         while true {
             pipe.empty()
@@ -150,13 +151,16 @@ package final class DatabaseLoop<Link: DatabaseLink>: Sendable {
             let finished = work.advance(onMessage)
             let isOver = state.withLock { state in
                 state.pending -= finished
-                guard state.added.isEmpty, state.opened.isEmpty, isClosed || work.isIdle else { return false }
+                guard state.added.isEmpty, state.opened.isEmpty, state.isListening == isListening,
+                    isClosed || work.isIdle
+                else { return false }
                 state.pipe = nil
                 return true
             }
             if isOver { return work.end() }
             for use in work.wantedLinks() {
                 let hasThread = DetachedThread.run { [open] in
+                    BrokenPipes.failInThisThread()
                     let result = Result { () throws(DatabaseFailure) in try open(use) }
                     let isLate = self.state.withLock { state -> Bool in
                         // The loop that wanted it may have ended meanwhile.

@@ -16,6 +16,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         var job: Job?
         /// Whether the descriptor was ready when it was waited for.
         var isReady = true
+        var lastUse = Instant.now
     }
 
     /// Whether messages are wanted.
@@ -26,11 +27,15 @@ struct DatabaseWork<Link: DatabaseLink> {
     private var waiting: ArraySlice<DatabaseLoop<Link>.Job> = []
     private var slots: [Slot] = []
     private var listener: Link?
-    private var opening = (requests: 0, messages: 0)
+    /// The connections that are being opened, and since when.
+    private var opening: [(use: DatabaseLinkUse, since: Instant)] = []
     private var lastUse = Instant.now
     /// The failure to connect, since when, how often, and when the next attempt is made.
     private var outage: (failure: DatabaseFailure, since: Instant, count: Int, nextAttempt: Instant)?
     private var finished = 0
+
+    /// How long opening a connection may take before another is opened.
+    private static var longestOpening: Duration { .seconds(10) }
 
     init(limits: DatabaseLoop<Link>.Limits, wakeUp: WakeUpPipe) {
         self.limits = limits
@@ -39,7 +44,7 @@ struct DatabaseWork<Link: DatabaseLink> {
 
     /// Whether there has been nothing to do for so long that the connections can be closed.
     var isIdle: Bool {
-        waiting.isEmpty && slots.allSatisfy { $0.job == nil } && opening == (0, 0) && !isListening
+        waiting.isEmpty && slots.allSatisfy { $0.job == nil } && opening.isEmpty && !isListening
             && lastUse.duration(to: .now) >= limits.idle
     }
 
@@ -54,16 +59,14 @@ struct DatabaseWork<Link: DatabaseLink> {
         for use: DatabaseLinkUse,
         report: (DatabaseMessage) -> Void
     ) {
-        switch use {
-        case .requests: opening.requests -= 1
-        case .messages: opening.messages -= 1
-        }
+        if let index = opening.firstIndex(where: { $0.use == use }) { opening.remove(at: index) }
         switch (result, use) {
         case (.success(let link), .requests):
             outage = nil
             slots.append(Slot(link: link))
         case (.success(let link), .messages):
             outage = nil
+            listener?.close()
             listener = link
             report(.connected)
         case (.failure(let failure), _):
@@ -94,8 +97,18 @@ struct DatabaseWork<Link: DatabaseLink> {
                 fail(error)
             }
         }
-        for index in slots.indices.reversed() { advance(index) }
+        for index in slots.indices.reversed() where index < slots.count { advance(index) }
         let now = Instant.now
+        // A server, or something between, forgets connections that are silent for long, and may say nothing.
+        for index in slots.indices.reversed()
+        where slots[index].job == nil && slots[index].lastUse.duration(to: now) >= limits.idle {
+            slots.remove(at: index).link.close()
+        }
+        let isStuck = opening.contains { $0.since.duration(to: now) >= Self.longestOpening }
+        if isStuck {
+            opening.removeAll { $0.since.duration(to: now) >= Self.longestOpening }
+            fail(DatabaseFailure(.unreachable, "The database accepts connections and does not respond."))
+        }
         while let job = waiting.first {
             if job.result.isFinished || now >= job.deadline {
                 waiting.removeFirst()
@@ -114,7 +127,7 @@ struct DatabaseWork<Link: DatabaseLink> {
                     continue
                 }
                 advance(index)
-            } else if let outage, slots.isEmpty, opening.requests == 0,
+            } else if let outage, slots.isEmpty, !opening.contains(where: { $0.use == .requests }),
                 outage.failure.kind == .unusable || outage.since.duration(to: now) >= limits.outage,
                 now < outage.nextAttempt
             {
@@ -131,7 +144,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         guard slots[index].isReady || slots[index].link.mustWrite else { return expire(index) }
         do throws(DatabaseFailure) {
             if let result = try slots[index].link.advance(), let job = slots[index].job {
-                slots[index].job = nil
+                (slots[index].job, slots[index].lastUse) = (nil, .now)
                 finish(job, result.mapError { $0 })
                 return
             }
@@ -145,6 +158,8 @@ struct DatabaseWork<Link: DatabaseLink> {
     private mutating func expire(_ index: Int) {
         guard let job = slots[index].job, Instant.now >= job.deadline else { return }
         drop(index, DatabaseFailure(.unknownOutcome, "The database did not respond in time."))
+        // Connections that nothing was asked on are no better.
+        for index in slots.indices.reversed() where slots[index].job == nil { slots.remove(at: index).link.close() }
     }
 
     private mutating func drop(_ index: Int, _ failure: DatabaseFailure) {
@@ -163,18 +178,14 @@ struct DatabaseWork<Link: DatabaseLink> {
     mutating func wantedLinks() -> [DatabaseLinkUse] {
         var wanted: [DatabaseLinkUse] = []
         if let outage, Instant.now < outage.nextAttempt { return [] }
-        let room = limits.connections - slots.count - opening.requests
+        let underWay = opening.count { $0.use == .requests }
+        let room = limits.connections - slots.count - underWay
         // While the database is away one attempt is enough.
-        let most = outage == nil ? room : min(room, 1 - opening.requests)
-        let missing = waiting.count - opening.requests
-        for _ in 0..<max(0, min(most, missing)) {
-            opening.requests += 1
-            wanted.append(.requests)
-        }
-        if isListening, listener == nil, opening.messages == 0 {
-            opening.messages += 1
-            wanted.append(.messages)
-        }
+        let most = outage == nil ? room : min(room, 1 - underWay)
+        let missing = waiting.count - underWay
+        for _ in 0..<max(0, min(most, missing)) { wanted.append(.requests) }
+        if isListening, listener == nil, !opening.contains(where: { $0.use == .messages }) { wanted.append(.messages) }
+        opening += wanted.map { ($0, .now) }
         return wanted
     }
 
@@ -190,6 +201,7 @@ struct DatabaseWork<Link: DatabaseLink> {
         var next = now + limits.idle
         for slot in slots { if let job = slot.job { next = min(next, job.deadline) } }
         if let job = waiting.first { next = min(next, job.deadline) }
+        for link in opening { next = min(next, link.since + Self.longestOpening) }
         if let outage, !waiting.isEmpty || isListening, outage.nextAttempt > now {
             next = min(next, outage.nextAttempt)
         }

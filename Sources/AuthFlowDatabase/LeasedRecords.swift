@@ -27,6 +27,8 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
     private let host: HostServices
     private let waiters = RecordWaiters()
     private let held = Mutex<[Lease: HeldLease]>([:])
+    /// The leases under which a write has failed.
+    private let unwritten = Mutex<Set<Lease>>([])
     private let observers = Observers()
 
     /// - Parameter table: Makes the table, which reports messages to the handler that it is given.
@@ -77,13 +79,14 @@ extension LeasedRecords {
         let (lease, inTable, term) = try await take(key)
         held.withLock { $0[lease] = inTable }
         let renewing = Task { [table, times, host] in
+            var pause = times.lease / 3
             while true {
-                try await host.clock.sleep(for: times.lease / 3)
+                try await host.clock.sleep(for: pause)
                 let asked = ContinuousClock.now
                 // Whether it is still held is the database's to say, at the next write.
-                if (try? await table.renew(inTable, for: times.lease)) == true {
-                    term.extend(until: asked + times.lease)
-                }
+                let isRenewed = (try? await table.renew(inTable, for: times.lease)) == true
+                if isRenewed { term.extend(until: asked + times.lease) }
+                pause = isRenewed ? times.lease / 3 : times.lease / 15
             }
         }
         let result: Result<Return, any Error>
@@ -93,11 +96,18 @@ extension LeasedRecords {
             result = .failure(error)
         }
         renewing.cancel()
-        _ = held.withLock { $0.removeValue(forKey: lease) }
-        // Also when this task was cancelled: those who wait must not wait for the lease to end. A database that is away ends it by
-        // itself.
-        let release = Task { [table] in try? await table.release(inTable) }
-        _ = await release.value
+        held.withLock { $0[lease] = nil }
+        // What could not be written is nowhere else: no other holder comes before the lease has ended by itself.
+        guard unwritten.withLock({ $0.remove(lease) }) == nil else { return try result.get() }
+        // Also when this task was cancelled: those who wait must not wait for the lease to end.
+        let release = Task { [table] in
+            do {
+                try await table.release(inTable)
+            } catch {
+                Task { try? await self.repeated(for: self.times.lease) { try await self.table.release(inTable) } }
+            }
+        }
+        await release.value
         return try result.get()
     }
 
@@ -110,17 +120,20 @@ extension LeasedRecords {
             // From before the question: the answer may have been long on its way.
             let asked = ContinuousClock.now
             // The same owner may ask again, so that an answer that was lost leaves no lease that nothing holds.
-            switch try await repeated(
-                for: times.outage,
-                { try await self.table.take(key, by: owner, for: self.times.lease) }
-            ) {
+            let asking = Task {
+                try await self.repeated(for: self.times.outage) {
+                    try await self.table.take(key, by: owner, for: self.times.lease)
+                }
+            }
+            switch try await asking.value {
             case .taken(let fence, let isAfterUnfinished):
+                let inTable = HeldLease(digest: key.digest, owner: owner, fence: fence)
+                guard !Task.isCancelled else {
+                    _ = await Task { try? await self.table.release(inTable) }.value
+                    throw CancellationError()
+                }
                 let term = Lease.Term(until: asked + times.lease)
-                return (
-                    Lease(key: key, fence: fence, isAfterUnfinished: isAfterUnfinished, term: term),
-                    HeldLease(digest: key.digest, owner: owner, fence: fence),
-                    term
-                )
+                return (Lease(key: key, fence: fence, isAfterUnfinished: isAfterUnfinished, term: term), inTable, term)
             case .busy(let rest):
                 let waited = elapsed()
                 guard waited < times.patience else {
@@ -178,7 +191,13 @@ extension LeasedRecords {
                 try await self.table.write(bytes, attributes, under: inTable)
             }
         }
-        guard try await writing.value else { throw Lease.lost }
+        do {
+            guard try await writing.value else { throw Lease.lost }
+            unwritten.withLock { _ = $0.remove(lease) }
+        } catch let error as AuthError where error.code == .storageFailed {
+            unwritten.withLock { _ = $0.insert(lease) }
+            throw error
+        }
     }
 
     package func touch(_ key: RecordKey) async throws -> Bool {

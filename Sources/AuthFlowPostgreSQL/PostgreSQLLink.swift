@@ -101,8 +101,11 @@ typealias PostgreSQLRows = [[[UInt8]?]]
             var start = 0
             var values: [UnsafePointer<UInt8>?] = []
             for value in bytes {
-                let place = unsafe buffer.baseAddress.map { unsafe $0 + start }
-                unsafe values.append(value == nil ? nil : place)
+                if value != nil, let first = buffer.baseAddress {
+                    unsafe values.append(first + start)
+                } else {
+                    unsafe values.append(nil)
+                }
                 start += value?.count ?? 0
             }
             return unsafe authflow_pq_send(connection, request.statement, Int32(values.count), values, lengths)
@@ -177,7 +180,10 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         // read_only_sql_transaction: the server has become a standby.
         case "25006": throw DatabaseFailure(.unknownOutcome, text)
         // Connection exceptions; operator intervention, such as a shutdown
-        case _ where state.hasPrefix("08") || state.hasPrefix("57"): throw DatabaseFailure(.unknownOutcome, text)
+        case _ where state.isEmpty || state.hasPrefix("08") || state.hasPrefix("57"):
+            throw DatabaseFailure(.unknownOutcome, text)
+        // Insufficient resources
+        case _ where state.hasPrefix("53"): return DatabaseFailure(.unknownOutcome, text)
         default: return DatabaseFailure(.refused, text)
         }
     }

@@ -11,6 +11,8 @@ import Foundation
 struct PostgreSQLRecords: RecordTable {
     private let loop: DatabaseLoop<PostgreSQLLink>
     private let closing: Closing
+    /// With its schema: a pooler may give each statement another connection, which knows nothing of this one's search path.
+    private let table: String
 
     /// Ends the connections with the last use of the store.
     private final class Closing: Sendable {
@@ -29,7 +31,7 @@ struct PostgreSQLRecords: RecordTable {
             open: { (use: DatabaseLinkUse) throws(DatabaseFailure) in
                 let link = try PostgreSQLLink(settings)
                 try link.run(settings.sessionStatements)
-                try PostgreSQLSchema.check(link)
+                try PostgreSQLSchema.check(link, schema: settings.schema)
                 if use == .messages { try link.run("LISTEN \(Self.channel)") }
                 try link.neverWait()
                 return link
@@ -38,6 +40,7 @@ struct PostgreSQLRecords: RecordTable {
         )
         self.loop = loop
         self.closing = Closing(loop)
+        self.table = "\(PostgreSQLSettings.quoted(settings.schema)).records"
     }
 
     private static let channel = "authflow"
@@ -57,7 +60,7 @@ struct PostgreSQLRecords: RecordTable {
     func listen() { loop.listen() }
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
-        try await rows("SELECT sealed FROM records AS r WHERE id = $1::bytea AND \(Self.isAlive)", .bytes(digest))
+        try await rows("SELECT sealed FROM \(table) AS r WHERE id = $1::bytea AND \(Self.isAlive)", .bytes(digest))
             .first?.first ?? nil
     }
 
@@ -67,12 +70,14 @@ struct PostgreSQLRecords: RecordTable {
         let now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         let taken = try await rows(
             """
-            INSERT INTO records AS r (id, record, fence, lease_owner, lease_until) \
+            INSERT INTO \(table) AS r (id, record, fence, lease_owner, lease_until) \
             VALUES ($1::bytea, $2::bytea, \(now), $3::bytea, clock_timestamp() + $4\(Self.interval)) \
             ON CONFLICT (id) DO UPDATE SET \
             fence = greatest(r.fence + 1, \(now)), lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, \
             is_awaited = false, \
-            is_after_unfinished = r.is_after_unfinished OR coalesce(r.lease_owner <> excluded.lease_owner, false), \
+            is_after_unfinished = r.is_after_unfinished \
+            OR coalesce(r.lease_owner <> excluded.lease_owner, false) AND NOT r.has_written, \
+            has_written = r.has_written AND coalesce(r.lease_owner = excluded.lease_owner, false), \
             sealed = CASE WHEN \(Self.isAlive) THEN r.sealed END, \
             tags = CASE WHEN \(Self.isAlive) THEN r.tags ELSE '{}' END, \
             idle_time = CASE WHEN \(Self.isAlive) THEN r.idle_time END, \
@@ -92,7 +97,7 @@ struct PostgreSQLRecords: RecordTable {
         // The holder tells those who wait, and none other: each message is a lock that all commits of the database wait for.
         let busy = try await rows(
             """
-            UPDATE records SET is_awaited = true WHERE id = $1::bytea AND lease_until > clock_timestamp() \
+            UPDATE \(table) SET is_awaited = true WHERE id = $1::bytea AND lease_until > clock_timestamp() \
             RETURNING (extract(epoch FROM lease_until - clock_timestamp()) * 1000)::bigint
             """,
             .bytes(digest)
@@ -102,7 +107,7 @@ struct PostgreSQLRecords: RecordTable {
 
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
         try await !rows(
-            "UPDATE records SET lease_until = clock_timestamp() + $4\(Self.interval) WHERE \(Self.isHeld) RETURNING 1",
+            "UPDATE \(table) SET lease_until = clock_timestamp() + $4\(Self.interval) WHERE \(Self.isHeld) RETURNING 1",
             .bytes(lease.digest),
             .integer(Int64(lease.fence)),
             .bytes(lease.owner),
@@ -130,7 +135,7 @@ struct PostgreSQLRecords: RecordTable {
         let written = try await loop.response(
             to: PostgreSQLRequest(
                 statement: """
-                    UPDATE records SET sealed = $4::bytea, is_after_unfinished = false, version = version + 1\(attributes == nil ? "" : ends) \
+                    UPDATE \(table) SET sealed = $4::bytea, is_after_unfinished = false, has_written = true, version = version + 1\(attributes == nil ? "" : ends) \
                     WHERE \(Self.isHeld) RETURNING 1
                     """,
                 parameters: held + [.bytes(bytes)] + values
@@ -142,9 +147,9 @@ struct PostgreSQLRecords: RecordTable {
     func release(_ lease: HeldLease) async throws {
         _ = try await rows(
             """
-            WITH kept AS (UPDATE records SET lease_owner = NULL, lease_until = NULL \
+            WITH kept AS (UPDATE \(table) SET lease_owner = NULL, lease_until = NULL \
             WHERE \(Self.isHeld) AND sealed IS NOT NULL RETURNING is_awaited), \
-            gone AS (DELETE FROM records WHERE \(Self.isHeld) AND sealed IS NULL RETURNING is_awaited) \
+            gone AS (DELETE FROM \(table) WHERE \(Self.isHeld) AND sealed IS NULL RETURNING is_awaited) \
             SELECT pg_notify('\(Self.channel)', 'r ' || encode($1::bytea, 'hex')) \
             FROM (SELECT * FROM kept UNION ALL SELECT * FROM gone) AS released WHERE is_awaited
             """,
@@ -158,9 +163,9 @@ struct PostgreSQLRecords: RecordTable {
         // At most one write a minute.
         let touched = try await rows(
             """
-            WITH touched AS (UPDATE records AS r SET idle_until = clock_timestamp() + idle_time, used_at = clock_timestamp() \
+            WITH touched AS (UPDATE \(table) AS r SET idle_until = clock_timestamp() + idle_time, used_at = clock_timestamp() \
             WHERE id = $1::bytea AND \(Self.isAlive) AND used_at < clock_timestamp() - least(idle_time / 10, interval '1 minute')) \
-            SELECT 1 FROM records AS r WHERE id = $1::bytea AND sealed IS NOT NULL AND \(Self.isAlive)
+            SELECT 1 FROM \(table) AS r WHERE id = $1::bytea AND sealed IS NOT NULL AND \(Self.isAlive)
             """,
             .bytes(digest)
         )
@@ -184,7 +189,7 @@ struct PostgreSQLRecords: RecordTable {
     func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] {
         records(
             in: try await rows(
-                "SELECT \(Self.found) FROM records AS r WHERE tags @> $1::bytea[] AND sealed IS NOT NULL AND \(Self.isAlive)",
+                "SELECT \(Self.found) FROM \(table) AS r WHERE tags @> $1::bytea[] AND sealed IS NOT NULL AND \(Self.isAlive)",
                 .list([tag])
             )
         )
@@ -194,7 +199,7 @@ struct PostgreSQLRecords: RecordTable {
         records(
             in: try await rows(
                 """
-                WITH gone AS (DELETE FROM records AS r WHERE id = ANY($1::bytea[]) \
+                WITH gone AS (DELETE FROM \(table) AS r WHERE id = ANY($1::bytea[]) \
                 RETURNING record, CASE WHEN \(Self.isAlive) THEN sealed END AS sealed, used_at, id) \
                 SELECT \(Self.found), pg_notify('\(Self.channel)', 'g ' || encode(id, 'hex')) FROM gone
                 """,
@@ -206,7 +211,7 @@ struct PostgreSQLRecords: RecordTable {
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
         try await !rows(
             """
-            INSERT INTO records AS r (id, record, fence, sealed, expires_at) \
+            INSERT INTO \(table) AS r (id, record, fence, sealed, expires_at) \
             VALUES ($1::bytea, $2::bytea, 0, '', clock_timestamp() + $3\(Self.interval)) \
             ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at WHERE r.expires_at <= clock_timestamp() \
             RETURNING 1
@@ -219,7 +224,7 @@ struct PostgreSQLRecords: RecordTable {
 
     func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
         try await rows(
-            "SELECT record FROM records WHERE sealed IS NOT NULL AND id > $1::bytea ORDER BY id LIMIT $2::bigint",
+            "SELECT record FROM \(table) WHERE sealed IS NOT NULL AND id > $1::bytea ORDER BY id LIMIT $2::bigint",
             .bytes(digest ?? []),
             .integer(Int64(limit))
         ).compactMap { $0[0].flatMap { RecordKey(uniqueName: $0) } }
@@ -229,9 +234,12 @@ struct PostgreSQLRecords: RecordTable {
         // A row without bytes is left by a holder that was killed before it wrote the first ones.
         let rows = try await rows(
             """
-            WITH gone AS (DELETE FROM records WHERE id IN (SELECT id FROM records AS r \
-            WHERE (NOT (\(Self.isAlive)) OR sealed IS NULL) AND (lease_until IS NULL OR lease_until <= clock_timestamp()) \
-            LIMIT 500 FOR UPDATE SKIP LOCKED) RETURNING 1) SELECT count(*) FROM gone
+            WITH gone AS (DELETE FROM \(table) AS r WHERE id IN ( \
+            (SELECT id FROM \(table) WHERE expires_at <= statement_timestamp() LIMIT 500) UNION ALL \
+            (SELECT id FROM \(table) WHERE idle_until <= statement_timestamp() LIMIT 500) UNION ALL \
+            (SELECT id FROM \(table) WHERE sealed IS NULL AND lease_until <= statement_timestamp() LIMIT 500)) \
+            AND (NOT (\(Self.isAlive)) OR sealed IS NULL) AND (lease_until IS NULL OR lease_until <= clock_timestamp()) \
+            RETURNING 1) SELECT count(*) FROM gone
             """
         )
         return Int(rows.first.flatMap { PostgreSQLValue.integer($0[0]) } ?? 0)

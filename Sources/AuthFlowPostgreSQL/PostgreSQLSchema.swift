@@ -16,6 +16,7 @@ enum PostgreSQLSchema {
             lease_until timestamptz,
             is_awaited boolean NOT NULL DEFAULT false,
             is_after_unfinished boolean NOT NULL DEFAULT false,
+            has_written boolean NOT NULL DEFAULT false,
             used_at timestamptz NOT NULL DEFAULT clock_timestamp(),
             idle_time interval,
             idle_until timestamptz,
@@ -24,6 +25,8 @@ enum PostgreSQLSchema {
         ) WITH (fillfactor = 70);
         CREATE INDEX records_tags ON records USING gin (tags);
         CREATE INDEX records_expires_at ON records (expires_at);
+        CREATE INDEX records_idle_until ON records (idle_until);
+        CREATE INDEX records_empty ON records (lease_until) WHERE sealed IS NULL;
         """
     ]
 
@@ -58,10 +61,11 @@ enum PostgreSQLSchema {
     }
 
     /// Refuses tables of a version that this program does not know.
-    static func check(_ link: PostgreSQLLink) throws(DatabaseFailure) {
+    static func check(_ link: PostgreSQLLink, schema: String) throws(DatabaseFailure) {
         let found: Int
         do throws(DatabaseFailure) {
-            found = Int(try link.run("SELECT max(version) FROM migrations") ?? "0") ?? 0
+            let table = "\(PostgreSQLSettings.quoted(schema)).migrations"
+            found = Int(try link.run("SELECT max(version) FROM \(table)") ?? "0") ?? 0
         } catch {
             guard error.kind == .refused else { throw error }
             throw DatabaseFailure(.unusable, error.message)

@@ -44,7 +44,7 @@ struct PostgreSQLSettings: Sendable {
         let hosts = [values["host"], values["hostaddr"]].compactMap(\.self)
             .flatMap { $0.split(separator: ",", omittingEmptySubsequences: false) }
         let isLocal = hosts.allSatisfy { Self.isLocal(String($0)) }
-        if let mode = values["sslmode"], mode != "verify-full", !isLocal, !allowsUnverifiedServer {
+        if let mode = values["sslmode"], mode != "verify-full", !isLocal || hosts.isEmpty, !allowsUnverifiedServer {
             throw AuthError(
                 .invalidConfiguration,
                 "The address of the database has sslmode=\(mode), which lets any server in between read the sessions. Use verify-full."

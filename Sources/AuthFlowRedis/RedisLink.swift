@@ -59,6 +59,8 @@ typealias RedisCommand = [[UInt8]]
         }
         let descriptor = unsafe authflow_redis_descriptor(context)
         _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        var isOn: Int32 = 1
+        _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &isOn, socklen_t(MemoryLayout<Int32>.size))
     }
 
     deinit { close() }
@@ -160,7 +162,8 @@ typealias RedisCommand = [[UInt8]]
         switch text.prefix(while: { $0 != " " }) {
         case "NOSCRIPT": return DatabaseFailure(.refused, noScript)
         // The server was made a replica, is starting, or does not reach enough replicas.
-        case "READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED", "CLUSTERDOWN":
+        case "READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS", "UNBLOCKED", "CLUSTERDOWN", "BUSY", "TRYAGAIN",
+            "MISCONF", "OOM":
             return DatabaseFailure(.unknownOutcome, message)
         case "NOAUTH", "WRONGPASS", "NOPERM": return DatabaseFailure(.unusable, message)
         default: return DatabaseFailure(.refused, message)

@@ -59,7 +59,10 @@ struct RedisScript: Sendable {
         local text = string.format('%.0f', fence)
         redis.call('HSET', KEYS[1], 'fence', text, 'owner', ARGV[1], 'lease_until', string.format('%.0f', now + ARGV[2]), 'record', ARGV[3])
         redis.call('HDEL', KEYS[1], 'awaited')
-        if owner and owner ~= ARGV[1] then redis.call('HSET', KEYS[1], 'unfinished', '1') end
+        if owner and owner ~= ARGV[1] then
+          if not field('written') then redis.call('HSET', KEYS[1], 'unfinished', '1') end
+        end
+        if owner ~= ARGV[1] then redis.call('HDEL', KEYS[1], 'written') end
         keep()
         return {1, text, field('unfinished') and 1 or 0}
         """
@@ -81,6 +84,7 @@ struct RedisScript: Sendable {
         if not held() then return 0 end
         if ARGV[3] == '1' then redis.call('HSET', KEYS[1], 'sealed', ARGV[4]) else redis.call('HDEL', KEYS[1], 'sealed') end
         redis.call('HDEL', KEYS[1], 'unfinished')
+        redis.call('HSET', KEYS[1], 'written', '1')
         if ARGV[5] then
           redis.call('HSET', KEYS[1], 'used', string.format('%.0f', now), 'tags', ARGV[7])
           if ARGV[5] ~= '' then redis.call('HSET', KEYS[1], 'expires', string.format('%.0f', now + ARGV[5]))

@@ -23,6 +23,13 @@ struct RedisSettings: Sendable {
             AuthError(.invalidConfiguration, "The address of the Redis server \(reason).")
         }
         var text = url.exposed[...]
+        let isName = prefix.utf8.allSatisfy {
+            (UInt8(ascii: "0")...UInt8(ascii: ":")).contains($0) || (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains($0)
+                || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0) || "._-".utf8.contains($0)
+        }
+        guard !prefix.isEmpty, isName else {
+            throw AuthError(.invalidConfiguration, "The prefix of the keys has letters, digits and . _ - : only.")
+        }
         self.prefix = prefix
         if text.hasPrefix("unix:") {
             text.removeFirst(5)

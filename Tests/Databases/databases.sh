@@ -11,11 +11,12 @@
 set -euo pipefail
 
 missing=()
-binaries=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1)
+binaries=$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | tail -1 || true)
+libraries=$(ldconfig -p)
 [ -x "$binaries/initdb" ] || missing+=(postgresql)
 command -v redis-server >/dev/null || missing+=(redis-server)
-ldconfig -p | grep -q libhiredis.so.0.14 || missing+=(libhiredis0.14)
-ldconfig -p | grep -q libpq.so.5 || missing+=(libpq5)
+grep -q libhiredis.so.0.14 <<<"$libraries" || missing+=(libhiredis0.14)
+grep -q libpq.so.5 <<<"$libraries" || missing+=(libpq5)
 if [ ${#missing[@]} -gt 0 ]; then
   sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
   $sudo apt-get update -qq >&2

@@ -57,6 +57,8 @@ class Server:
             self.totals["errors"][code] = self.totals["errors"].get(code, 0) + count
 
     def kill(self):
+        if self.process.poll() is not None:
+            sys.exit(f"a server process has ended by itself: {self.process.returncode}")
         self.process.kill()
         self.process.wait()
         self.add_up()
@@ -149,6 +151,10 @@ def main():
         "process had the lease"
     )
     fault = lost > total["late"] or seen["reuses"] > left["ended"] or left["tokens"] + left["ended"] != options.sessions
+    # What a request may end with while processes and the database are killed.
+    unexpected = set(errors) - {"login_required", "storage_failed", "lease_busy"}
+    fault = fault or unexpected or seen["refreshes"] < options.sessions or total["requests"] < seen["refreshes"] / 2
+    fault = fault or left["ended_in_window"] > (kills + stops) * options.tasks
     if fault or options.gentle and (seen["reuses"] or left["ended"]):
         sys.exit(f"{options.store}: sessions were lost: {seen}, {left}")
 

@@ -69,6 +69,7 @@ extension ManagedCredential {
         }
         guard hasLostLease else { return }
         _ = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
+        if state.withLock({ !$0.unsaved.isEmpty }) { repeatWriting() }
     }
 
     /// The credential that was good last: the stored one, or the one that could not be written.
@@ -226,7 +227,7 @@ extension ManagedCredential {
             var pause = Duration.seconds(1)
             while true {
                 try? await clock.sleep(for: pause)
-                pause = min(pause * 2, .seconds(60))
+                pause = min(pause * 2, .seconds(2))
                 guard let self else { return }
                 guard await self.isWritten() else { continue }
                 return
