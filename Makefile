@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm
+.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -108,6 +108,14 @@ soak-server: dependencies ## Kill, stop and restart server processes and databas
 	swift build --product session-soak
 	for store in postgresql redis; do Tests/Databases/databases.sh Tests/Soak/sessions.py \
 	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store --sessions $(SESSIONS) --seconds $(DURATION) || exit 1; done
+
+bench-server: dependencies ## Measure the stores, and the load of two web applications: ours and Apache with mod_auth_openidc
+	$(call install_missing,apache2 libapache2-mod-auth-openidc redis-server)
+	swift build $(RELEASE) --product session-soak
+	swift build $(WEB) --configuration release
+	Tests/Databases/databases.sh Tests/Soak/bench_stores.sh $$(swift build $(RELEASE) --product session-soak --show-bin-path)/session-soak
+	Tests/Databases/databases.sh Tests/Soak/peers.py $$(swift build $(RELEASE) --product session-soak --show-bin-path)/session-soak \
+	  $$(swift build $(WEB) --configuration release --show-bin-path)/web-login
 
 tpm: dependencies ## Sign by a key in an emulated TPM 2.0; installs what is missing
 	swift build --build-tests

@@ -81,7 +81,7 @@ extension LeasedRecords {
         let renewing = Task { [table, times, host] in
             var pause = times.lease / 3
             while true {
-                try await host.clock.sleep(for: pause)
+                try await host.clock.sleep(for: max(pause, .milliseconds(1)))
                 let asked = ContinuousClock.now
                 // Whether it is still held is the database's to say, at the next write.
                 let isRenewed = (try? await table.renew(inTable, for: times.lease)) == true

@@ -135,7 +135,9 @@ struct RedisRecords: RecordTable {
     func touch(_ digest: [UInt8]) async throws -> Bool { try await run(.touch, on: key(digest)).integer == 1 }
 
     func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] {
-        let members = try await loop.response(to: [Array("SMEMBERS".utf8), tagKey(tag)]).list ?? []
+        let members =
+            try await loop.response(to: [Array("ZRANGE".utf8), tagKey(tag), Array("0".utf8), Array("-1".utf8)]).list
+            ?? []
         let wanted = Self.hex(tag)
         var found: [TaggedRecord] = []
         for member in members.compactMap(\.bytes) {
@@ -144,7 +146,7 @@ struct RedisRecords: RecordTable {
             if let record = Self.record(shown), tags.contains(Substring(wanted)) {
                 found.append(record)
             } else if try await loop.response(to: [Array("EXISTS".utf8), key(member)]).integer == 0 {
-                _ = try await loop.response(to: [Array("SREM".utf8), tagKey(tag), member])
+                _ = try await loop.response(to: [Array("ZREM".utf8), tagKey(tag), member])
             }
         }
         return found

@@ -152,14 +152,20 @@ struct RedisScript: Sendable {
         """
     )
 
-    /// Adds a digest to the set of a tag, which lives as long as its longest record. Arguments: digest, milliseconds or empty.
+    /// Adds a digest to the set of a tag, ordered by the ends of the records, and takes out those that have ended. The set lives as long as
+    /// its longest record. Arguments: digest, milliseconds or empty.
     static let tag = RedisScript(
         """
+        redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))
         local first = redis.call('EXISTS', KEYS[1]) == 0
-        redis.call('SADD', KEYS[1], ARGV[1])
         local rest = redis.call('PTTL', KEYS[1])
-        if ARGV[2] == '' then redis.call('PERSIST', KEYS[1])
-        elseif first or (rest >= 0 and rest < tonumber(ARGV[2])) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+        if ARGV[2] == '' then
+          redis.call('ZADD', KEYS[1], '+inf', ARGV[1])
+          redis.call('PERSIST', KEYS[1])
+        else
+          redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), ARGV[1])
+          if first or (rest >= 0 and rest < tonumber(ARGV[2])) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+        end
         return 1
         """
     )

@@ -133,7 +133,8 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
             group.addTask {
                 try await holder.withLease(on: key) { _ in
                     await order.note("held")
-                    try await Task.sleep(for: .milliseconds(300))
+                    // Just after the other one has looked by itself: it will look again in a second.
+                    try await Task.sleep(for: .milliseconds(1550))
                     await order.note("released")
                 }
             }
@@ -142,11 +143,17 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
             try await group.waitForAll()
         }
         #expect(await order.notes == ["held", "released", "taken"])
+        let times = await order.times
+        #expect(times[1].duration(to: times[2]) < .milliseconds(700), "It waited for its own look.")
     }
 
     private actor Order {
         private(set) var notes: [String] = []
-        func note(_ text: String) { notes.append(text) }
+        private(set) var times: [ContinuousClock.Instant] = []
+        func note(_ text: String) {
+            notes.append(text)
+            times.append(.now)
+        }
     }
 
     @Test(arguments: Database.allCases) func aCancelledTaskStopsWaiting(_ database: Database) async throws {

@@ -4,6 +4,12 @@ import AuthFlowTesting
 import HTTPTypes
 import Synchronization
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// An authorization server that rotates refresh tokens, revokes the whole family when one is used twice (RFC 9700 section 4.14.2), and
 /// counts.
 final class CountingProvider: ProviderEmulator {
@@ -23,19 +29,23 @@ final class CountingProvider: ProviderEmulator {
         var used: [String: Int64] = [:]
         var revoked: Set<Int64> = []
         var families: Int64 = 0
+        /// The nonce and the client of each code.
+        var codes: [String: (nonce: String?, client: String)] = [:]
     }
 
     let origin: String
     var origins: [String] { [origin] }
     private let lifetime: Int64
     private let delay: Duration
+    private let keys: EmulatorKeys
     private let state = Mutex(State())
 
     /// - Parameters:
     ///   - origin: Where it is served.
     ///   - lifetime: How long an access token is good, in seconds.
     ///   - delay: How long a refresh takes.
-    init(origin: String, lifetime: Int64, delay: Duration) {
+    init(origin: String, lifetime: Int64, delay: Duration) throws {
+        self.keys = try EmulatorKeys()
         self.origin = origin
         self.lifetime = lifetime
         self.delay = delay
@@ -44,10 +54,24 @@ final class CountingProvider: ProviderEmulator {
     func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
         switch request.path?.split(separator: "?").first {
         case "/.well-known/openid-configuration": respond(metadata)
+        case "/authorize":
+            authorize(FormURLEncoding.decode(String((request.path ?? "").drop { $0 != "?" }.dropFirst())) ?? [:])
+        case "/keys": respond((try? keys.jwks()) ?? [:])
         case "/token": await token(FormURLEncoding.decode(String(decoding: body, as: UTF8.self)) ?? FormParameters())
         case "/counts": respond(counts)
         default: respond([:], status: .notFound)
         }
+    }
+
+    /// Every user is signed in already, and consents.
+    private func authorize(_ query: FormParameters) -> TransportResponse {
+        let code = Base64URL.encode(HostServices.systemRandomBytes(24))
+        state.withLock { $0.codes[code] = (query["nonce"], query["client_id"] ?? "") }
+        var response = respond([:], status: .found)
+        let state = query["state"] ?? ""
+        response.head.headerFields[.location] =
+            "\(query["redirect_uri"] ?? "")?code=\(code)&state=\(FormURLEncoding.encode(state))"
+        return response
     }
 
     private var metadata: JSON {
@@ -71,12 +95,12 @@ final class CountingProvider: ProviderEmulator {
 
     private func token(_ form: FormParameters) async -> TransportResponse {
         guard form["grant_type"] == "refresh_token" else {
-            let family = state.withLock { state in
+            let (family, request) = state.withLock { state in
                 state.counts.signIns += 1
                 state.families += 1
-                return state.families
+                return (state.families, form["code"].flatMap { state.codes.removeValue(forKey: $0) })
             }
-            return issue(family)
+            return issue(family, idToken: request.flatMap { idToken(family, $0.nonce, $0.client) })
         }
         try? await Task.sleep(for: delay)
         let sent = form["refresh_token"] ?? ""
@@ -101,13 +125,26 @@ final class CountingProvider: ProviderEmulator {
         return issue(family)
     }
 
-    private func issue(_ family: Int64) -> TransportResponse {
+    private func issue(_ family: Int64, idToken: String? = nil) -> TransportResponse {
         let token = Base64URL.encode(HostServices.systemRandomBytes(24))
         state.withLock { $0.good[token] = family }
-        return respond([
+        var json: [String: JSON] = [
             "access_token": .string("a\(token)"), "token_type": "Bearer", "expires_in": .integer(lifetime),
             "refresh_token": .string(token),
-        ])
+        ]
+        json["id_token"] = idToken.map(JSON.string)
+        return respond(.object(json))
+    }
+
+    private func idToken(_ user: Int64, _ nonce: String?, _ client: String) -> String? {
+        let time = Int64(Date().timeIntervalSince1970)
+        var claims: [String: JSON] = [
+            "iss": .string(origin), "aud": .string(client), "sub": .string("user-\(user)"), "iat": .integer(time),
+            "exp": .integer(time + 3600),
+        ]
+        claims["nonce"] = nonce.map(JSON.string)
+        let header: JSON = ["alg": "RS256", "kid": .string(keys.keyID(for: .rs256))]
+        return try? keys.sign(.object(claims), header: header, with: .rs256)
     }
 
     private func respond(_ json: JSON, status: HTTPResponse.Status = .ok) -> TransportResponse {

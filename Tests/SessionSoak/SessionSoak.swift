@@ -18,7 +18,7 @@ struct SessionSoak: Sendable {
 
     private static func address(_ name: String) -> Secret { Secret(ProcessInfo.processInfo.environment[name] ?? "") }
 
-    private func makeStore() throws -> any TokenStore {
+    func makeStore() throws -> any TokenStore {
         switch store {
         case "postgresql":
             try PostgreSQLTokenStore(url: Self.address("AUTHFLOW_POSTGRESQL"), lease: .seconds(5))
@@ -28,7 +28,10 @@ struct SessionSoak: Sendable {
         }
     }
 
-    private func manager(_ observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }) throws -> CredentialManager {
+    func manager(
+        over store: (any TokenStore)? = nil,
+        _ observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> CredentialManager {
         let client = OAuthClient(
             server: AuthorizationServer(issuer: issuer),
             registration: try ClientRegistration(clientID: "soak") {
@@ -37,13 +40,13 @@ struct SessionSoak: Sendable {
                 $0.authentication = .clientSecretBasic(Secret("soak-secret"))
             }
         )
-        return CredentialManager(client: client, store: try makeStore(), observer: observer)
+        return CredentialManager(client: client, store: try store ?? makeStore(), observer: observer)
     }
 
-    private static func session(_ number: Int) -> String { "session-\(number)" }
+    static func session(_ number: Int) -> String { "session-\(number)" }
 
     /// Runs `body` for every session, several at a time.
-    private func forEachSession(_ body: @escaping @Sendable (_ session: String) async throws -> Void) async throws {
+    func forEachSession(_ body: @escaping @Sendable (_ session: String) async throws -> Void) async throws {
         let next = Counter()
         try await withThrowingTaskGroup(of: Void.self) { group in
             for _ in 0..<16 {
@@ -74,7 +77,7 @@ struct SessionSoak: Sendable {
     }
 
     /// Signs a user in, as the browser's return would.
-    private static func signIn(_ client: OAuthClient) async throws -> Credential {
+    static func signIn(_ client: OAuthClient) async throws -> Credential {
         let request = try await client.authorizationRequest()
         let query = request.url.drop { $0 != "?" }.dropFirst()
         let state = FormURLEncoding.decode(String(query))?["state"] ?? ""

@@ -3,9 +3,10 @@
 //     session-soak provider LIFETIME DELAY_MS                 an authorization server that counts; prints its issuer
 //     session-soak seed ISSUER STORE SESSIONS                 signs users in, and prints how many
 //     session-soak serve ISSUER STORE SESSIONS TASKS SECONDS  asks for fresh tokens, and prints counts every second
+//     session-soak bench ISSUER STORE SESSIONS                prints what the store costs, as a row of a table
 //     session-soak check ISSUER STORE SESSIONS                counts the sessions that are left, and why others ended
 //
-// STORE is "postgresql", "redis" or the path of a folder.
+// STORE is "postgresql", "redis", "memory" or the path of a folder.
 
 import AuthFlow
 import AuthFlowTesting
@@ -25,18 +26,19 @@ do {
     case "provider":
         let (lifetime, delay) = (number(1), number(2))
         try await EmulatorServer.run { origin in
-            CountingProvider(origin: origin, lifetime: Int64(lifetime), delay: .milliseconds(delay))
+            try CountingProvider(origin: origin, lifetime: Int64(lifetime), delay: .milliseconds(delay))
         } _: { provider in
             say(provider.origin)
             while true { try await Task.sleep(for: .seconds(3600)) }
         }
-    case "seed", "serve", "check":
+    case "seed", "serve", "check", "bench":
         guard arguments.count > 3 else {
             throw AuthError(.invalidConfiguration, "The issuer, the store, the sessions.")
         }
         let soak = SessionSoak(issuer: arguments[1], store: arguments[2], sessions: number(3))
         switch arguments[0] {
         case "seed": try await soak.seed()
+        case "bench": try await soak.bench()
         case "serve": try await soak.serve(tasks: number(4), for: .seconds(number(5)))
         default: try await soak.check()
         }

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Prints what each store costs, as a table: bench_stores.sh PATH/TO/session-soak [SESSIONS]
+# Tests/Databases/databases.sh starts the databases. The provider is a process of its own, and takes no time on purpose.
+set -euo pipefail
+program=$1 sessions=${2:-1000}
+folder=$(mktemp -d)
+"$program" provider 3600 0 >"$folder/issuer" &
+provider=$!
+trap 'kill $provider 2>/dev/null; wait $provider 2>/dev/null || true; rm -rf "$folder"' EXIT
+for _ in $(seq 200); do [ -s "$folder/issuer" ] && break; sleep 0.05; done
+issuer=$(cat "$folder/issuer")
+"$program" seed "$issuer" postgresql 1 >/dev/null
+echo "| store | fresh | provider alone, p50 | refresh, p50 | p99 | added, p50 | waiting, p50 | p99 | refreshes a second, $sessions at once |"
+echo "|---|---|---|---|---|---|---|---|---|"
+for store in memory "$folder/file" postgresql redis; do "$program" bench "$issuer" "$store" "$sessions" | sed "s|$folder/||"; done
