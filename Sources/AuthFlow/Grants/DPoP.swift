@@ -67,7 +67,7 @@ extension OAuthClient {
     }
 
     /// Sends a request with an access token in the header: `Bearer`, or `DPoP` with a proof.
-    func send(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
+    package func send(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var request = request
         // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
         let scheme = tokens.dpopKey == nil ? "Bearer" : "DPoP"

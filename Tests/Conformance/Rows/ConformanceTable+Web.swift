@@ -352,6 +352,54 @@ extension ConformanceTable {
             _ = try await browser.send(.post, "/logout", to: server, fields, body: Array("everywhere=1".utf8))
             try ConformanceRow.require(try await phone.session(at: server) == nil, "The other session has ended.")
         },
+        web("W22", "6.1.3.6 proxy", "sends to the listed APIs and paths only, with the token and without the cookie") {
+            web,
+            server,
+            browser in
+            let issuer = web.scene.emulator.issuer
+            let proxy = ResourceProxy(
+                server: server,
+                routes: [try ResourceProxy.Route("/api/", to: try Endpoint("\(issuer)/"))]
+            )
+            let url = "/api/userinfo"
+            let anonymous = await proxy.response(to: browser.request(.get, url, WebBrowser.ownPage))
+            try ConformanceRow.require(anonymous?.status == 401, "Without a session it is 401.")
+            try await browser.signIn(web, at: server)
+            try ConformanceRow.require(
+                await proxy.response(to: browser.request(.get, url))?.status == 403,
+                "Another page's is 403."
+            )
+            let count = web.scene.emulator.requests.count
+            let paths = [
+                "/api/../admin", "/api/%2e%2e/admin", "/api/a//b", "/api/..%2fadmin", "/api/a%5cb", "/api/a\\b",
+                "/api//evil.example/",
+                "/api/@evil.example/", "/api/a#b", "/api/%00",
+            ]
+            for path in paths where !path.contains("@") {
+                let status = await proxy.response(to: browser.request(.get, path, WebBrowser.ownPage))?.status
+                try ConformanceRow.require(status == 400, "\(path) is \(status ?? 0).")
+            }
+            let post = await proxy.response(to: browser.request(.post, url, WebBrowser.ownPage))
+            try ConformanceRow.require(post?.status == 405, "Only listed methods are handed on.")
+            try ConformanceRow.require(web.scene.emulator.requests.count == count, "None of these has reached an API.")
+            try ConformanceRow.require(
+                await proxy.response(to: browser.request(.get, "/other")) == nil,
+                "Other paths are the application's."
+            )
+            var request = browser.request(.get, url, WebBrowser.ownPage)
+            request.headerFields[.authorization] = "Bearer invented"
+            let response = await proxy.response(to: request)
+            try ConformanceRow.require(response?.status == 200, "The API is asked: \(response?.status ?? 0).")
+            let body = String(decoding: response?.body ?? [], as: UTF8.self)
+            try ConformanceRow.require(body.contains("248289761001"), "It knows the user by the session's token.")
+            let fields = web.scene.emulator.receivedRequests.last?.request.headerFields ?? [:]
+            let own = try [HTTPField.Name.cookie, .origin, HTTPField.Name("X-AuthFlow").required()]
+            try ConformanceRow.require(own.allSatisfy { fields[$0] == nil }, "It is told nothing of the application's.")
+            let redirected = await proxy.response(
+                to: browser.request(.get, "/api/authorize?client_id=web&response_type=code", WebBrowser.ownPage)
+            )
+            try ConformanceRow.require((redirected?.status ?? 0) >= 400, "A redirect is not handed on.")
+        },
     ]
 
     private static func logout(
