@@ -152,7 +152,7 @@ def main():
     )
     fault = lost > total["late"] or seen["reuses"] > left["ended"] or left["tokens"] + left["ended"] != options.sessions
     # What a request may end with while processes and the database are killed.
-    unexpected = set(errors) - {"login_required", "storage_failed", "lease_busy"}
+    unexpected = set(errors) - {"login_required", "storage_failed", "lease_busy", "timed_out", "network_failed"}
     fault = fault or unexpected or seen["refreshes"] < options.sessions or total["requests"] < seen["refreshes"] / 2
     fault = fault or left["ended_in_window"] > (kills + stops) * options.tasks
     if fault or options.gentle and (seen["reuses"] or left["ended"]):
