@@ -106,8 +106,9 @@ SESSIONS ?= 10000
 DURATION ?= 120
 soak-server: dependencies ## Kill, stop and restart server processes and databases under SESSIONS sessions for DURATION seconds each
 	swift build --product session-soak
-	for store in postgresql redis; do Tests/Databases/databases.sh Tests/Soak/sessions.py \
-	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store --sessions $(SESSIONS) --seconds $(DURATION) || exit 1; done
+	for store in postgresql redis; do for way in "" --terminate; do Tests/Databases/databases.sh Tests/Soak/sessions.py \
+	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store --sessions $(SESSIONS) --seconds $(DURATION) $$way || exit 1; \
+	  done; done
 
 bench-server: dependencies ## Measure the stores, and the load of two web applications: ours and Apache with mod_auth_openidc
 	$(call install_missing,apache2 libapache2-mod-auth-openidc redis-server)

@@ -187,3 +187,27 @@ package enum DatabaseMessage: Sendable {
     case connected
     case message(String)
 }
+
+/// The connections of a store, which end with its last use.
+package final class Database<Link: DatabaseLink>: Sendable {
+    private let loop: DatabaseLoop<Link>
+
+    /// Creates the connections; none is opened yet. The parameters are those of ``DatabaseLoop``.
+    package init(
+        connections: Int,
+        open: @escaping DatabaseLoop<Link>.Open,
+        onMessage: @escaping @Sendable (DatabaseMessage) -> Void
+    ) {
+        loop = DatabaseLoop(limits: .init(connections: connections), open: open, onMessage: onMessage)
+    }
+
+    deinit { loop.close() }
+
+    /// Sends a request and waits for the response.
+    package func response(to request: Link.Request) async throws -> Link.Response {
+        try await loop.response(to: request)
+    }
+
+    /// Begins to receive the messages of other processes.
+    package func listen() { loop.listen() }
+}

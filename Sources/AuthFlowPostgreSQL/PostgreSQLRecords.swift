@@ -9,25 +9,17 @@ import Foundation
 
 /// The statements. Each is a transaction of its own, and all times are `clock_timestamp()`, the database's.
 struct PostgreSQLRecords: RecordTable {
-    private let loop: DatabaseLoop<PostgreSQLLink>
-    private let closing: Closing
+    private let database: Database<PostgreSQLLink>
     /// With its schema: a pooler may give each statement another connection, which knows nothing of this one's search path.
     private let table: String
-
-    /// Ends the connections with the last use of the store.
-    private final class Closing: Sendable {
-        private let loop: DatabaseLoop<PostgreSQLLink>
-        init(_ loop: DatabaseLoop<PostgreSQLLink>) { self.loop = loop }
-        deinit { loop.close() }
-    }
 
     init(
         _ settings: PostgreSQLSettings,
         connections: Int,
         onMessage: @escaping @Sendable (DatabaseMessage) -> Void
     ) {
-        let loop = DatabaseLoop<PostgreSQLLink>(
-            limits: .init(connections: connections),
+        self.database = Database(
+            connections: connections,
             open: { (use: DatabaseLinkUse) throws(DatabaseFailure) in
                 let link = try PostgreSQLLink(settings)
                 try link.run(settings.sessionStatements)
@@ -38,15 +30,13 @@ struct PostgreSQLRecords: RecordTable {
             },
             onMessage: onMessage
         )
-        self.loop = loop
-        self.closing = Closing(loop)
         self.table = "\(PostgreSQLSettings.quoted(settings.schema)).records"
     }
 
     private static let channel = "authflow"
 
     private func rows(_ statement: String, _ parameters: PostgreSQLValue...) async throws -> PostgreSQLRows {
-        try await loop.response(to: PostgreSQLRequest(statement: statement, parameters: parameters))
+        try await database.response(to: PostgreSQLRequest(statement: statement, parameters: parameters))
     }
 
     /// Whether a row has not ended.
@@ -57,7 +47,7 @@ struct PostgreSQLRecords: RecordTable {
 
     private static let interval = "::bigint * interval '1 millisecond'"
 
-    func listen() { loop.listen() }
+    func listen() { database.listen() }
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
         try await rows("SELECT sealed FROM \(table) AS r WHERE id = $1::bytea AND \(Self.isAlive)", .bytes(digest))
@@ -132,7 +122,7 @@ struct PostgreSQLRecords: RecordTable {
                     .list($0.tags.map(\.bytes)),
                 ]
             } ?? []
-        let written = try await loop.response(
+        let written = try await database.response(
             to: PostgreSQLRequest(
                 statement: """
                     UPDATE \(table) SET sealed = $4::bytea, is_after_unfinished = false, has_written = true, version = version + 1\(attributes == nil ? "" : ends) \

@@ -9,16 +9,8 @@ import Foundation
 
 /// The operations on the hashes of a Redis server, one script each.
 struct RedisRecords: RecordTable {
-    private let loop: DatabaseLoop<RedisLink>
-    private let closing: Closing
+    private let database: Database<RedisLink>
     private let prefix: String
-
-    /// Ends the connections with the last use of the store.
-    private final class Closing: Sendable {
-        private let loop: DatabaseLoop<RedisLink>
-        init(_ loop: DatabaseLoop<RedisLink>) { self.loop = loop }
-        deinit { loop.close() }
-    }
 
     init(
         _ settings: RedisSettings,
@@ -26,8 +18,8 @@ struct RedisRecords: RecordTable {
         onMessage: @escaping @Sendable (DatabaseMessage) -> Void
     ) {
         let channel = "\(settings.prefix):released"
-        let loop = DatabaseLoop<RedisLink>(
-            limits: .init(connections: connections),
+        self.database = Database(
+            connections: connections,
             open: { (use: DatabaseLinkUse) throws(DatabaseFailure) in
                 let link = try RedisLink(settings)
                 switch (settings.username, settings.password) {
@@ -43,8 +35,6 @@ struct RedisRecords: RecordTable {
             },
             onMessage: onMessage
         )
-        self.loop = loop
-        self.closing = Closing(loop)
         self.prefix = settings.prefix
     }
 
@@ -80,13 +70,13 @@ struct RedisRecords: RecordTable {
     private func run(_ script: RedisScript, on key: [UInt8], _ arguments: [[UInt8]] = []) async throws -> RedisValue {
         let rest = [Array("1".utf8), key] + arguments
         do {
-            return try await loop.response(to: [Array("EVALSHA".utf8), Array(script.digest.utf8)] + rest)
+            return try await database.response(to: [Array("EVALSHA".utf8), Array(script.digest.utf8)] + rest)
         } catch let failure as DatabaseFailure where failure.message == RedisLink.noScript {
-            return try await loop.response(to: [Array("EVAL".utf8), Array(script.text.utf8)] + rest)
+            return try await database.response(to: [Array("EVAL".utf8), Array(script.text.utf8)] + rest)
         }
     }
 
-    func listen() { loop.listen() }
+    func listen() { database.listen() }
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? { try await run(.read, on: key(digest)).bytes }
 
@@ -136,7 +126,7 @@ struct RedisRecords: RecordTable {
 
     func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] {
         let members =
-            try await loop.response(to: [Array("ZRANGE".utf8), tagKey(tag), Array("0".utf8), Array("-1".utf8)]).list
+            try await database.response(to: [Array("ZRANGE".utf8), tagKey(tag), Array("0".utf8), Array("-1".utf8)]).list
             ?? []
         let wanted = Self.hex(tag)
         var found: [TaggedRecord] = []
@@ -145,8 +135,8 @@ struct RedisRecords: RecordTable {
             let tags = shown.list?.last?.text?.split(separator: " ") ?? []
             if let record = Self.record(shown), tags.contains(Substring(wanted)) {
                 found.append(record)
-            } else if try await loop.response(to: [Array("EXISTS".utf8), key(member)]).integer == 0 {
-                _ = try await loop.response(to: [Array("ZREM".utf8), tagKey(tag), member])
+            } else if try await database.response(to: [Array("EXISTS".utf8), key(member)]).integer == 0 {
+                _ = try await database.response(to: [Array("ZREM".utf8), tagKey(tag), member])
             }
         }
         return found
@@ -180,7 +170,7 @@ struct RedisRecords: RecordTable {
         var (digests, cursor): (Set<[UInt8]>, [UInt8]) = ([], Array("0".utf8))
         repeat {
             let pattern = Array("\(prefix):{*}".utf8)
-            let page = try await loop.response(
+            let page = try await database.response(
                 to: [Array("SCAN".utf8), cursor, Array("MATCH".utf8), pattern, Array("COUNT".utf8), Array("1000".utf8)]
             )
             guard let parts = page.list, parts.count == 2, let next = parts[0].bytes else { throw Self.unexpected }

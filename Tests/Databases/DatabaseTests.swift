@@ -53,6 +53,7 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
     }
 }
 
+/// Leases and ends run by the clock of the database, which no test can move: where a test needs time to pass there, it waits.
 @Suite(.enabled(if: Database.areRunning)) struct DatabaseTests {
     private func key(_ name: String) -> RecordKey {
         RecordKey(name: name, issuer: "https://id.example.com", clientID: "client")

@@ -10,6 +10,15 @@ import FoundationEssentials
 import Foundation
 #endif
 
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Whether SIGTERM has come, as from a service manager that ends the process.
+private let isEnding = Atomic(false)
+
 /// What each process of the test does.
 struct SessionSoak: Sendable {
     let issuer: String
@@ -86,13 +95,14 @@ struct SessionSoak: Sendable {
 
     /// Asks for fresh tokens of sessions, as the requests of users would.
     func serve(tasks: Int, for duration: Duration) async throws {
+        unsafe signal(SIGTERM) { _ in isEnding.store(true, ordering: .relaxed) }
         let counts = SoakCounts()
         let credentials = try manager { counts.count($0) }
         let end = ContinuousClock.now + duration
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<tasks {
                 group.addTask {
-                    while ContinuousClock.now < end {
+                    while ContinuousClock.now < end, !isEnding.load(ordering: .relaxed) {
                         // A third of the requests go to a few busy sessions, so that several processes want the same one.
                         let range = Int.random(in: 0..<3) == 0 ? min(sessions, 20) : sessions
                         let session = Self.session(Int.random(in: 0..<range))
@@ -101,7 +111,7 @@ struct SessionSoak: Sendable {
                 }
             }
             group.addTask {
-                while ContinuousClock.now < end {
+                while ContinuousClock.now < end, !isEnding.load(ordering: .relaxed) {
                     try? await Task.sleep(for: .seconds(1))
                     say(counts.line)
                 }

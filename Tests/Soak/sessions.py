@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Server processes share the sessions of many users in a database, and every refresh token is used once.
 
-    sessions.py SESSION_SOAK STORE [--sessions N] [--seconds S] [--processes P] [--delay MS] [--gentle]
+    sessions.py SESSION_SOAK STORE [--sessions N] [--seconds S] [--processes P] [--delay MS] [--gentle | --terminate]
 
 STORE is "postgresql" or "redis", both of which Tests/Databases/databases.sh starts. Access tokens live for a few seconds, a refresh
 token is used once, and a used one revokes the session. Every second a process is ended by SIGKILL, now and then one is stopped for
-longer than its lease lasts, and the database is started again once. With --gentle nothing is killed.
+longer than its lease lasts, and the database is started again once. With --gentle nothing is killed; with --terminate processes are ended by SIGTERM, as by a service manager,
+and nothing at all may be lost.
 
 Fails when a refresh token was used twice or a session was lost, but where a process was killed between sending a refresh and writing its
 result: what the provider's response had then is lost. Those are counted by the provider (a used token came again) and by the store
@@ -56,11 +57,11 @@ class Server:
         for code, count in self.last.get("errors", {}).items():
             self.totals["errors"][code] = self.totals["errors"].get(code, 0) + count
 
-    def kill(self):
+    def kill(self, gently=False):
         if self.process.poll() is not None:
             sys.exit(f"a server process has ended by itself: {self.process.returncode}")
-        self.process.kill()
-        self.process.wait()
+        self.process.send_signal(signal.SIGTERM if gently else signal.SIGKILL)
+        self.process.wait(60)
         self.add_up()
         self.process.stdout.close()
 
@@ -75,6 +76,7 @@ def main():
     parser.add_argument("--tasks", type=int, default=16)
     parser.add_argument("--delay", type=int, default=20, help="how long the provider takes, in milliseconds")
     parser.add_argument("--gentle", action="store_true")
+    parser.add_argument("--terminate", action="store_true")
     options = parser.parse_args()
     databases = os.environ["AUTHFLOW_DATABASES"]
 
@@ -101,7 +103,7 @@ def main():
             if stopped and time.monotonic() >= stopped[1]:
                 stopped[0].process.send_signal(signal.SIGCONT)
                 stopped, resumed = None, (stopped[0], time.monotonic() + 4)
-            elif not stopped and second % 10 == 5:
+            elif not stopped and second % 10 == 5 and not options.terminate:
                 # Longer than the lease of 5 seconds.
                 server = random.choice(servers)
                 server.process.send_signal(signal.SIGSTOP)
@@ -116,14 +118,14 @@ def main():
             # What the process finds when it goes on must be counted, and is printed within a second.
             spared = [entry[0] for entry in (stopped, resumed) if entry]
             server = random.choice([server for server in servers if server not in spared])
-            server.kill()
+            server.kill(options.terminate)
             kills += 1
             server.start()
         if stopped:
             stopped[0].process.send_signal(signal.SIGCONT)
             time.sleep(4)
         for server in servers:
-            server.kill()
+            server.kill(options.gentle or options.terminate)
         # The leases of those that were killed last end first.
         time.sleep(6)
         left = json.loads(subprocess.run([options.program, "check", *place], check=True, stdout=subprocess.PIPE).stdout)
@@ -155,7 +157,7 @@ def main():
     unexpected = set(errors) - {"login_required", "storage_failed", "lease_busy", "timed_out", "network_failed"}
     fault = fault or unexpected or seen["refreshes"] < options.sessions or total["requests"] < seen["refreshes"] / 2
     fault = fault or left["ended_in_window"] > (kills + stops) * options.tasks
-    if fault or options.gentle and (seen["reuses"] or left["ended"]):
+    if fault or (options.gentle or options.terminate) and (seen["reuses"] or left["ended"]):
         sys.exit(f"{options.store}: sessions were lost: {seen}, {left}")
 
 

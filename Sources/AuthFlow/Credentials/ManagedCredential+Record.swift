@@ -223,6 +223,7 @@ extension ManagedCredential {
             return !state.isRepeating
         }
         guard isFirst else { return }
+        unfinished.keepUnwritten(of: self) { [weak self] in await self?.isWritten() ?? true }
         Task { [weak self, clock = client.host.clock] in
             var pause = Duration.seconds(1)
             while true {
@@ -241,10 +242,12 @@ extension ManagedCredential {
         _ = try? await unfinished.finish { [self] in
             try await store.withLease(on: key) { lease in _ = try await latestAccounts(lease) }
         }
-        return state.withLock { state in
+        let isWritten = state.withLock { state in
             if state.unsaved.isEmpty { state.isRepeating = false }
             return state.unsaved.isEmpty
         }
+        if isWritten { unfinished.forgetUnwritten(of: self) }
+        return isWritten
     }
 
     /// Replaces the tokens, while no other holder can.

@@ -5,6 +5,19 @@ import Synchronization
 final class UnfinishedWork: Sendable {
     private let running = Mutex<[UInt64: @Sendable () async -> Void]>([:])
     private let next = Atomic<UInt64>(0)
+    /// Who has something that could not be written, and tries again when asked.
+    private let unwritten = Mutex<[ObjectIdentifier: @Sendable () async -> Bool]>([:])
+
+    /// Has a drain try once more to write what could not be written.
+    /// - Parameters:
+    ///   - owner: Who has it.
+    ///   - write: Returns whether nothing is left.
+    func keepUnwritten(of owner: AnyObject, _ write: @escaping @Sendable () async -> Bool) {
+        unwritten.withLock { $0[ObjectIdentifier(owner)] = write }
+    }
+
+    /// Nothing is left that could not be written.
+    func forgetUnwritten(of owner: AnyObject) { unwritten.withLock { $0[ObjectIdentifier(owner)] = nil } }
 
     /// Begins a piece of work that any number of tasks can wait for.
     func begin<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) -> SharedTask<Value> {
@@ -32,21 +45,29 @@ final class UnfinishedWork: Sendable {
     /// Whether something is under way.
     var isBusy: Bool { running.withLock { !$0.isEmpty } }
 
-    /// Waits until nothing is under way.
-    /// - Returns: Whether all work ended in time.
+    /// Waits until nothing is under way, and tries to write what could not be written.
+    /// - Returns: Whether all work ended in time, and nothing is left unwritten.
     func drain(within patience: Duration, clock: any Clock<Duration>) async -> Bool {
         do {
-            try await withDeadline(patience, clock: clock) {
+            return try await withDeadline(patience, clock: clock) {
                 AuthError(.timedOut, "Work under way took too long.")
             } _: { [self] in
-                while let wait = running.withLock({ $0.values.first }) {
-                    try Task.checkCancellation()
-                    await wait()
+                try await waitForRunning()
+                let writes = Array(unwritten.withLock { $0.values })
+                return await withTaskGroup(of: Bool.self) { group in
+                    for write in writes { group.addTask { await write() } }
+                    return await group.allSatisfy(\.self)
                 }
             }
-            return true
         } catch {
-            return running.withLock(\.isEmpty)
+            return running.withLock(\.isEmpty) && unwritten.withLock(\.isEmpty)
+        }
+    }
+
+    private func waitForRunning() async throws {
+        while let wait = running.withLock({ $0.values.first }) {
+            try Task.checkCancellation()
+            await wait()
         }
     }
 }

@@ -1,0 +1,195 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowServer
+import AuthFlowTesting
+import HTTPTypes
+
+/// Rows for logout tokens, by the clauses of OpenID Connect Back-Channel Logout 1.0 section 2.6.
+extension ConformanceTable {
+    private static func logout(
+        _ number: String,
+        _ name: String,
+        _ demand: String,
+        _ change: @escaping @Sendable (_ header: inout [String: JSON], _ claims: inout [String: JSON]) -> Void
+    ) -> ConformanceRow {
+        web(number, name, demand) { web, server, browser in
+            try await browser.signIn(web, at: server)
+            let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001", change: change)
+            let response = try await WebBrowser().send(
+                .post,
+                "/backchannel-logout",
+                to: server,
+                body: web.logoutRequest(token)
+            )
+            try ConformanceRow.require(response.status == 400, "The status is \(response.status).")
+            try ConformanceRow.require(
+                response.head.headerFields[.cacheControl] == "no-store",
+                "No cache keeps the response."
+            )
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
+        }
+    }
+
+    static let logoutTokens: [ConformanceRow] = [
+        web("L1", "a user", "ends all sessions of the user in every process, and no other user's") {
+            web,
+            server,
+            browser in
+            let (phone, bob, other) = (WebBrowser(), WebBrowser(), try web.process())
+            try await browser.signIn(web, at: server)
+            try await phone.signIn(web, at: other)
+            try await bob.signIn(web, at: server, user: .bob)
+            for (process, browser) in [(server, phone), (other, browser)] {
+                try ConformanceRow.require(
+                    try await browser.session(at: process) != nil,
+                    "Every process has seen both."
+                )
+            }
+            let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
+            let response = try await WebBrowser().send(
+                .post,
+                "/backchannel-logout",
+                to: server,
+                body: web.logoutRequest(token)
+            )
+            try ConformanceRow.require(
+                response.status == 200 && response.body.isEmpty,
+                "The response is 200, without a body."
+            )
+            for process in [server, other] {
+                for browser in [browser, phone] {
+                    try ConformanceRow.require(try await browser.session(at: process) == nil, "The session has ended.")
+                }
+            }
+            try ConformanceRow.require(try await bob.session(at: server) != nil, "Another user's goes on.")
+        },
+        web("L2", "a session", "with sid ends the sessions of that session at the provider") { web, server, browser in
+            let phone = WebBrowser()
+            try await browser.signIn(web, at: server)
+            try await phone.signIn(web, at: server)
+            let tokens = try await server.freshTokens(for: try await browser.session(at: server).required())
+            let sessionID = try (tokens.verifiedIDToken?.claims["sid"]?.string).required()
+            for subject in ["another-user", "248289761001"] {
+                let token = try web.scene.emulator.logoutToken(for: "web", subject: subject, sessionID: sessionID)
+                _ = try await WebBrowser().send(
+                    .post,
+                    "/backchannel-logout",
+                    to: server,
+                    body: web.logoutRequest(token)
+                )
+                let isOver = try await browser.session(at: server) == nil
+                try ConformanceRow.require(isOver == (subject == "248289761001"), "Both have to agree.")
+            }
+            try ConformanceRow.require(try await phone.session(at: server) != nil, "The user's other session goes on.")
+        },
+        logout("L3", "typ, no string", "refuses a type that is no string") { header, _ in header["typ"] = 7 },
+        logout("L4", "typ", "refuses another kind of token") { header, _ in header["typ"] = "at+jwt" },
+        logout("L5", "alg", "refuses an algorithm that was not agreed on") { header, _ in header["alg"] = "none" },
+        logout("L6", "iss", "refuses another issuer's") { _, claims in claims["iss"] = "https://other.example.com" },
+        logout("L7", "aud", "refuses another client's") { _, claims in claims["aud"] = "another" },
+        logout("L8", "aud, several", "refuses one that is also another client's") { _, claims in
+            claims["aud"] = ["web", "another"]
+        },
+        logout("L9", "iat", "refuses one without iat") { _, claims in claims["iat"] = nil },
+        logout("L10", "iat, future", "refuses one of the future") { _, claims in
+            claims["iat"] = .integer((claims["iat"]?.integer ?? 0) + 3600)
+        },
+        logout("L11", "exp", "refuses one that has expired") { _, claims in
+            claims["exp"] = .integer((claims["iat"]?.integer ?? 0) - 3600)
+        },
+        logout("L12", "exp, missing", "refuses one without exp") { _, claims in claims["exp"] = nil },
+        logout("L13", "sub, sid", "refuses one that names neither") { _, claims in claims["sub"] = nil },
+        logout("L14", "sub, no string", "refuses a user who is no string") { _, claims in claims["sub"] = 7 },
+        logout("L15", "events", "refuses one without the event") { _, claims in
+            claims["events"] = ["http://schemas.openid.net/event/other": [:]]
+        },
+        logout("L16", "events, no object", "refuses an event that is no object") { _, claims in
+            claims["events"] = ["http://schemas.openid.net/event/backchannel-logout": true]
+        },
+        logout("L17", "nonce", "refuses one with a nonce, whatever it is") { _, claims in claims["nonce"] = .null },
+        logout("L18", "jti", "refuses one without jti") { _, claims in claims["jti"] = nil },
+        web("L19", "signature", "refuses one that the provider has not signed") { web, server, browser in
+            try await browser.signIn(web, at: server)
+            let other = try OIDCEmulator(issuer: web.scene.emulator.issuer, clients: [WebScene.client])
+            let token = try other.logoutToken(for: "web", subject: "248289761001")
+            let response = try await WebBrowser().send(
+                .post,
+                "/backchannel-logout",
+                to: server,
+                body: web.logoutRequest(token)
+            )
+            try ConformanceRow.require(response.status == 400, "The status is \(response.status).")
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
+        },
+        web("L20", "jti once", "a token that was used ends no session that was begun later, in any process") {
+            web,
+            server,
+            browser in
+            try await browser.signIn(web, at: server)
+            let token = web.logoutRequest(try web.scene.emulator.logoutToken(for: "web", subject: "248289761001"))
+            for process in [server, try web.process()] {
+                let response = try await WebBrowser().send(.post, "/backchannel-logout", to: process, body: token)
+                try ConformanceRow.require(
+                    response.status == 200,
+                    "A provider that repeats itself is told that it is done."
+                )
+            }
+            try await browser.signIn(web, at: server)
+            let response = try await WebBrowser().send(.post, "/backchannel-logout", to: try web.process(), body: token)
+            try ConformanceRow.require(response.status == 400, "It is refused.")
+            try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
+        },
+        web("L21", "exp, by a setting", "accepts one without exp for two minutes, where a setting says so") {
+            web,
+            _,
+            browser in
+            let server = try web.process { $0.logoutTokens = LogoutTokenOptions(ageWithoutExpiry: .seconds(120)) }
+            for (age, status) in [(Int64(600), 400), (0, 200)] {
+                try await browser.signIn(web, at: server)
+                let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { header, claims in
+                    header["typ"] = "JWT"
+                    claims["exp"] = nil
+                    claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - age)
+                }
+                let response = try await WebBrowser().send(
+                    .post,
+                    "/backchannel-logout",
+                    to: server,
+                    body: web.logoutRequest(token)
+                )
+                try ConformanceRow.require(
+                    response.status == status,
+                    "The status is \(response.status), \(age) seconds later."
+                )
+            }
+        },
+        web("L22", "a refresh under way", "what it brings is dropped") { web, server, browser in
+            web.scene.emulator.accessTokenLifetime = 0
+            try await browser.signIn(web, at: server)
+            let key = server.credentials.recordKey(for: CredentialKey(browser.session ?? ""))
+            let refresh = Task {
+                try await web.store.withLease(on: key) { lease in
+                    // Another process refreshes, and the provider's response is on its way.
+                    let bytes = try await web.store.bytes(for: key).required()
+                    let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
+                    let response = try await WebBrowser().send(
+                        .post,
+                        "/backchannel-logout",
+                        to: server,
+                        body: web.logoutRequest(token)
+                    )
+                    try ConformanceRow.require(response.status == 200, "The provider's request does not wait for it.")
+                    try await web.store.write(bytes, under: lease)
+                }
+            }
+            do {
+                try await refresh.value
+                throw ConformanceRow.Failure(description: "What the refresh brought was written.")
+            } catch let error as AuthError where error.code == .leaseLost {}
+            try ConformanceRow.require(
+                try await browser.session(at: try web.process()) == nil,
+                "The session has ended."
+            )
+        },
+    ]
+}
