@@ -56,7 +56,8 @@ demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock 
 WEB := --package-path Samples/web-login --scratch-path .build-web
 demo-web: test-dependencies ## Sign in to a web application with two real Chromiums: in memory, on PostgreSQL and on Redis
 	swift build --product authflow
-	swift build $(WEB)
+	swift build --build-tests $(WEB)
+	swift test --disable-xctest --skip-build $(WEB)
 	@Samples/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
 	@Tests/Databases/databases.sh Samples/web-login/demo_databases.sh \
 	  $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login

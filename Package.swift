@@ -32,6 +32,8 @@ let package = Package(
         .library(name: "AuthFlowTrace", targets: ["AuthFlowTrace"]),
         .library(name: "AuthFlowMCP", targets: ["AuthFlowMCP", "AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowServer", targets: ["AuthFlowServer", "AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlowHummingbird", targets: ["AuthFlowHummingbird"]),
+        .library(name: "AuthFlowObservability", targets: ["AuthFlowObservability"]),
         .library(name: "AuthFlowPostgreSQL", targets: ["AuthFlowPostgreSQL"]),
         .library(name: "AuthFlowRedis", targets: ["AuthFlowRedis"]),
         .library(name: "AuthFlowURLSession", targets: ["AuthFlowURLSession"]),
@@ -40,6 +42,8 @@ let package = Package(
     ],
     traits: [
         .trait(name: "Jansson", description: "Read and write JSON with the system's libjansson."),
+        .trait(name: "Hummingbird", description: "AuthFlowHummingbird: sessions for web applications on Hummingbird."),
+        .trait(name: "Observability", description: "AuthFlowObservability: metrics and traces."),
         .default(enabledTraits: ["Jansson"]),
     ],
     dependencies: [
@@ -48,6 +52,11 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser.git", from: "1.8.0"),
         .package(url: "https://github.com/apple/swift-log.git", from: "1.6.0"),
         .package(url: "https://github.com/swhitty/FlyingFox.git", from: "0.27.0"),
+        // Fetched for those who enable the trait alone: see "make consumer".
+        .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.0", traits: []),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle.git", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.0"),
     ],
     targets: [
         // C libraries
@@ -112,6 +121,32 @@ let package = Package(
 
         // The sessions of a web application's users
         .target(name: "AuthFlowServer", dependencies: ["AuthFlow", "AuthFlowJSON", httpTypes]),
+
+        // Both are empty without their trait, so that no other program fetches or builds a web framework for them.
+        .target(
+            name: "AuthFlowHummingbird",
+            dependencies: [
+                "AuthFlow", "AuthFlowServer", httpTypes,
+                .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
+                .product(
+                    name: "ServiceLifecycle",
+                    package: "swift-service-lifecycle",
+                    condition: .when(traits: ["Hummingbird"])
+                ),
+            ]
+        ),
+        .target(
+            name: "AuthFlowObservability",
+            dependencies: [
+                "AuthFlow",
+                .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Observability"])),
+                .product(
+                    name: "Tracing",
+                    package: "swift-distributed-tracing",
+                    condition: .when(traits: ["Observability"])
+                ),
+            ]
+        ),
 
         // Providers
         .target(

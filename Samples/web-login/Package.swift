@@ -7,13 +7,17 @@ let package = Package(
     name: "web-login",
     platforms: [.macOS(.v15)],
     dependencies: [
-        .package(name: "AuthFlow", path: "../.."),
+        .package(name: "AuthFlow", path: "../..", traits: [.defaults, "Hummingbird", "Observability"]),
         .package(url: "https://github.com/hummingbird-project/hummingbird.git", from: "2.28.0", traits: []),
+        .package(url: "https://github.com/apple/swift-http-types.git", from: "1.8.0"),
+        .package(url: "https://github.com/apple/swift-metrics.git", from: "2.13.0"),
+        .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.0"),
     ],
     targets: [
         .executableTarget(
             name: "web-login",
             dependencies: [
+                .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
                 .product(name: "AuthFlowServer", package: "AuthFlow"),
                 .product(name: "AuthFlowOIDC", package: "AuthFlow"),
                 .product(name: "AuthFlowPostgreSQL", package: "AuthFlow"),
@@ -22,7 +26,26 @@ let package = Package(
             ],
             path: "Sources",
             swiftSettings: [.enableUpcomingFeature("MemberImportVisibility")]
-        )
+        ),
+        // The products that need a trait are tested here, where it is enabled.
+        .testTarget(
+            name: "WebLoginTests",
+            dependencies: [
+                .product(name: "AuthFlowHummingbird", package: "AuthFlow"),
+                .product(name: "AuthFlowObservability", package: "AuthFlow"),
+                .product(name: "AuthFlowServer", package: "AuthFlow"),
+                .product(name: "AuthFlowOIDC", package: "AuthFlow"),
+                .product(name: "AuthFlowTesting", package: "AuthFlow"),
+                .product(name: "Hummingbird", package: "hummingbird"),
+                .product(name: "HummingbirdTesting", package: "hummingbird"),
+                .product(name: "HTTPTypes", package: "swift-http-types"),
+                .product(name: "MetricsTestKit", package: "swift-metrics"),
+                .product(name: "Tracing", package: "swift-distributed-tracing"),
+                .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
+            ],
+            path: "Tests",
+            swiftSettings: [.enableUpcomingFeature("MemberImportVisibility")]
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -85,7 +85,7 @@ import Glibc
 
     /// Exits without running the libraries' exit handlers: OpenSSL's would free what the network thread still uses.
     private static func leave(with code: ExitCode) -> Never {
-        _ = unsafe fflush(nil)
+        _ = fflush(nil)
         _exit(code.rawValue)
     }
 }

@@ -115,7 +115,7 @@ private final class Child: Sendable {
     private var hasEnded: Bool {
         state.withLock { state in
             guard case .running(let identifier) = state else { return true }
-            var information = siginfo_t()
+            var information = unsafe siginfo_t()
             return unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT | WNOHANG) == 0
                 && information.si_signo == SIGCHLD
         }
@@ -124,7 +124,7 @@ private final class Child: Sendable {
     /// Waits for its end.
     private func end() -> Int32 {
         guard case .running(let identifier) = state.withLock({ $0 }) else { return 1 }
-        var information = siginfo_t()
+        var information = unsafe siginfo_t()
         // Not reaped yet, so that the number stays its own until it is not ended any more.
         while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
         return state.withLock { state in

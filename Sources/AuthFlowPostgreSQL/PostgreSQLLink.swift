@@ -99,7 +99,7 @@ typealias PostgreSQLRows = [[[UInt8]?]]
         let all: [UInt8] = bytes.reduce(into: []) { all, value in all += value ?? [] } + [0]
         let sent = unsafe all.withUnsafeBufferPointer { buffer in
             var start = 0
-            var values: [UnsafePointer<UInt8>?] = []
+            var values: [UnsafePointer<UInt8>?] = unsafe []
             for value in bytes {
                 if value != nil, let first = buffer.baseAddress {
                     unsafe values.append(first + start)

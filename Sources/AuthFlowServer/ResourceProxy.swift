@@ -51,6 +51,14 @@ public struct ResourceProxy: Sendable {
         self.routes = routes.sorted { $0.prefix.utf8.count > $1.prefix.utf8.count }
     }
 
+    /// Whether a request is for one of the routes here. Its body has to be read then.
+    public func handles(_ request: HTTPRequest) -> Bool { route(of: request) != nil }
+
+    private func route(of request: HTTPRequest) -> Route? {
+        let path = (request.path ?? "/").prefix { $0 != "?" }
+        return routes.first { path.hasPrefix($0.prefix) }
+    }
+
     /// Returns the API's response to a request; nil when it is for no route here.
     ///
     /// 403: it does not come from a page of the application. 401: there is no session. 405 and 400: the method or the path is not
@@ -61,7 +69,7 @@ public struct ResourceProxy: Sendable {
     public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
         let target = request.path ?? "/"
         let path = String(target.prefix { $0 != "?" })
-        guard let route = routes.first(where: { path.hasPrefix($0.prefix) }) else { return nil }
+        guard let route = route(of: request) else { return nil }
         guard server.isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         guard route.methods.contains(request.method) else { return ServerResponse.plain(.methodNotAllowed) }
         let rest = path.dropFirst(route.prefix.count)

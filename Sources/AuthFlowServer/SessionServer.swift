@@ -116,6 +116,11 @@ public final class SessionServer: Sendable {
     let isSecure: Bool
     let observer: @Sendable (FlowEvent) -> Void
 
+    /// Whether a request is for one of the routes here. Its body has to be read then; every other body is the application's.
+    public func handles(_ request: HTTPRequest) -> Bool {
+        routes[String((request.path ?? "/").prefix { $0 != "?" })] != nil
+    }
+
     /// Returns the response to a request for one of the routes here; nil for the application's own.
     /// - Parameters:
     ///   - request: The request. Its path is taken as it is: a proxy in front must not have changed it.

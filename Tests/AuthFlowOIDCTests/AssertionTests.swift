@@ -264,14 +264,14 @@ import Testing
         try await withFile { lock in
             let (ready, pipe) = ("\(lock).ready", "\(lock).pipe")
             defer { for path in [ready, pipe] { try? FileManager.default.removeItem(atPath: path) } }
-            #expect(mkfifo(pipe, 0o600) == 0)
+            #expect(unsafe mkfifo(pipe, 0o600) == 0)
             // What the program starts holds the lock while it lives, and waits for a writer that never comes.
             let script = "exec 9>'\(lock)'; flock 9; (: >'\(ready)'; exec cat '\(pipe)') & wait"
             let host = HostServices(clock: FileClock(path: ready), environment: ["PATH": "/usr/bin:/bin"])
             let client = try scene.client(.command(["sh", "-c", script]), host: host)
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.message.contains("in time") == true)
-            let descriptor = open(lock, O_RDWR)
+            let descriptor = unsafe open(lock, O_RDWR)
             defer { close(descriptor) }
             // It would wait for good if one of them were left.
             #expect(flock(descriptor, LOCK_EX) == 0)
@@ -281,19 +281,19 @@ import Testing
     /// What a helper leaves behind must not be waited for.
     @Test func aProgramThatLeavesAnotherBehindIsNotWaitedFor() async throws {
         try await withFile { path in
-            #expect(mkfifo(path, 0o600) == 0)
+            #expect(unsafe mkfifo(path, 0o600) == 0)
             // It keeps its output open until the test opens the other end of the pipe.
             let command = ["sh", "-c", "printenv JWT; setsid cat '\(path)' &"]
             let scopes = try await tokens(of: command).scopes
             #expect(scopes == ["reports"])
-            close(open(path, O_RDWR))
+            unsafe close(open(path, O_RDWR))
         }
     }
 
     @Test func aPipeInPlaceOfAFileIsNotWaitedFor() async throws {
         let scene = try Scene()
         try await withFile { path in
-            #expect(mkfifo(path, 0o600) == 0)
+            #expect(unsafe mkfifo(path, 0o600) == 0)
             let client = try scene.client(.file(path: path))
             let error = await #expect(throws: AuthError.self) { try await client.freshTokens() }
             #expect(error?.code == .assertionUnusable)

@@ -203,7 +203,7 @@ import Testing
 
     @Test func refusesPipesAndDevicesAsConfigurationFiles() async throws {
         try await withHome { home in
-            try #require(mkfifo("\(home)/pipe", 0o600) == 0)
+            try #require(unsafe mkfifo("\(home)/pipe", 0o600) == 0)
             for path in ["\(home)/pipe", "/dev/zero", home] {
                 let outcome = try await run(["status", "--config", path], in: "/", home: home)
                 #expect(outcome.status == 2, "\(outcome.talk)")

@@ -95,7 +95,7 @@ struct SessionSoak: Sendable {
 
     /// Asks for fresh tokens of sessions, as the requests of users would.
     func serve(tasks: Int, for duration: Duration) async throws {
-        unsafe signal(SIGTERM) { _ in isEnding.store(true, ordering: .relaxed) }
+        signal(SIGTERM) { _ in isEnding.store(true, ordering: .relaxed) }
         let counts = SoakCounts()
         let credentials = try manager { counts.count($0) }
         let end = ContinuousClock.now + duration

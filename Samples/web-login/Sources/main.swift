@@ -6,6 +6,7 @@
 // processes.
 
 import AuthFlow
+import AuthFlowHummingbird
 import AuthFlowOIDC
 import AuthFlowPostgreSQL
 import AuthFlowRedis
@@ -13,7 +14,7 @@ import AuthFlowServer
 import Foundation
 import Hummingbird
 
-struct WebContext: SessionContext {
+struct WebContext: SessionRequestContext {
     var coreContext: CoreRequestContextStorage
     var session: Session?
     init(source: Source) { coreContext = .init(source: source) }
@@ -56,19 +57,16 @@ router.get("/") { request, context in
 }
 router.post("/sessions/end") { request, context in
     guard server.isFromOwnForm(request.head) else { throw HTTPError(.forbidden) }
-    guard let session = context.session else { throw HTTPError(.unauthorized) }
+    let session = try context.requireSession()
     let name = request.uri.queryParameters["name"].map { String($0) } ?? ""
     try await server.endSessions(ofUserOf: session, named: [name])
     return Response.redirect(to: "/", type: .normal)
 }
 
 let port = option("--port").flatMap { Int($0) } ?? 8400
-let application = Application(
+var application = Application(
     router: router,
     configuration: .init(address: .hostname("127.0.0.1", port: port))
 )
-let sweeping = Task { await server.removeEndedSessions() }
+application.addServices(SessionService(server: server))
 try await application.runService()
-sweeping.cancel()
-// A refresh under way is stored before the process ends.
-_ = await server.drain()

@@ -1,4 +1,4 @@
-public import AuthFlowJSON
+import AuthFlowJSON
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials

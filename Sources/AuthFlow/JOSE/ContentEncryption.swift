@@ -48,7 +48,7 @@ package enum ContentEncryption: String, Sendable, CaseIterable {
             )
             return Array(try AES.GCM.open(box, using: key, authenticating: header))
         case .a128CBCHS256, .a192CBCHS384, .a256CBCHS512:
-            let bytes = key.withUnsafeBytes { unsafe Array($0) }
+            let bytes = unsafe key.withUnsafeBytes { unsafe Array($0) }
             let (authenticationKey, encryptionKey) = (bytes.prefix(keySize / 2), bytes.suffix(keySize / 2))
             let expected = code(
                 of: Self.authenticated(header, initializationVector, ciphertext),

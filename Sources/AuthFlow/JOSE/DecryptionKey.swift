@@ -141,7 +141,7 @@ extension DecryptionKey {
             guard jwk["kty"] == "OKP", jwk["crv"] == "X25519" else { throw CryptoKitError.incorrectParameterSize }
             secret = try key.sharedSecretFromKeyAgreement(with: .init(rawRepresentation: try bytes("x")))
         }
-        return secret.withUnsafeBytes { unsafe Array($0) }
+        return unsafe secret.withUnsafeBytes { unsafe Array($0) }
     }
 }
 

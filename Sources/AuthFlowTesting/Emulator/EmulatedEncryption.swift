@@ -70,7 +70,7 @@ public struct EmulatedEncryption: Sendable {
         if key["kty"] == "RSA" {
             let rsa = try _RSA.Encryption.PublicKey(n: try bytes("n"), e: try bytes("e"))
             let padding: _RSA.Encryption.Padding = algorithm == .rsaOAEP ? .PKCS1_OAEP : .PKCS1_OAEP_SHA256
-            let plain = fresh.withUnsafeBytes { unsafe Array($0) }
+            let plain = unsafe fresh.withUnsafeBytes { unsafe Array($0) }
             return (fresh, Array(try rsa.encrypt(plain, padding: padding)))
         }
         let (secret, ephemeral) = try agreement(try bytes("x"), key["y"] == nil ? [] : try bytes("y"))
@@ -117,7 +117,7 @@ public struct EmulatedEncryption: Sendable {
             ephemeral = jwk(own.publicKey.rawRepresentation)
         default: throw AuthError(.unsupported, "The client's key is on no known curve.")
         }
-        return (secret.withUnsafeBytes { unsafe Array($0) }, ephemeral)
+        return (unsafe secret.withUnsafeBytes { unsafe Array($0) }, ephemeral)
     }
 
     /// The initialization vector, the ciphertext and the tag.
@@ -132,7 +132,7 @@ public struct EmulatedEncryption: Sendable {
             let box = try AES.GCM.seal(plain, using: key, authenticating: header)
             return [Array(box.nonce), Array(box.ciphertext), Array(box.tag)]
         case .a128CBCHS256, .a192CBCHS384, .a256CBCHS512:
-            let bytes = key.withUnsafeBytes { unsafe Array($0) }
+            let bytes = unsafe key.withUnsafeBytes { unsafe Array($0) }
             let vector = HostServices.systemRandomBytes(16)
             let ciphertext = Array(
                 try AES._CBC.encrypt(

@@ -1,7 +1,7 @@
 public import AuthFlow
 import AuthFlowJSON
 import Crypto
-public import HTTPTypes
+import HTTPTypes
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials

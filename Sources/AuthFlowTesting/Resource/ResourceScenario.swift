@@ -1,4 +1,4 @@
-public import AuthFlowJSON
+import AuthFlowJSON
 
 /// A behaviour of a protected resource that a client has to cope with or to refuse, by the number that our conformance table has.
 public struct ResourceScenario: Sendable {

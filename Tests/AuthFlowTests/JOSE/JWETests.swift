@@ -42,7 +42,7 @@ import Testing
             partyV: Array("Bob".utf8),
             size: 16
         )
-        #expect(key.withUnsafeBytes { Base64URL.encode($0) } == "VqqN6vgjbSBcIijNcacQGg")
+        #expect(unsafe key.withUnsafeBytes { Base64URL.encode($0) } == "VqqN6vgjbSBcIijNcacQGg")
     }
 
     @Test(arguments: EncryptedTokens.all) func refusesATokenInWhichOneByteDiffers(_ token: EncryptedTokens.Token) throws

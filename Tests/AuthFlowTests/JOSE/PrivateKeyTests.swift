@@ -211,7 +211,7 @@ import Testing
             #expect(try source.key().keyID == first.keyID)
             try FileManager.default.removeItem(atPath: path)
             #expect(throws: AuthError.self) { try source.key() }
-            FileManager.default.createFile(
+            _ = FileManager.default.createFile(
                 atPath: path,
                 contents: Data(Self.sec1.utf8),
                 attributes: [.posixPermissions: 0o600]

@@ -88,7 +88,7 @@ import Testing
             "resource_name": "A",
             "scopes_supported": .null,
         ]
-        let address = try Endpoint("https://a.example/mcp")
+        let address = Endpoint("https://a.example/mcp")
         let metadata = try ProtectedResourceMetadata(json, of: address, at: address)
         #expect(metadata.fit == .identical)
         #expect(metadata.scopes == nil)

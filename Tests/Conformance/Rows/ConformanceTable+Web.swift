@@ -37,7 +37,7 @@ extension ConformanceTable {
                 let server = try? web.process {
                     ($0.origin, $0.allowsPlainHTTPOnLoopback) = ("http://127.0.0.1:8080", allowed)
                 } registration: {
-                    $0.redirectURIs = [(try? RedirectURI("http://127.0.0.1:8080/callback")) ?? .loopback]
+                    $0.redirectURIs = [RedirectURI("http://127.0.0.1:8080/callback")]
                 }
                 try ConformanceRow.require((server != nil) == allowed, "Without TLS it is served by a setting only.")
             }

@@ -1,0 +1,66 @@
+#if Hummingbird
+import AuthFlow
+public import AuthFlowServer
+import HTTPTypes
+public import Hummingbird
+
+/// Answers the routes of a session server and of a proxy, and gives the handlers behind it the session of the request.
+///
+/// Add it to the router before the routes that need a session:
+///
+/// ```swift
+/// let router = Router(context: WebContext.self)
+/// router.add(middleware: SessionMiddleware(server: server))
+/// router.get("/") { request, context in "Hello, \(try context.requireSession().identity?.displayName ?? "you")" }
+/// ```
+public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddleware {
+    private let server: SessionServer
+    private let proxy: ResourceProxy?
+    private let limit: Int
+
+    /// Creates the middleware.
+    /// - Parameters:
+    ///   - server: The sessions.
+    ///   - proxy: Hands requests on to APIs; default: none.
+    ///   - limit: The largest body that the proxy hands on, in bytes; default: 1 MiB. Larger ones get the status 413.
+    public init(server: SessionServer, proxy: ResourceProxy? = nil, proxiedBodyLimit limit: Int = 1024 * 1024) {
+        self.server = server
+        self.proxy = proxy
+        self.limit = limit
+    }
+
+    /// Responds to the request, or hands it on with its session.
+    @concurrent public func handle(
+        _ request: Request,
+        context: Context,
+        next: @concurrent (Request, Context) async throws -> Response
+    ) async throws -> Response {
+        // Only the bodies of these routes are read: an upload to the application can be of any size.
+        if server.handles(request.head) {
+            let body = try await request.body.collect(upTo: 64 * 1024)
+            if let response = await server.response(to: request.head, body: Array(body.readableBytesView)) {
+                return Response(response)
+            }
+        }
+        if let proxy, proxy.handles(request.head) {
+            let body = try await request.body.collect(upTo: limit)
+            if let response = await proxy.response(to: request.head, body: Array(body.readableBytesView)) {
+                return Response(response)
+            }
+        }
+        var context = context
+        context.session = try await server.session(of: request.head)
+        return try await next(request, context)
+    }
+}
+
+extension Response {
+    fileprivate init(_ response: TransportResponse) {
+        self.init(
+            status: response.head.status,
+            headers: response.head.headerFields,
+            body: ResponseBody(byteBuffer: ByteBuffer(bytes: response.body))
+        )
+    }
+}
+#endif

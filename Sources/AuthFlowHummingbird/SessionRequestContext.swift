@@ -1,0 +1,27 @@
+#if Hummingbird
+public import AuthFlowServer
+public import Hummingbird
+
+/// What is known about a request: the session of its browser among it.
+///
+/// ```swift
+/// struct WebContext: SessionRequestContext {
+///     var coreContext: CoreRequestContextStorage
+///     var session: Session?
+///     init(source: Source) { coreContext = .init(source: source) }
+/// }
+/// ```
+public protocol SessionRequestContext: RequestContext {
+    /// The session; nil when no user is signed in. ``SessionMiddleware`` sets it.
+    var session: Session? { get set }
+}
+
+extension SessionRequestContext {
+    /// Returns the session of the request.
+    /// - Throws: An `HTTPError` with the status 401 when no user is signed in.
+    public func requireSession() throws -> Session {
+        guard let session else { throw HTTPError(.unauthorized) }
+        return session
+    }
+}
+#endif

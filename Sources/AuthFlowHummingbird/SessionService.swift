@@ -1,0 +1,41 @@
+#if Hummingbird
+public import AuthFlowServer
+public import ServiceLifecycle
+
+/// What a session server does while the application runs: it removes ended sessions, and before the process ends it waits until every
+/// refresh under way is stored.
+///
+/// ```swift
+/// var application = Application(router: router)
+/// application.addServices(SessionService(server: server))
+/// try await application.runService()
+/// ```
+public struct SessionService: Service {
+    private let server: SessionServer
+    private let patience: Duration
+
+    /// Creates the service.
+    /// - Parameters:
+    ///   - server: The sessions.
+    ///   - patience: How long the process waits at its end; default: ten seconds. Give the supervisor of the process longer.
+    public init(server: SessionServer, patience: Duration = .seconds(10)) {
+        self.server = server
+        self.patience = patience
+    }
+
+    /// Runs until the application is shut down.
+    /// - Throws: ``SessionsNotStored`` when refreshed tokens could not be written.
+    public func run() async throws {
+        await cancelWhenGracefulShutdown { [server] in await server.removeEndedSessions() }
+        guard await server.drain(within: patience) else { throw SessionsNotStored() }
+    }
+}
+
+/// The process ends with refreshed tokens that the store did not take: their sessions may have to sign in again.
+public struct SessionsNotStored: Error, CustomStringConvertible {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var description: String {
+        "Refreshed tokens could not be written to the store before the process ended: their users may have to sign in again."
+    }
+}
+#endif

@@ -1,0 +1,40 @@
+#if Observability
+public import AuthFlow
+public import Tracing
+
+extension FlowEvent {
+    /// An observer that makes a span of every step with swift-distributed-tracing.
+    ///
+    /// The span of a step is a child of the step around it, and the outermost one of the span of the task, such as the request that a web
+    /// server handles. What happens within a step is an event of its span, without addresses and without secrets. Nothing is added to the
+    /// requests to the provider: the identifiers of traces are not for others.
+    ///
+    /// ```swift
+    /// let server = try SessionServer(client: client, store: store, options: options, observer: FlowEvent.spans())
+    /// ```
+    /// - Parameter tracer: Makes the spans; default: the one that the program has bootstrapped.
+    public static func spans(tracer: (any Tracer)? = nil) -> @Sendable (FlowEvent) -> Void {
+        let steps = OpenSteps<any Span>()
+        return { event in
+            if event.progress == .began {
+                let tracer = tracer ?? InstrumentationSystem.tracer
+                steps.begin(event) { outer in
+                    let context = outer?.context ?? ServiceContext.current ?? .topLevel
+                    let span = tracer.startAnySpan("authflow \(event.step.rawValue)", context: context, ofKind: .client)
+                    for (name, value) in event.details { span.attributes["authflow.\(name)"] = value }
+                    return span
+                }
+            } else if let outcome = event.outcome, let span = steps.end(event) {
+                for (name, value) in event.details { span.attributes["authflow.\(name)"] = value }
+                if outcome.name == "failed" { span.setStatus(SpanStatus(code: .error, message: outcome.code)) }
+                if outcome.name == "cancelled" { span.attributes["authflow.cancelled"] = true }
+                span.end()
+            } else if let span = steps.innermost(of: event.flowID) {
+                var attributes = SpanAttributes()
+                for (name, value) in event.details { attributes["authflow.\(name)"] = value }
+                span.addEvent(SpanEvent(name: event.step.rawValue, attributes: attributes))
+            }
+        }
+    }
+}
+#endif
