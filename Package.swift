@@ -328,7 +328,8 @@ let package = Package(
         .testTarget(
             name: "InteropTests",
             dependencies: [
-                "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes,
+                "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowServer", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
+                httpTypes,
             ],
             path: "Tests/Interop",
             exclude: [

@@ -61,7 +61,7 @@ parameters = {
     "pkce-required-public-client": True, "session-management-allowed": True,
     "introspection-revocation-allowed": True, "introspection-revocation-allow-target-client": True,
     "session-cookie-name": "GLEWLWYD2_OIDC_SID", "session-cookie-expiration": 2419200, "oauth-as-iss-id": True,
-    "oauth-fapi-allow-jarm": True,
+    "oauth-fapi-allow-jarm": True, "back-channel-logout-allowed": True,
     "request-parameter-allow": True, "request-maximum-exp": 3600,
     "encrypt-out-token-allow": True, "client-jwks-parameter": "jwks", "client-alg-parameter": "alg",
     "client-enc-parameter": "enc", "client-alg_kid-parameter": "alg_kid",
@@ -88,7 +88,7 @@ call("POST", "/api/mod/plugin/", {
 # The client table keeps only what its format names.
 module = next(m for m in json.loads(call("GET", "/api/mod/client/")) if m["name"] == "database")
 module["parameters"]["data-format"]["post_logout_redirect_uris"] = {"multiple": True, "read": True, "write": True}
-for name in ("tls_client_auth_subject_dn", "alg", "enc", "alg_kid", "encrypt_id_token", "encrypt_userinfo"):
+for name in ("backchannel_logout_uri", "backchannel_logout_session_required", "tls_client_auth_subject_dn", "alg", "enc", "alg_kid", "encrypt_id_token", "encrypt_userinfo"):
     module["parameters"]["data-format"][name] = {"multiple": False, "read": True, "write": True}
 call("PUT", "/api/mod/client/database", module)
 call("PUT", "/api/mod/client/database/reset")
@@ -130,6 +130,14 @@ call("POST", "/api/client/", {
     "client_id": "authflow-interop-confidential", "name": "AuthFlow interop, with a secret", "enabled": True,
     "confidential": True, "client_secret": "interop-secret-of-some-length", "redirect_uri": [redirect_uri],
     "post_logout_redirect_uris": [redirect_uri], "authorization_type": ["code", "refresh_token"],
+    "token_endpoint_auth_method": ["client_secret_basic"], "scope": ["openid", "profile", "email"]})
+# A web application, which is told when a session ends.
+web = redirect_uri.rsplit("/", 1)[0]
+call("POST", "/api/client/", {
+    "client_id": "authflow-interop-web", "name": "AuthFlow interop, a web application", "enabled": True,
+    "confidential": True, "client_secret": "interop-secret-of-some-length", "redirect_uri": [redirect_uri],
+    "post_logout_redirect_uris": [f"{web}/"], "authorization_type": ["code", "refresh_token"],
+    "backchannel_logout_uri": f"{web}/backchannel-logout", "backchannel_logout_session_required": "1",
     "token_endpoint_auth_method": ["client_secret_basic"], "scope": ["openid", "profile", "email"]})
 with open(client_keys_file) as file:
     public_keys = [{name: value for name, value in key.items() if name != "d"} for key in json.load(file)["keys"]]
