@@ -321,7 +321,7 @@ let package = Package(
         // Runs beside servers that a script starts: see "make databases".
         .testTarget(
             name: "DatabaseTests",
-            dependencies: ["AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", "AuthFlow"],
+            dependencies: ["ConformanceRows", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", "AuthFlow"],
             path: "Tests/Databases",
             exclude: ["databases.sh"]
         ),

@@ -18,10 +18,13 @@ package struct WebScene: Sendable {
     package let scene: EmulatorScene
     package let store: any SessionTokenStore
 
+    /// The store of the scenes that are made within its scope; default: one in memory for each.
+    @TaskLocal package static var store: (any SessionTokenStore)?
+
     package init(_ scene: EmulatorScene, store: (any SessionTokenStore)? = nil) {
         scene.emulator.hasSessionIDs = true
         self.scene = scene
-        self.store = store ?? MemoryTokenStore()
+        self.store = store ?? Self.store ?? MemoryTokenStore()
     }
 
     /// A process of the application.
