@@ -84,7 +84,7 @@ conformance: dependencies ## Run the conformance rows and write docs/conformance
 	$$(swift build --product conformance-report --show-bin-path)/conformance-report > docs/conformance.md
 	@grep -F '**' docs/conformance.md
 
-interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, and with a real Chromium; keys in tokens; a real GNOME Keyring
+interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, and with a real Chromium; tokens for kubectl, git, skopeo and aws; keys in tokens; a real GNOME Keyring
 	swift build --build-tests
 	Tests/Interop/servers.sh swift test --skip-build --disable-xctest --filter ServersTests
 	Tests/Interop/glewlwyd.sh swift test --skip-build --disable-xctest --filter InteropTests
@@ -92,6 +92,7 @@ interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, 
 	Tests/Interop/idpyoidc.sh swift test --skip-build --disable-xctest --filter IdpyoidcTests
 	Tests/Interop/softhsm.sh swift test --skip-build --disable-xctest --filter PKCS11Tests
 	Tests/Interop/mcp.sh $$(swift build --show-bin-path)/authflow
+	Tests/Interop/helpers.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/desktop.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/keyring.sh unlocked swift test --skip-build --disable-xctest --filter KeyringTests

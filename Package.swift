@@ -98,6 +98,9 @@ let package = Package(
         .target(name: "AuthFlowPostgreSQL", dependencies: ["AuthFlow", "AuthFlowDatabase", "CPostgreSQL"]),
         .target(name: "AuthFlowRedis", dependencies: ["AuthFlow", "AuthFlowDatabase", "CRedis", crypto]),
 
+        // The XML responses of services.
+        .target(name: "AuthFlowMarkup", dependencies: ["AuthFlow", "CMarkup"]),
+
         // User agents
         // The system browser, schemes, and the hand-over of a redirect between processes.
         .target(name: "AuthFlowDesktop", dependencies: ["AuthFlow"]),
@@ -158,7 +161,7 @@ let package = Package(
 
         .target(
             name: "AuthFlowGitHub",
-            dependencies: adapterDependencies + ["CMarkup"],
+            dependencies: adapterDependencies + ["AuthFlowMarkup"],
             path: "Providers/GitHub",
             exclude: ["README.md"]
         ),
@@ -193,7 +196,8 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
-                "AuthFlowMCP", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", crypto, argumentParser,
+                "AuthFlowMCP", "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", crypto,
+                argumentParser,
                 httpTypes,
             ]
         ),
@@ -336,7 +340,7 @@ let package = Package(
                 "README.md", "servers.sh", "keyring.sh", "browser.sh", "desktop.sh", "browser_login.py", "glewlwyd.sh",
                 "mcp.sh", "mcp_interop.py", "mcp_server.py", "fastmcp_server.py",
                 "glewlwyd_seed.py", "tls_proxy.py", "softhsm.sh", "tpm.sh", "idpyoidc.sh", "idpyoidc_provider.py",
-                "sts.sh",
+                "sts.sh", "helpers.sh", "helpers.py",
             ]
         ),
     ],

@@ -16,6 +16,10 @@ files=$work/files
 mkdir -p "$files/bin" "$files/share/authflow" "$files/share/bash-completion/completions" "$files/share/zsh/$zsh" \
   "$files/share/fish/vendor_completions.d"
 cp "$tool" "$files/bin/authflow"
+# Git and Docker look for their helpers by these names.
+for name in git-credential-authflow docker-credential-authflow; do
+  printf '#!/bin/sh\nexec "$(dirname "$(readlink -f "$0")")/authflow" credential %s "$@"\n' "${name%%-*}" >"$files/bin/$name"
+done
 case $(uname -s) in
   Linux) strip --remove-section=.comment --remove-section=.note "$files/bin/authflow" ;;
   *) strip "$files/bin/authflow" ;;

@@ -12,9 +12,10 @@ enum DirectCommand: Hashable {
         var rest = Array(arguments)[...]
         guard let name = rest.popFirst(), name == "token" || name == "status" else { return nil }
         var request = TokenRequest()
+        var asJSON = false
         while let option = rest.popFirst() {
             if option == "--json" {
-                request.asJSON = true
+                asJSON = true
                 continue
             }
             if request.resource == nil, !option.hasPrefix("-") {
@@ -29,6 +30,9 @@ enum DirectCommand: Hashable {
             case "--config", "-c": request.choice.config = value
             case "--profile", "-p": request.choice.profile = value
             case "--account": request.choice.account = value
+            case "--format":
+                guard name == "token", let format = TokenFormat(rawValue: value), !asJSON else { return nil }
+                request.format = format
             case "--min-ttl":
                 guard name == "token", let seconds = Int(value), TokenRequest.lifetimes.contains(seconds) else {
                     return nil
@@ -42,11 +46,15 @@ enum DirectCommand: Hashable {
             guard request.choice.account == nil else { return nil }
             request.resource = ResourceChoice(address: address, choice: request.choice)
         }
+        if asJSON {
+            guard request.format == .raw || request.format == .json else { return nil }
+            request.format = .json
+        }
         self =
             name == "token"
             ? .token(request)
             : .status(
-                StatusRequest(choice: request.choice, resource: request.resource, asJSON: request.asJSON)
+                StatusRequest(choice: request.choice, resource: request.resource, asJSON: asJSON)
             )
     }
 

@@ -1,5 +1,37 @@
 import ArgumentParser
 import AuthFlow
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The command that signs in to the profile that this program has chosen.
+enum SignInAdvice {
+    private static let text = Mutex<String?>(nil)
+
+    /// nil before a profile was chosen.
+    static var command: String? { text.withLock { $0 } }
+
+    /// - Parameters:
+    ///   - profile: The name of the profile.
+    ///   - config: The configuration file, when it is not the default one.
+    static func choose(profile: String, config: String?) {
+        let file = config.map { " --config \(quoted($0))" } ?? ""
+        text.withLock { $0 = "authflow login\(file) --profile \(quoted(profile))" }
+    }
+
+    /// A word of a shell's command line.
+    private static func quoted(_ word: String) -> String {
+        let isPlain = word.utf8.allSatisfy {
+            (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0 | 0x20)
+                || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || "-_./".utf8.contains($0)
+        }
+        return isPlain && !word.isEmpty ? word : "'\(word.replacing("'", with: "'\\''"))'"
+    }
+}
 
 /// The documented exit statuses.
 enum ExitStatus {
@@ -21,6 +53,7 @@ enum ExitStatus {
         case is CancellationError: cancelled
         case is ConfigurationError: usage
         case let code as ExitCode: code
+        case is HelperAnswered: failure
         case let error as AuthError: of(error.code)
         // Help is not an error; everything else that the parser throws is a usage error.
         case let error as CommandLineError: AuthFlowCommand.exitCode(for: error.error).isSuccess ? success : usage
@@ -46,6 +79,9 @@ enum ExitStatus {
         case let error as ConfigurationError: error.description
         case let error as AuthError where error.code == .credentialUnusable:
             "\(error.description) The command for that is: authflow logout --local"
+        // A helper runs where its user does not know which profile it was for.
+        case let error as AuthError where error.code == .loginRequired && SignInAdvice.command != nil:
+            "\(error.description) The command for that is: \(SignInAdvice.command ?? "")"
         case let error as AuthError: error.description
         case let error as CommandLineError: AuthFlowCommand.fullMessage(for: error.error)
         // A command without a subcommand throws its help.

@@ -60,7 +60,7 @@ import Glibc
         if let command = DirectCommand(CommandLine.arguments.dropFirst()) { return try await command.run() }
         let command: any ParsableCommand
         do {
-            command = try AuthFlowCommand.parseAsRoot()
+            command = try AuthFlowCommand.parseAsRoot(ProgramName.arguments(CommandLine.arguments))
         } catch {
             throw CommandLineError(error: error)
         }
@@ -76,6 +76,7 @@ import Glibc
         switch status {
         case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
         case ExitStatus.cancelled: Terminal.talk("Cancelled.")
+        case _ where error is HelperAnswered: break
         // The command has already said what it could not end.
         case ExitStatus.signedOutHereOnly: break
         case ExitStatus.usage where error is CommandLineError: Terminal.talk(ExitStatus.message(for: error))
@@ -87,6 +88,19 @@ import Glibc
     private static func leave(with code: ExitCode) -> Never {
         _ = fflush(nil)
         _exit(code.rawValue)
+    }
+}
+
+/// Git and Docker find their helpers by the names of programs: this one has several.
+enum ProgramName {
+    private static let helpers = ["git-credential-authflow": "git", "docker-credential-authflow": "docker"]
+
+    /// The arguments, as if the tool had been called by its own name.
+    /// - Parameter command: The program's arguments with its name.
+    static func arguments(_ command: [String]) -> [String] {
+        let name = command.first?.split(separator: "/").last.map { String($0) } ?? ""
+        let prefix = helpers[name].map { ["credential", $0] } ?? []
+        return prefix + command.dropFirst()
     }
 }
 
@@ -119,7 +133,9 @@ struct AuthFlowCommand: AsyncParsableCommand {
             """,
         version: "0.2.0",
         subcommands: [
-            LoginCommand.self, StatusCommand.self, AccountsCommand.self, TokenCommand.self, UserInfoCommand.self,
+            LoginCommand.self, StatusCommand.self, AccountsCommand.self, TokenCommand.self, ExecCommand.self,
+            CredentialCommand.self,
+            UserInfoCommand.self,
             LogoutCommand.self, CurlCommand.self, MCPCommand.self, SchemeCommand.self, HandleRedirectCommand.self,
             DoctorCommand.self,
             DiscoverCommand.self, RegisterCommand.self, ClientMetadataCommand.self, KeysCommand.self,

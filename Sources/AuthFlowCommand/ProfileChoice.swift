@@ -53,6 +53,7 @@ struct ProfileChoice: Hashable {
     ) throws -> AuthClient {
         let progress = Progress(isVerbose: isVerbose, launchEnvironment: launchEnvironment)
         let profile = try file().profile(profile)
+        SignInAdvice.choose(profile: profile.name, config: config)
         var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
         overrides.launchEnvironment = launchEnvironment
         let client = try AuthClient(

@@ -1,6 +1,5 @@
 import ArgumentParser
 import AuthFlow
-import AuthFlowJSON
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -26,8 +25,17 @@ struct TokenCommand: AsyncParsableCommand {
     )
     var minTTL = 60
 
-    @Flag(help: "Print the token, its type and its expiry as JSON.")
+    @Option(
+        help:
+            "How it is printed: raw, header (for curl -H @-), curl (for curl -K -), env (for a shell), or json with its type and its expiry."
+    )
+    var format: TokenFormat?
+
+    @Flag(help: "The same as --format json.")
     var json = false
+
+    /// How the token is printed.
+    var usedFormat: TokenFormat { format ?? (json ? .json : .raw) }
 
     func validate() throws {
         // With a profile, the resource is one of several that it has, and the scopes are those of its token.
@@ -40,6 +48,9 @@ struct TokenCommand: AsyncParsableCommand {
         guard TokenRequest.lifetimes.contains(minTTL) else {
             throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
         }
+        guard !json || format == nil || format == .json else {
+            throw ValidationError("--json cannot be combined with another --format.")
+        }
     }
 
     func run() async throws {
@@ -49,7 +60,7 @@ struct TokenCommand: AsyncParsableCommand {
             oneOf: resource.url == nil ? resource.resource : nil,
             scopes: scope.scopes,
             minimumLifetime: minTTL,
-            asJSON: json
+            format: usedFormat
         ).run()
     }
 }
@@ -67,7 +78,7 @@ struct TokenRequest: Hashable {
     /// The scopes of that token; empty for all.
     var scopes: [String] = []
     var minimumLifetime = 60
-    var asJSON = false
+    var format = TokenFormat.raw
 
     func run() async throws {
         let duration = Duration.seconds(minimumLifetime)
@@ -77,21 +88,12 @@ struct TokenRequest: Hashable {
                 scopes: scopes.isEmpty ? nil : scopes,
                 lasting: .seconds(minimumLifetime)
             )
-            return try print(tokens)
+            return try format.print(tokens)
         }
         let credential =
             if let resource { try await resource.client().freshCredential(lasting: duration) } else {
                 try await choice.client().freshCredential(lasting: duration)
             }
-        try print(credential.tokens)
-    }
-
-    private func print(_ tokens: TokenSet) throws {
-        guard asJSON else { return Terminal.result(tokens.accessToken.exposed) }
-        try Terminal.result([
-            "access_token": .string(tokens.accessToken.exposed),
-            "token_type": .string(tokens.tokenType),
-            "expires_at": tokens.expiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
-        ])
+        try format.print(credential.tokens)
     }
 }

@@ -9,13 +9,17 @@ import Testing
         ["token"], ["token", "--json"], ["token", "-c", "a.json", "-p", "work"], ["token", "--min-ttl", "0"],
         ["token", "--config", "a.json", "--profile", "work", "--account", "248", "--min-ttl", "86400", "--json"],
         ["token", "--config", "a.json", "--config", "b.json"], ["token", "--json", "--json"],
-        ["token", "--profile", ""],
+        ["token", "--profile", ""], ["token", "--format", "header"], ["token", "--format", "json", "--json"],
     ]) func readsTokenArgumentsAsTheParserDoes(_ arguments: [String]) throws {
         let parsed = try #require(try AuthFlowCommand.parseAsRoot(arguments) as? TokenCommand)
         #expect(
             DirectCommand(arguments)
                 == .token(
-                    TokenRequest(choice: parsed.options.choice, minimumLifetime: parsed.minTTL, asJSON: parsed.json)
+                    TokenRequest(
+                        choice: parsed.options.choice,
+                        minimumLifetime: parsed.minTTL,
+                        format: parsed.usedFormat
+                    )
                 )
         )
     }

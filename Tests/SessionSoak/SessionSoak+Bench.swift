@@ -49,17 +49,17 @@ extension SessionSoak {
         )
     }
 
-    private static func time(_ body: () async throws -> Void) async throws -> Duration {
+    static func time(_ body: () async throws -> Void) async throws -> Duration {
         let start = ContinuousClock.now
         try await body()
         return start.duration(to: .now)
     }
 
-    private static func percentile(_ times: [Duration], _ percent: Int) -> Duration {
+    static func percentile(_ times: [Duration], _ percent: Int) -> Duration {
         times.isEmpty ? .zero : times.sorted()[min(times.count - 1, times.count * percent / 100)]
     }
 
-    private static func milliseconds(_ duration: Duration) -> String {
+    static func milliseconds(_ duration: Duration) -> String {
         let hundredths = Int((duration / .microseconds(10)).rounded())
         let rest = hundredths.magnitude % 100
         return "\(hundredths < 0 ? "-" : "")\(hundredths.magnitude / 100).\(rest < 10 ? "0" : "")\(rest) ms"

@@ -4,6 +4,7 @@
 //     session-soak seed ISSUER STORE SESSIONS                 signs users in, and prints how many
 //     session-soak serve ISSUER STORE SESSIONS TASKS SECONDS  asks for fresh tokens, and prints counts every second
 //     session-soak bench ISSUER STORE SESSIONS                prints what the store costs, as a row of a table
+//     session-soak scale ISSUER STORE SESSIONS                prints what one of many sessions costs, as a row of a table
 //     session-soak check ISSUER STORE SESSIONS                counts the sessions that are left, and why others ended
 //
 // STORE is "postgresql", "redis", "memory" or the path of a folder.
@@ -31,7 +32,7 @@ do {
             say(provider.origin)
             while true { try await Task.sleep(for: .seconds(3600)) }
         }
-    case "seed", "serve", "check", "bench":
+    case "seed", "serve", "check", "bench", "scale":
         guard arguments.count > 3 else {
             throw AuthError(.invalidConfiguration, "The issuer, the store, the sessions.")
         }
@@ -39,6 +40,7 @@ do {
         switch arguments[0] {
         case "seed": try await soak.seed()
         case "bench": try await soak.bench()
+        case "scale": try await soak.scale()
         case "serve": try await soak.serve(tasks: number(4), for: .seconds(number(5)))
         default: try await soak.check()
         }

@@ -117,6 +117,17 @@ public struct Profile: Sendable {
         #endif
     }
 
+    /// Which other programs may have the tokens.
+    /// - Throws: ``ConfigurationError`` with the place of what is wrong.
+    package func helpers() throws(ConfigurationError) -> CredentialHelperSettings {
+        let key = CredentialHelperSettings.key
+        let members = (json.object ?? [:]).filter { $0.key == key.declaration.name }
+        var checker = ConfigurationChecker(source: source)
+        checker.check(.object(members), .object([key.declaration]), at: path)
+        guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
+        return try object(.object(members), [:])[key]
+    }
+
     /// The keys of a profile: those that every provider has, and those of one.
     static func declarations(
         _ choices: ProfileChoices,

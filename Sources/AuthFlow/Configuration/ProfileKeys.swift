@@ -251,7 +251,7 @@ public enum ProfileKeys {
             repeatedPushedParameters,
             signsRequests, securityProfile,
             idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
-            sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters,
+            sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters, CredentialHelperSettings.key,
         ] as [any AnyConfigurationKey]).map(\.declaration)
 }
 

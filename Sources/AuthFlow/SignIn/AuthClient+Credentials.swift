@@ -107,7 +107,7 @@ extension AuthClient {
 
     /// The credential in the place of one whose access token was refused: what another task or process has obtained meanwhile, or a
     /// refreshed one.
-    func credential(replacing rejected: Secret) async throws -> Credential {
+    package func credential(replacing rejected: Secret) async throws -> Credential {
         try await current().credential(rejected: rejected)
     }
 

@@ -1,0 +1,93 @@
+import AuthFlow
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Runs a program in the place of this one: with its terminal, its streams and its signals.
+enum AttachedProcess {
+    /// Takes the program's place: it has this process' number, and ends as if it had been started itself.
+    /// - Parameters:
+    ///   - command: The path of the program and its arguments.
+    ///   - environment: The whole environment of the program.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it cannot be started. Otherwise this does not return.
+    static func replace(with command: [String], environment: [String: String]) throws(AuthError) -> Never {
+        // What is ignored stays ignored in the program, and what is blocked stays blocked.
+        signal(SIGPIPE, SIG_DFL)
+        var none = sigset_t()
+        unsafe sigemptyset(&none)
+        unsafe pthread_sigmask(SIG_SETMASK, &none, nil)
+        var (arguments, variables) = unsafe strings(command, environment)
+        unsafe execve(command[0], &arguments, &variables)
+        throw failure(command, errno)
+    }
+
+    fileprivate static func failure(_ command: [String], _ number: Int32) -> AuthError {
+        AuthError(
+            .invalidConfiguration,
+            "\(DisplayText.sanitized(command[0])) could not be started: \(unsafe String(cString: strerror(number)))."
+        )
+    }
+
+    /// The arguments and the environment as C has them. They are never freed: what they are for ends the process or is called once.
+    fileprivate static func strings(
+        _ command: [String],
+        _ environment: [String: String]
+    ) -> ([UnsafeMutablePointer<CChar>?], [UnsafeMutablePointer<CChar>?]) {
+        unsafe (
+            command.map { unsafe strdup($0) } + [nil],
+            environment.map { unsafe strdup("\($0.key)=\($0.value)") } + [nil]
+        )
+    }
+}
+
+#if os(Linux)
+extension AttachedProcess {
+    /// The program that runs, for the signals that are meant for it; 0 when there is none.
+    private static let child = Atomic<pid_t>(0)
+
+    /// Runs the program to its end beside this one.
+    /// - Returns: Its exit status.
+    static func run(_ command: [String], environment: [String: String]) async throws -> Int32 {
+        var attributes = posix_spawnattr_t()
+        var (all, none) = (sigset_t(), sigset_t())
+        unsafe posix_spawnattr_init(&attributes)
+        defer { unsafe posix_spawnattr_destroy(&attributes) }
+        unsafe sigfillset(&all)
+        unsafe sigemptyset(&none)
+        unsafe posix_spawnattr_setsigdefault(&attributes, &all)
+        unsafe posix_spawnattr_setsigmask(&attributes, &none)
+        unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF) | Int16(POSIX_SPAWN_SETSIGMASK))
+        var (arguments, variables) = unsafe strings(command, environment)
+        // A terminal sends its signals to both. The program decides what they mean, and this one ends when it does.
+        signal(SIGINT, SIG_IGN)
+        signal(SIGQUIT, SIG_IGN)
+        for number in [SIGTERM, SIGHUP] {
+            signal(number) { number in
+                let identifier = AttachedProcess.child.load(ordering: .sequentiallyConsistent)
+                if identifier > 0 { kill(identifier, number) }
+            }
+        }
+        var identifier: pid_t = 0
+        let status = unsafe posix_spawn(&identifier, command[0], nil, &attributes, &arguments, &variables)
+        guard status == 0 else { throw failure(command, status) }
+        child.store(identifier, ordering: .sequentiallyConsistent)
+        return try await BlockingCall.run { [identifier] in
+            var status: Int32 = 0
+            while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
+            child.store(0, ordering: .sequentiallyConsistent)
+            // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
+            return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
+        } onCancel: {
+        }
+    }
+}
+#endif

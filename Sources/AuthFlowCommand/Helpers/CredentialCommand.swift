@@ -1,0 +1,27 @@
+import ArgumentParser
+import AuthFlow
+
+struct CredentialCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "credential",
+        abstract: "Give other programs a fresh token, in the way of each: Git, Docker, Kubernetes, AWS.",
+        discussion: "Never signs in. The \"helpers\" of a profile say which addresses its tokens are for.",
+        subcommands: [Git.self, Docker.self, Kubernetes.self, AWS.self]
+    )
+}
+
+extension ProfileChoice {
+    /// The first profile whose helpers have what is asked for: of all, or the one that was named.
+    func first<Found>(
+        where find: (CredentialHelperSettings) throws -> Found?
+    ) throws -> (choice: ProfileChoice, found: Found)? {
+        let file = try file()
+        for name in try profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
+            guard let found = try find(try file.profile(name).helpers()) else { continue }
+            var choice = self
+            choice.profile = name
+            return (choice, found)
+        }
+        return nil
+    }
+}

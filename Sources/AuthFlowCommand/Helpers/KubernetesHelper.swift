@@ -1,0 +1,85 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowJSON
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension CredentialCommand {
+    /// The exec plugins of client-go (client.authentication.k8s.io).
+    struct Kubernetes: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "The exec plugin of kubectl and other programs of Kubernetes.",
+            discussion: """
+                In a kubeconfig file: {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "authflow", "args": ["credential", \
+                "kubernetes", "--profile", "NAME"], "interactiveMode": "Never"}}
+                """
+        )
+
+        @OptionGroup var options: ProfileOptions
+
+        func run() async throws {
+            let asked = try ExecInformation(ToolEnvironment.host.environment["KUBERNETES_EXEC_INFO"])
+            let settings = try options.choice.file().profile(options.profile).helpers().kubernetes
+            if let servers = settings?.servers, !servers.isEmpty {
+                guard let server = asked.server else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The profile lists the servers that may have its token, and the kubeconfig file does not say which one asks: set \"provideClusterInfo\": true."
+                    )
+                }
+                guard let endpoint = try? Endpoint(server), servers.contains(where: { $0.origin == endpoint.origin })
+                else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The profile's token is not for the server \(DisplayText.sanitized(server)): it is not in \"servers\"."
+                    )
+                }
+            }
+            let (token, end) = try await HelperTokens.fresh(settings?.token ?? .idToken, of: options.choice.client())
+            var status: [String: JSON] = ["token": .string(token.exposed)]
+            // Without an end the token is used until the server refuses it, and the request that it refuses fails.
+            if let end {
+                let last = max(ToolEnvironment.host.now(), end.addingTimeInterval(-30))
+                status["expirationTimestamp"] = .string(last.formatted(.iso8601))
+            }
+            try Terminal.result([
+                "apiVersion": .string(asked.version), "kind": "ExecCredential", "status": .object(status),
+            ])
+        }
+    }
+}
+
+/// What client-go tells its plugin, by a variable.
+private struct ExecInformation {
+    private static let versions = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"]
+
+    /// The version to answer in.
+    let version: String
+    /// The API server, when the kubeconfig file has it told.
+    let server: String?
+
+    init(_ text: String?) throws(AuthError) {
+        guard let text, !text.isEmpty else {
+            // Called by hand.
+            (version, server) = (Self.versions[0], nil)
+            return
+        }
+        guard let json = try? JSON(parsing: Array(text.utf8)), json["kind"] == "ExecCredential",
+            let version = json["apiVersion"]?.string
+        else {
+            throw AuthError(.invalidConfiguration, "KUBERNETES_EXEC_INFO is not what client-go writes.")
+        }
+        guard Self.versions.contains(version) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(DisplayText.sanitized(version)) is not known: use \(Self.versions.joined(separator: " or "))."
+            )
+        }
+        self.version = version
+        self.server = json["spec"]?["cluster"]?["server"]?.string
+    }
+}

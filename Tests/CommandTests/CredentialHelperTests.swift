@@ -1,0 +1,186 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import Testing
+
+/// The tokens that other programs get. The programs themselves are run by `Tests/Interop/helpers.sh`.
+@Suite struct CredentialHelperTests {
+    /// Signs in, and runs `body` with a way to run the tool.
+    private func signedIn(
+        _ changes: [String: String?] = [:],
+        _ body: (
+            _ emulator: OIDCEmulator,
+            _ tool: (_ arguments: [String], _ input: String, _ environment: [String: String]) async throws ->
+                CommandHarness.Outcome
+        ) async throws -> Void
+    ) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let scopes = ["scopes": #"["openid", "profile", "offline_access"]"#].merging(changes) { $1 ?? $0 }
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, scopes)) { path, _ in
+                let tool = CommandHarness.folder.appendingPathComponent("authflow").path
+                try await body(emulator) { arguments, input, environment in
+                    // The calling program's input comes by a pipe.
+                    try await CommandHarness.run(
+                        ["-c", #"input=$1; shift; printf '%b' "$input" | "$@""#, "sh", input, tool] + arguments,
+                        program: "/bin/sh",
+                        environment: ["PASSWORD": "wonderland", "AUTHFLOW_CONFIG": path].merging(environment) { $1 }
+                    )
+                }
+            }
+        }
+    }
+
+    private static let helpers = [
+        "helpers": #"{"git": {"hosts": ["git.example.com:8443"]}, "docker": {"registries": ["r.example.com"]}}"#
+    ]
+
+    @Test(arguments: [
+        ("raw", "%"), ("header", "Authorization: Bearer %"),
+        ("curl", #"header = "Authorization: Bearer %""#),
+        ("env", "export ACCESS_TOKEN='%'"),
+    ]) func printsATokenForOtherPrograms(_ format: String, _ expected: String) async throws {
+        try await signedIn { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let token = try await tool(["token"], "", [:]).output.dropLast()
+            let outcome = try await tool(["token", "--format", format], "", [:])
+            #expect(outcome.output == expected.replacing("%", with: token) + "\n")
+        }
+    }
+
+    @Test(arguments: ["header", "curl", "env"]) func aTokenThatIsBoundToAKeyIsNotPrintedAsABearerToken(_ format: String)
+        async throws
+    {
+        try await signedIn(["dpop": "true"]) { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let outcome = try await tool(["token", "--format", format], "", [:])
+            #expect(outcome.status != 0 && outcome.output.isEmpty)
+            #expect(outcome.talk.contains("authflow curl"))
+        }
+    }
+
+    @Test(arguments: [
+        ("the host of the profile", #"protocol=https\nhost=git.example.com:8443\n\n"#, true),
+        ("the same in capitals", #"protocol=https\nhost=GIT.example.com:8443\n"#, true),
+        ("another port", #"protocol=https\nhost=git.example.com\n\n"#, false),
+        ("a host that begins the same", #"protocol=https\nhost=git.example.com:8443.evil.example\n\n"#, false),
+        ("no TLS", #"protocol=http\nhost=git.example.com:8443\n\n"#, false),
+        ("another user", #"protocol=https\nhost=git.example.com:8443\nusername=bob\n\n"#, false),
+        ("a second request after the first", #"protocol=https\nhost=a.example\n\nhost=git.example.com:8443\n"#, false),
+        ("nothing", "", false),
+    ]) func gitGetsATokenForTheHostsOfTheProfileAlone(_ name: String, _ input: String, _ isGiven: Bool) async throws {
+        try await signedIn(Self.helpers) { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let outcome = try await tool(["credential", "git", "get"], input, [:])
+            #expect(outcome.status == 0)
+            #expect(outcome.output.contains("password=") == isGiven)
+            #expect(outcome.output.isEmpty == !isGiven)
+        }
+    }
+
+    @Test func aProfileWithoutHelpersGivesNothing() async throws {
+        try await signedIn { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let git = try await tool(["credential", "git", "get"], #"protocol=https\nhost=git.example.com\n"#, [:])
+            #expect(git.output.isEmpty && git.status == 0)
+            let docker = try await tool(["credential", "docker", "get"], "r.example.com", [:])
+            #expect(docker.output == "credentials not found in native keychain\n" && docker.status == 1)
+            let aws = try await tool(["credential", "aws"], "", [:])
+            #expect(aws.status == 2 && aws.output.isEmpty)
+        }
+    }
+
+    @Test func gitErasesATokenAndTheNextOneIsNewer() async throws {
+        try await signedIn(Self.helpers) { emulator, tool in
+            _ = try await tool(["login"], "", [:])
+            let asked = #"protocol=https\nhost=git.example.com:8443\n"#
+            let first = try await tool(["credential", "git", "get"], asked, [:]).output
+            let password = try #require(first.split(separator: "\n").first { $0.hasPrefix("password=") })
+            // Another password is not this one's.
+            _ = try await tool(["credential", "git", "erase"], asked + #"password=other\n"#, [:])
+            let same = try await tool(["credential", "git", "get"], asked, [:]).output
+            #expect(same == first)
+            _ = try await tool(["credential", "git", "erase"], asked + "\(password)\\n", [:])
+            let second = try await tool(["credential", "git", "get"], asked, [:]).output
+            #expect(second.contains("password=") && second != first)
+            #expect(emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" } == 1)
+        }
+    }
+
+    @Test(arguments: [
+        ("not JSON", "{"), ("another kind", #"{"kind":"Pod","apiVersion":"client.authentication.k8s.io/v1"}"#),
+        ("another version", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1alpha1"}"#),
+        (
+            "another server",
+            #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com.evil.example"}}}"#
+        ),
+        ("no server", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{}}"#),
+    ]) func aKubernetesPluginIsRefusedWithoutAToken(_ name: String, _ information: String) async throws {
+        try await signedIn(["helpers": #"{"kubernetes": {"servers": ["https://k8s.example.com"]}}"#]) { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let outcome = try await tool(["credential", "kubernetes"], "", ["KUBERNETES_EXEC_INFO": information])
+            #expect(outcome.status == 2 && outcome.output.isEmpty && !outcome.talk.contains("eyJ"))
+            let right =
+                #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1beta1","spec":{"cluster":{"server":"https://k8s.example.com/"}}}"#
+            let given = try await tool(["credential", "kubernetes"], "", ["KUBERNETES_EXEC_INFO": right])
+            let json = try JSON(parsing: Array(given.output.utf8))
+            #expect(json["apiVersion"] == "client.authentication.k8s.io/v1beta1")
+            #expect(json["status"]?["token"]?.string?.hasPrefix("eyJ") == true)
+        }
+    }
+
+    @Test func aProgramIsRunWithATokenInItsPlace() async throws {
+        try await signedIn { _, tool in
+            let out = try await tool(["exec", "--", "true"], "", [:])
+            #expect(out.status == 4 && out.talk.contains("authflow login"))
+            _ = try await tool(["login"], "", [:])
+            let token = try await tool(["token"], "", [:]).output
+            let variable = try await tool(["exec", "--", "sh", "-c", "echo $ACCESS_TOKEN; exit 3"], "", [:])
+            #expect(variable.output == token && variable.status == 3)
+            let input = try await tool(
+                ["exec", "--variable", "T", "--", "sh", "-c", "cat; echo; echo $T"],
+                "input",
+                [:]
+            )
+            #expect(input.output == "input\n\(token)")
+            let descriptor = try await tool(
+                ["exec", "--descriptor", "7", "--", "sh", "-c", "cat <&7; env"],
+                "",
+                ["ACCESS_TOKEN": "other"]
+            )
+            #expect(descriptor.output.hasPrefix(token))
+            #expect(descriptor.output.dropFirst(token.count).contains(token.dropLast()) == false)
+        }
+    }
+
+    @Test func aFileWithATokenIsThereWhileTheProgramRuns() async throws {
+        try await signedIn { _, tool in
+            _ = try await tool(["login"], "", [:])
+            let token = try await tool(["token"], "", [:]).output.dropLast()
+            let outcome = try await tool(
+                ["exec", "--file", "F", "--", "sh", "-c", #"stat -c %a "$F"; cat "$F"; echo; echo "$F"; exit 5"#],
+                "",
+                [:]
+            )
+            let lines = outcome.output.split(separator: "\n")
+            #expect(outcome.status == 5)
+            try #require(lines.count == 3)
+            #expect(lines[0] == "600" && lines[1] == token)
+            #expect(!FileManager.default.fileExists(atPath: String(lines[2])))
+        }
+    }
+
+    @Test(arguments: [
+        ["exec"], ["exec", "--descriptor", "2", "--", "true"], ["exec", "--variable", "A B", "--", "true"],
+        ["exec", "--variable", "A", "--file", "B", "--", "true"], ["exec", "--variable", "1A", "--", "true"],
+        ["exec", "--", "no-such-program"], ["token", "--json", "--format", "raw"],
+    ]) func refusesWhatCannotBeMeant(_ arguments: [String]) async throws {
+        try await signedIn { _, tool in
+            let outcome = try await tool(arguments, "", [:])
+            #expect(outcome.status == 2)
+        }
+    }
+}

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Has the programs themselves ask the tool for credentials: kubectl, git, skopeo with a registry, and AWS's command.
+#
+#   Tests/Interop/helpers.sh PATH/TO/authflow
+#
+# Installs what is missing. Nothing leaves this machine.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+missing=()
+command -v kubectl >/dev/null || missing+=(kubernetes-client)
+command -v skopeo >/dev/null || missing+=(skopeo)
+command -v docker-registry >/dev/null || missing+=(docker-registry)
+command -v git >/dev/null || missing+=(git)
+command -v openssl >/dev/null || missing+=(openssl)
+if [ ${#missing[@]} -gt 0 ]; then
+  sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
+  $sudo apt-get update -qq >&2
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+cloud=$here/../../.build/interop-cloud
+if ! "$cloud/bin/aws" --version >/dev/null 2>&1 || ! [ -x "$cloud/bin/moto_server" ]; then
+  python3 -m venv "$cloud"
+  "$cloud/bin/pip" install --quiet --disable-pip-version-check "moto[server,sts]==5.2.1" "awscli==1.45.11"
+fi
+exec python3 "$here/helpers.py" "$(realpath "$1")" "$cloud/bin"
