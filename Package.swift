@@ -24,6 +24,7 @@ let package = Package(
             name: "AuthFlowForgeRock",
             targets: ["AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlow", "AuthFlowJSON"]
         ),
+        .library(name: "AuthFlowPresets", targets: ["AuthFlowPresets", "AuthFlow", "AuthFlowJSON"]),
         .library(name: "AuthFlowDesktop", targets: ["AuthFlowDesktop"]),
         .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback", "AuthFlowDesktop"]),
         .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
@@ -180,6 +181,9 @@ let package = Package(
             exclude: ["README.md"]
         ),
 
+        // What is known of providers that need no adapter of their own, as data
+        .target(name: "AuthFlowPresets", dependencies: ["AuthFlow", "AuthFlowJSON"], path: "Providers/Presets"),
+
         // Emulators and conformance suites
         .target(
             name: "AuthFlowTesting",
@@ -196,7 +200,7 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
-                "AuthFlowMCP", "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", crypto,
+                "AuthFlowMCP", "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowPresets", "AuthFlowRedis", "AuthFlowTesting", crypto,
                 argumentParser,
                 httpTypes,
             ]
@@ -260,7 +264,7 @@ let package = Package(
         .testTarget(
             name: "AuthFlowOIDCTests",
             dependencies: [
-                "AuthFlowURLSession",
+                "AuthFlowPresets", "AuthFlowURLSession",
                 "AuthFlowDesktop",
                 "ConformanceRows", "AuthFlowLog", "AuthFlowTrace", logging, "AuthFlowOIDC", "AuthFlowLoopback",
                 "AuthFlowHeadless",

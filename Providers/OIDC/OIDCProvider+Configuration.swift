@@ -21,12 +21,35 @@ extension ProviderFactory {
             default: "sub",
             "The claim that identifies a user where there is no ID Token."
         )
-        return ProviderFactory("oidc", keys: [issuer, endpoints, identity, subjectClaim]) { profile in
+        let template = ConfigurationKey(
+            "issuer",
+            required: .text,
+            "The issuer with the tenant in braces, as the metadata has it: https://login.example.com/{tenantid}/v2.0."
+        )
+        let claim = ConfigurationKey("claim", required: .text, "The claim of ID Tokens that names the tenant.")
+        let tenants = ConfigurationKey("tenants", .list(.text), "The tenants whose users are accepted. Default: any.")
+        let tokenIssuer = ConfigurationKey(
+            "token_issuer",
+            ConfigurationValue<TokenIssuerTemplate>.object([template, claim, tenants]) {
+                object throws(ConfigurationError) in
+                let (text, claim, tenants) = (try object[template], try object[claim], try object[tenants])
+                return try object.located(template) { () throws(AuthError) in
+                    try TokenIssuerTemplate(text, claim: claim, tenants: tenants)
+                }
+            },
+            "The rule by which ID Tokens name an issuer for each tenant, where users of several sign in. Default: all name the issuer."
+        )
+        return ProviderFactory("oidc", keys: [issuer, endpoints, identity, subjectClaim, tokenIssuer]) { profile in
             let issuer = try profile[issuer]
             let source = try profile[identity]
             let subjectClaim = try profile[subjectClaim]
             guard let explicit = try profile[endpoints] else {
-                return OIDCProvider(issuer: issuer, identitySource: source, subjectClaim: subjectClaim)
+                return OIDCProvider(
+                    issuer: issuer,
+                    identitySource: source,
+                    subjectClaim: subjectClaim,
+                    tokenIssuer: try profile[tokenIssuer]
+                )
             }
             let metadata = try EndpointKeys.metadata(explicit, issuer: issuer)
             guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil, metadata.jwksURI != nil else {
@@ -34,7 +57,8 @@ extension ProviderFactory {
                     issuer: issuer,
                     endpoints: metadata,
                     identitySource: source,
-                    subjectClaim: subjectClaim
+                    subjectClaim: subjectClaim,
+                    tokenIssuer: try profile[tokenIssuer]
                 )
             }
             return OIDCProvider(metadata: metadata, identitySource: source, subjectClaim: subjectClaim)

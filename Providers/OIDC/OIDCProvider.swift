@@ -22,6 +22,7 @@ public struct OIDCProvider: Sendable {
     private let endpoints: ProviderMetadata?
     private let identitySource: IdentitySource
     private let subjectClaim: String
+    private let tokenIssuer: TokenIssuerTemplate?
 
     /// Creates a provider whose endpoints are found from its issuer (OpenID Connect Discovery, RFC 8414).
     /// - Parameters:
@@ -29,17 +30,20 @@ public struct OIDCProvider: Sendable {
     ///   - endpoints: Endpoints in place of discovered ones or beside them; default: none.
     ///   - identitySource: Where the user's identity comes from; default: the ID Token.
     ///   - subjectClaim: The claim that identifies a user where there is no ID Token; default: `sub`.
+    ///   - tokenIssuer: The rule by which ID Tokens name issuers of their own, where users of several tenants sign in; default: none.
     public init(
         issuer: String,
         endpoints: ProviderMetadata? = nil,
         identitySource: IdentitySource = .idToken,
-        subjectClaim: String = "sub"
+        subjectClaim: String = "sub",
+        tokenIssuer: TokenIssuerTemplate? = nil
     ) {
         self.issuer = issuer
         self.fixed = nil
         self.endpoints = endpoints
         self.identitySource = identitySource
         self.subjectClaim = subjectClaim
+        self.tokenIssuer = tokenIssuer
     }
 
     /// Creates a provider with fixed endpoints.
@@ -51,6 +55,7 @@ public struct OIDCProvider: Sendable {
         self.issuer = metadata.issuer
         self.fixed = metadata
         self.endpoints = nil
+        self.tokenIssuer = nil
         self.identitySource = identitySource
         self.subjectClaim = subjectClaim
     }
@@ -61,6 +66,7 @@ extension OIDCProvider: ProviderAdapter {
     public func metadata(in context: ServerContext) async throws -> ProviderMetadata {
         if let fixed { return fixed }
         var metadata = try await context.discover(
+            tokenIssuer: tokenIssuer,
             advice: "Check the issuer, or configure the endpoints explicitly (\"endpoints\")."
         )
         if let endpoints { metadata.replaceEndpoints(by: endpoints) }

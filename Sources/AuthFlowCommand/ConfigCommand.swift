@@ -79,7 +79,12 @@ struct ConfigCommand: AsyncParsableCommand {
             }
             let content = try ConfigurationFile.contents(ofFile: path)
             // A file that is not a configuration cannot have been reviewed as one.
-            _ = try ConfigurationFile(text: content, name: path, directory: ConfigurationFile.directory(of: path))
+            _ = try ConfigurationFile(
+                text: content,
+                name: path,
+                directory: ConfigurationFile.directory(of: path),
+                presets: Known.presets
+            )
             Terminal.talk("\(try trust.trust(path, content: content)) is trusted, as it is now.")
         }
     }
@@ -105,7 +110,8 @@ struct ConfigCommand: AsyncParsableCommand {
                     providers: Known.providers,
                     userAgents: Known.userAgents,
                     stores: Known.stores,
-                    assertions: Known.assertions
+                    assertions: Known.assertions,
+                    presets: Known.presets
                 )
             )
         }

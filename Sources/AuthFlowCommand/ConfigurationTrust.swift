@@ -179,6 +179,11 @@ struct ConfigurationChoice {
         }
         // A trusted file refers to files in its own folder, even when it is reached by a link in another one.
         let place = origin == .workingDirectory ? ConfigurationTrust.resolved(path) : path
-        return try ConfigurationFile(text: content, name: path, directory: ConfigurationFile.directory(of: place))
+        return try ConfigurationFile(
+            text: content,
+            name: path,
+            directory: ConfigurationFile.directory(of: place),
+            presets: Known.presets
+        )
     }
 }

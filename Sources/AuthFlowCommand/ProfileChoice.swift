@@ -7,6 +7,7 @@ import AuthFlowLoopback
 import AuthFlowOIDC
 import AuthFlowOkta
 import AuthFlowPostgreSQL
+import AuthFlowPresets
 import AuthFlowRedis
 import AuthFlowTerminal
 
@@ -24,6 +25,7 @@ enum Known {
         .tree(host: ToolEnvironment.host, ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
     ]
     static let stores = TokenStoreFactory.standard + [.postgreSQL, .redis]
+    static let presets = ProviderPreset.all
     static let assertions = AssertionSourceFactory.standard + [.command]
 }
 

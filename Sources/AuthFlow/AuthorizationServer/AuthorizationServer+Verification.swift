@@ -40,6 +40,7 @@ extension AuthorizationServer {
             occasion: .presented(nonce: nonce),
             leeway: clockLeeway.seconds
         )
+        expectation.issuerTemplate = metadata.tokenIssuer
         expectation.accessToken = accessToken
         expectation.longestAge = age?.seconds
         expectation.clockOffset = clockOffset

@@ -7,15 +7,18 @@ extension ServerContext {
     /// - Parameters:
     ///   - address: Where the document is, when it is at none of these.
     ///   - order: Which address is asked first; default: that of OpenID Connect.
+    ///   - tokenIssuer: The rule by which ID Tokens name issuers of their own. The document may then have its template in place of
+    ///     the issuer.
     ///   - advice: What to do when there is no document, as a sentence.
     /// - Throws: ``AuthError`` with `issuer_mismatch`, `discovery_failed`, or a code of the network's.
     public func discover(
         at address: Endpoint? = nil,
         order: DiscoveryOrder = .openIDFirst,
+        tokenIssuer: TokenIssuerTemplate? = nil,
         advice: String = "Check the issuer."
     ) async throws -> ProviderMetadata {
         let issuer = server.issuer
-        let discovery = Discovery(issuer: issuer, context: self)
+        let discovery = Discovery(issuer: issuer, tokenIssuer: tokenIssuer, context: self)
         let places = try address.map { [$0] } ?? discovery.standardPlaces(order)
         var unreadable: AuthError?
         for place in places {
@@ -31,6 +34,8 @@ extension ServerContext {
             }
             guard let (json, lifetime) = found else { continue }
             var metadata = try ProviderMetadata(json)
+            metadata.issuer = tokenIssuer == nil ? metadata.issuer : issuer
+            metadata.tokenIssuer = tokenIssuer
             // The address that the issuer leads to is the issuer's own; any other was chosen elsewhere.
             let isOwn = try address.map { address in try discovery.standardPlaces().contains { $0.url == address.url } }
             metadata.document = isOwn == false ? .at(place.url) : .ofIssuer
@@ -58,6 +63,7 @@ public enum DiscoveryOrder: Sendable, Hashable {
 /// The search for an issuer's metadata documents.
 struct Discovery: Sendable {
     let issuer: String
+    var tokenIssuer: TokenIssuerTemplate?
     let context: ServerContext
 
     /// How long a document is used when `Cache-Control` does not say, in seconds.
@@ -128,7 +134,8 @@ struct Discovery: Sendable {
         let named = json["issuer"]?.string ?? ""
         // OIDC Discovery section 4.3: "The issuer value returned MUST be identical to the Issuer URL that was used as the
         // prefix to /.well-known/openid-configuration to retrieve the configuration information."
-        guard named.isIdentical(to: issuer) || named.isEmpty else {
+        let isTemplate = tokenIssuer.map { named.isIdentical(to: $0.text) } ?? false
+        guard named.isIdentical(to: issuer) || named.isEmpty || isTemplate else {
             throw AuthError(
                 .issuerMismatch,
                 """

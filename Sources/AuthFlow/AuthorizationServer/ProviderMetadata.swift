@@ -58,6 +58,9 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// Advice, in a sentence, for a user who wants to sign out at a provider without an end session endpoint.
     public var signOutAdvice: String?
 
+    /// The rule by which ID Tokens name issuers of their own; default: none, and all name ``issuer``.
+    public var tokenIssuer: TokenIssuerTemplate?
+
     /// Everything the document says, for what is not named above.
     public var json: JSON
 

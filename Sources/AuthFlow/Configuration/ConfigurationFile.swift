@@ -23,10 +23,18 @@ public struct ConfigurationFile: Sendable {
 
     /// Reads a file. It decides where secrets go, so it must belong to this user or root, and no other user may be able
     /// to write to it or to its folder.
+    /// - Parameters:
+    ///   - path: The file.
+    ///   - presets: The presets that a profile can name; default: none.
     /// - Throws: ``AuthError`` with `invalid_configuration` when there is no such file, or other users can write to it;
     ///   ``ConfigurationError`` when its text is not acceptable.
-    public init(path: String) throws {
-        try self.init(text: try Self.contents(ofFile: path), name: path, directory: Self.directory(of: path))
+    public init(path: String, presets: [ProviderPreset] = []) throws {
+        try self.init(
+            text: try Self.contents(ofFile: path),
+            name: path,
+            directory: Self.directory(of: path),
+            presets: presets
+        )
     }
 
     /// The bytes of a configuration file, after checking that only this user or root could have written them.
@@ -46,10 +54,17 @@ public struct ConfigurationFile: Sendable {
     ///   - text: The JSON text.
     ///   - name: The file's name, for messages.
     ///   - directory: The folder that relative paths start from.
+    ///   - presets: The presets that a profile can name; default: none.
     /// - Throws: ``ConfigurationError``.
-    public init(text: [UInt8], name: String = "configuration", directory: String = ".") throws {
+    public init(
+        text: [UInt8],
+        name: String = "configuration",
+        directory: String = ".",
+        presets: [ProviderPreset] = []
+    ) throws {
+        let json: JSON
         do throws(JSONError) {
-            self.json = try JSON(parsing: text)
+            json = try JSON(parsing: text)
             self.source = ConfigurationSource(file: name, directory: directory, text: text)
         } catch {
             throw ConfigurationError(issues: [
@@ -62,6 +77,7 @@ public struct ConfigurationFile: Sendable {
                 )
             ])
         }
+        self.json = try ProviderPreset.expand(json, presets, source)
         var checker = ConfigurationChecker(source: source)
         // A profile depends on the program's lists, and is checked later, with them.
         checker.check(json, .object(Self.keys(profile: .any, resourceClient: .any)), at: JSONPath())

@@ -6,9 +6,10 @@ extension ConfigurationFile {
         providers: [ProviderFactory],
         userAgents: [UserAgentFactory],
         stores: [TokenStoreFactory] = TokenStoreFactory.standard,
-        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        presets: [ProviderPreset] = []
     ) -> JSON {
-        let profiles = providers.map { provider in
+        var profiles = providers.map { provider in
             // Each provider's profiles have its own keys: the name of the provider tells which.
             let choices = ProfileChoices(
                 providers: [provider],
@@ -17,6 +18,18 @@ extension ConfigurationFile {
                 assertions: assertions
             )
             return ConfigurationShape.object(Profile.declarations(choices, provider: provider)).jsonSchema
+        }
+        profiles += providers.compactMap { provider in
+            let choices = ProfileChoices(
+                providers: [provider],
+                userAgents: userAgents,
+                stores: stores,
+                assertions: assertions
+            )
+            return ProviderPreset.jsonSchema(
+                presets.filter { $0.members["provider"]?.string == provider.name },
+                profile: ConfigurationShape.object(Profile.declarations(choices, provider: provider)).jsonSchema
+            )
         }
         let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
         let resourceClient = ConfigurationShape.object(ResourceClientSettings.declarations(choices))
@@ -86,5 +99,39 @@ extension ConfigurationShape {
             ]
         case .either(let first, let second): ["anyOf": [first.jsonSchema, second.jsonSchema]]
         }
+    }
+}
+
+extension ProviderPreset {
+    /// The schema of a profile that names one of these presets: what a preset says need not be said again.
+    /// - Parameter profile: The schema of a profile of their provider.
+    /// - Returns: nil without presets.
+    fileprivate static func jsonSchema(_ presets: [ProviderPreset], profile: JSON) -> JSON? {
+        guard !presets.isEmpty, var schema = profile.object, var properties = schema["properties"]?.object else {
+            return nil
+        }
+        let said = Set(presets.flatMap { $0.members.object.map { Array($0.keys) } ?? [] })
+        let required = (schema["required"]?.strings ?? []).filter { !said.contains($0) }
+        schema["required"] = .array((["preset"] + required).map(JSON.string))
+        let names = presets.filter { $0.parameters.allSatisfy { $0.defaultValue != nil } }.map(\.name)
+        let objects = presets.filter { !$0.parameters.isEmpty }.map { preset -> JSON in
+            var members: [String: JSON] = ["name": ["enum": [.string(preset.name)]]]
+            for parameter in preset.parameters {
+                var member: [String: JSON] = ["type": "string", "description": .string(parameter.summary)]
+                member["default"] = parameter.defaultValue.map(JSON.string)
+                members[parameter.name] = .object(member)
+            }
+            let needed = ["name"] + preset.parameters.filter { $0.defaultValue == nil }.map(\.name)
+            return [
+                "type": "object", "additionalProperties": false, "properties": .object(members),
+                "required": .array(needed.map(JSON.string)),
+            ]
+        }
+        properties["preset"] = [
+            "description": "The provider, by what is known of it.",
+            "anyOf": .array([["enum": .array(names.map(JSON.string))]] + objects),
+        ]
+        schema["properties"] = .object(properties)
+        return .object(schema)
     }
 }

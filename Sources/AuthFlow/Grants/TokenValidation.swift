@@ -15,6 +15,7 @@ extension OAuthClient {
             occasion: occasion,
             leeway: registration.clockLeeway.seconds
         )
+        expectation.issuerTemplate = metadata.tokenIssuer
         expectation.accessToken = response?.tokens.accessToken
         expectation.clockOffset = response?.clockOffset ?? server.clockOffset
         return expectation
@@ -81,7 +82,8 @@ extension OAuthClient {
         let identity = try await reporter.step(.identity) { () -> Identity? in try await self.identity(of: tokens) }
         if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
         // A user of another issuer cannot be vouched for by this one.
-        guard identity?.issuer.isIdentical(to: metadata.issuer) != false else {
+        let issuer = metadata.tokenIssuer == nil ? metadata.issuer : tokens.verifiedIDToken?.issuer ?? metadata.issuer
+        guard identity?.issuer.isIdentical(to: issuer) != false else {
             throw AuthError(
                 .issuerMismatch,
                 "The adapter names a user of another issuer than \(metadata.issuer)."

@@ -14,6 +14,8 @@ struct IDTokenValidation: Sendable {
     /// The values that the token must have.
     struct Expectation: Sendable {
         let issuer: String
+        /// The rule by which the issuer follows from the claims, where it is not the same in all tokens.
+        var issuerTemplate: TokenIssuerTemplate?
         let clientID: String
         /// The algorithms agreed with the provider.
         var algorithms: [SignatureAlgorithm]
@@ -54,6 +56,18 @@ struct IDTokenValidation: Sendable {
     /// Called with every check that the token has passed, and the clause that requires it.
     var passed: (@Sendable (_ check: String, _ clause: String) -> Void)?
 
+    /// The issuer that a token with these claims has to name.
+    private func expectedIssuer(_ claims: JSON) throws(AuthError) -> String {
+        guard let template = expectation.issuerTemplate else { return expectation.issuer }
+        guard let issuer = template.issuer(for: claims) else {
+            throw AuthError(
+                .invalidIDToken,
+                "The ID Token is not accepted: its tenant (\(template.claim)) is not one of this client's."
+            )
+        }
+        return issuer
+    }
+
     /// Checks everything but the signature, which needs keys from the network; cheap checks come first so that an
     /// invalid token costs no request.
     func validateClaims(of jws: JWS) throws(AuthError) -> UnverifiedIDToken {
@@ -85,7 +99,7 @@ struct IDTokenValidation: Sendable {
         passed?("alg", "OpenID Connect Core section 3.1.3.7, 7")
 
         // "2. The Issuer Identifier for the OpenID Provider ... MUST exactly match the value of the iss (issuer) Claim."
-        let issuer = try rules.requireIssuer(expectation.issuer)
+        let issuer = try rules.requireIssuer(try expectedIssuer(jws.payload))
         passed?("iss", "OpenID Connect Core section 3.1.3.7, 2")
 
         // Section 2: sub is REQUIRED.

@@ -58,7 +58,7 @@ extension OIDCEmulator {
         guard claims["iss"]?.string == client.id, claims["sub"]?.string == client.id else { return false }
         // FAPI 2.0 section 5.3.2.1: "shall only accept its issuer identifier value ... as a string in the aud claim".
         let places: [ClientAuthentication.Audience: String] = [
-            .issuer: issuer, .tokenEndpoint: "\(issuer)/token", .endpoint: String(address.prefix { $0 != "?" }),
+            .issuer: issuer, .tokenEndpoint: "\(base)/token", .endpoint: String(address.prefix { $0 != "?" }),
         ]
         guard let audience = claims["aud"]?.string,
             client.assertionAudiences.contains(where: { places[$0] == audience })

@@ -63,8 +63,8 @@ extension OIDCEmulator {
         return (fault?.deviceAuthorization ?? DeviceAuthorizationFault()).applied(to: [
             "device_code": .string(code.deviceCode),
             "user_code": .string(code.userCode),
-            "verification_uri": .string("\(issuer)/device"),
-            "verification_uri_complete": .string("\(issuer)/device?user_code=\(code.userCode)"),
+            "verification_uri": .string("\(base)/device"),
+            "verification_uri_complete": .string("\(base)/device?user_code=\(code.userCode)"),
             "expires_in": .integer(Int64(Self.deviceCodeLifetime)),
             "interval": .integer(Int64(interval)),
         ])

@@ -21,7 +21,7 @@ extension OIDCEmulator {
             "subject": .string(resource),
             "unknown_member": ["x": 1],
             "links": [
-                ["rel": "http://webfinger.net/rel/profile-page", "href": .string("\(issuer)/users")],
+                ["rel": "http://webfinger.net/rel/profile-page", "href": .string("\(base)/users")],
                 ["rel": "http://openid.net/specs/connect/1.0/issuer", "href": .string(issuer)],
             ],
         ])
@@ -66,7 +66,7 @@ extension OIDCEmulator {
             response["client_secret"] = .string(secret)
             response["client_secret_expires_at"] = 0
         }
-        response["registration_client_uri"] = .string("\(issuer)/register/\(client.id)")
+        response["registration_client_uri"] = .string("\(base)/register/\(client.id)")
         response["registration_access_token"] = .string(Self.randomID())
         return .json(.object(response), status: .created)
     }

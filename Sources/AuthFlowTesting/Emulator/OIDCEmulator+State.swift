@@ -40,6 +40,7 @@ extension OIDCEmulator {
         var devicePollResponses: [DevicePollResponse] = []
         var devicePollInterval = 5.0
         var hasSessionIDs = false
+        var tenancy: Tenancy?
 
         /// Revokes all tokens of one sign-in.
         mutating func revoke(family: String) {

@@ -193,6 +193,10 @@ extension OIDCEmulator {
         }
         if hasSessionIDs, let family = grant.family { claims["sid"] = .string("session-\(family)") }
         claims["acr"] = (grant.acr ?? Self.acr(request)).map(JSON.string)
+        if let tenancy {
+            claims["iss"] = .string(tenancy.issuer)
+            claims[tenancy.claim] = .string(tenancy.tenant)
+        }
         fault.idToken.claims(&claims)
         var header: [String: JSON] = [
             "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "JWT",

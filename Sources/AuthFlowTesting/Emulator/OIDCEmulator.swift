@@ -236,8 +236,14 @@ public final class OIDCEmulator: ProviderEmulator {
     /// Whether this authorization request waits for the user on a page of this provider.
     func isWaiting(for request: String?) -> Bool { state.withLock { $0.pending[request ?? ""] != nil } }
 
+    /// The address that the endpoints begin with: an issuer may end with a slash.
+    var base: String { issuer.hasSuffix("/") ? String(issuer.dropLast()) : issuer }
+
     /// The path of the issuer, which its endpoints begin with.
-    private var pathPrefix: String { (try? Endpoint(issuer))?.path ?? "" }
+    private var pathPrefix: String {
+        let path = (try? Endpoint(issuer))?.path ?? ""
+        return path.hasSuffix("/") ? String(path.dropLast()) : path
+    }
 
     var clients: [Client] { state.withLock { $0.clients } }
 
@@ -297,16 +303,16 @@ public final class OIDCEmulator: ProviderEmulator {
     private func metadata() -> TransportResponse {
         let algorithms = SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric
         var document: [String: JSON] = [
-            "issuer": .string(issuer),
-            "authorization_endpoint": .string("\(issuer)/authorize"),
-            "token_endpoint": .string("\(issuer)/token"),
-            "jwks_uri": .string("\(issuer)/jwks"),
-            "userinfo_endpoint": .string("\(issuer)/userinfo"),
-            "end_session_endpoint": .string("\(issuer)/end_session"),
-            "registration_endpoint": .string("\(issuer)/register"),
-            "revocation_endpoint": .string("\(issuer)/revoke"),
-            "introspection_endpoint": .string("\(issuer)/introspect"),
-            "device_authorization_endpoint": .string("\(issuer)/device_authorization"),
+            "issuer": .string(tenancy?.template ?? issuer),
+            "authorization_endpoint": .string("\(base)/authorize"),
+            "token_endpoint": .string("\(base)/token"),
+            "jwks_uri": .string("\(base)/jwks"),
+            "userinfo_endpoint": .string("\(base)/userinfo"),
+            "end_session_endpoint": .string("\(base)/end_session"),
+            "registration_endpoint": .string("\(base)/register"),
+            "revocation_endpoint": .string("\(base)/revoke"),
+            "introspection_endpoint": .string("\(base)/introspect"),
+            "device_authorization_endpoint": .string("\(base)/device_authorization"),
             "response_types_supported": ["code"],
             "response_modes_supported": .array(ResponseMode.allCases.map { .string($0.rawValue) }),
             "grant_types_supported": [
@@ -336,7 +342,7 @@ public final class OIDCEmulator: ProviderEmulator {
             document["mtls_endpoint_aliases"] = certificateEndpoints
             document["tls_client_certificate_bound_access_tokens"] = true
         }
-        if pushedRequests != .never { document["pushed_authorization_request_endpoint"] = .string("\(issuer)/par") }
+        if pushedRequests != .never { document["pushed_authorization_request_endpoint"] = .string("\(base)/par") }
         if pushedRequests == .always { document["require_pushed_authorization_requests"] = true }
         return (fault?.metadata ?? MetadataFault()).applied(to: document)
     }

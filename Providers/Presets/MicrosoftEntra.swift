@@ -1,0 +1,59 @@
+public import AuthFlow
+
+extension ProviderPreset {
+    /// `entra`: one tenant of Microsoft Entra ID.
+    public static let microsoftEntra = ProviderPreset(
+        "entra",
+        title: "Microsoft Entra ID",
+        parameters: [
+            Parameter(
+                "tenant",
+                .name,
+                "The tenant's ID (Directory ID): 8eaef023-2b34-4da1-9baa-8bc8c9d6a490, not its domain."
+            )
+        ],
+        members: [
+            "provider": "oidc", "issuer": "https://login.microsoftonline.com/{tenant}/v2.0",
+            "scopes": ["openid", "profile", "email", "offline_access"],
+            "redirect_uri": "http://localhost/callback",
+            // Error AADSTS901002: a refresh names its resource by its scopes alone.
+            "resources_on_refresh": false,
+        ],
+        registration: registration,
+        console: console,
+        source: source
+    )
+
+    /// `entra-multitenant`: users of any tenant, and their tokens name an issuer for each.
+    public static let microsoftEntraMultitenant = ProviderPreset(
+        "entra-multitenant",
+        title: "Microsoft Entra ID, users of any tenant",
+        parameters: [
+            Parameter(
+                "audience",
+                .name,
+                default: "organizations",
+                "Whose accounts: organizations (of work and school), consumers (personal), or common (both)."
+            )
+        ],
+        members: [
+            "provider": "oidc", "issuer": "https://login.microsoftonline.com/{audience}/v2.0",
+            "token_issuer": ["issuer": "https://login.microsoftonline.com/{tenantid}/v2.0", "claim": "tid"],
+            "scopes": ["openid", "profile", "email", "offline_access"],
+            "redirect_uri": "http://localhost/callback", "resources_on_refresh": false,
+        ],
+        registration: registration + [
+            "Users are told apart by issuer and subject. What their tenant's administrator writes into claims such as email proves nothing to you."
+        ],
+        console: console,
+        source: "https://learn.microsoft.com/entra/identity-platform/access-tokens#multitenant-applications"
+    )
+
+    private static let registration = [
+        "Register an application. Under Authentication add the platform \"Mobile and desktop applications\" with the redirect URI http://localhost/callback; any port is then accepted.",
+        "Allow public client flows for a program without a secret, and for the device grant.",
+        "For an API of your own add its scope, such as api://CLIENT-ID/access, to \"scopes\".",
+    ]
+    private static let console = "https://entra.microsoft.com/#view/Microsoft_AAD_RegisteredApps/ApplicationsListBlade"
+    private static let source = "https://learn.microsoft.com/entra/identity-platform/v2-protocols-oidc"
+}

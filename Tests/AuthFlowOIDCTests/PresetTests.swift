@@ -1,0 +1,237 @@
+import AuthFlow
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowPresets
+import AuthFlowTesting
+import HTTPTypes
+import Testing
+
+/// A server as Mastodon's is: OAuth 2.0 with its own document, no OpenID, and its endpoints below /oauth.
+private struct PlainServer: ProviderEmulator {
+    let base: OIDCEmulator
+    var origins: [String] { base.origins }
+
+    func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+        var request = request
+        switch request.path {
+        case "/.well-known/openid-configuration": return TransportResponse(head: HTTPResponse(status: .notFound))
+        case "/.well-known/oauth-authorization-server": request.path = "/.well-known/openid-configuration"
+        case "/oauth/userinfo": request.path = "/userinfo"
+        default: break
+        }
+        return await base.handle(request, body: body)
+    }
+}
+
+/// What is known of providers as data, with an emulator at the address of each. No preset was tried against the service itself.
+@Suite struct PresetTests {
+    struct Case: Sendable, CustomTestStringConvertible {
+        let preset: ProviderPreset
+        var values: [String: String] = [:]
+        let issuer: String
+        /// More members of the profile.
+        var members = ""
+        var testDescription: String { "\(preset.name) \(values)" }
+    }
+
+    static let cases: [Case] = [
+        Case(
+            preset: .amazonCognito,
+            values: ["region": "eu-central-1", "pool": "eu-central-1_AbCdEfGhI"],
+            issuer: "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_AbCdEfGhI"
+        ),
+        Case(preset: .apple, issuer: "https://appleid.apple.com", members: #""client_secret": {"env": "SECRET"},"#),
+        Case(preset: .auth0, values: ["domain": "example.eu.auth0.com"], issuer: "https://example.eu.auth0.com/"),
+        Case(
+            preset: .cloudentity,
+            values: ["tenant": "acme", "workspace": "demo"],
+            issuer: "https://acme.eu.authz.cloudentity.io/acme/demo"
+        ),
+        Case(preset: .gitLab, issuer: "https://gitlab.com"),
+        Case(preset: .gitLab, values: ["host": "git.example.com:8443"], issuer: "https://git.example.com:8443"),
+        Case(preset: .google, issuer: "https://accounts.google.com"),
+        Case(preset: .huggingFace, issuer: "https://huggingface.co"),
+        Case(
+            preset: .keycloak,
+            values: ["url": "https://id.example.com/auth", "realm": "staff"],
+            issuer: "https://id.example.com/auth/realms/staff"
+        ),
+        Case(preset: .mastodon, values: ["host": "mastodon.example"], issuer: "https://mastodon.example/"),
+        Case(
+            preset: .microsoftEntra,
+            values: ["tenant": tenant],
+            issuer: "https://login.microsoftonline.com/\(tenant)/v2.0"
+        ),
+        Case(preset: .microsoftEntraMultitenant, issuer: "https://login.microsoftonline.com/organizations/v2.0"),
+        Case(
+            preset: .pingOne,
+            values: ["environment": tenant, "region": "auth.pingone.eu"],
+            issuer: "https://auth.pingone.eu/\(tenant)/as"
+        ),
+    ]
+
+    private static let tenant = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
+
+    private func text(_ preset: ProviderPreset, _ values: [String: String], _ members: String = "") throws -> [UInt8] {
+        var choice = values.mapValues(JSON.string)
+        choice["name"] = .string(preset.name)
+        let shown = String(decoding: try JSON.object(choice).serialized(), as: UTF8.self)
+        return Array(
+            """
+            {"profiles": {"work": {
+              "preset": \(values.isEmpty ? "\"\(preset.name)\"" : shown), "client_id": "authflow-demo", \(members)
+              "user_agent": {"name": "headless", "username": "alice", "password": {"env": "PASSWORD"}, "origins": ["https://\(Self.host)"]},
+              "store": "memory"
+            }}}
+            """.utf8
+        )
+    }
+
+    /// Replaced by the origin of each case.
+    private static let host = "origin.invalid"
+
+    private func client(_ item: Case, _ emulator: OIDCEmulator, members: String = "") throws -> AuthClient {
+        let text = String(decoding: try text(item.preset, item.values, item.members + members), as: UTF8.self)
+            .replacing("https://\(Self.host)", with: try Endpoint(item.issuer).origin)
+        let transport =
+            item.preset.name == "mastodon"
+            ? InProcessTransport(PlainServer(base: emulator)) : InProcessTransport(emulator)
+        return try AuthClient(
+            profile: try ConfigurationFile(text: Array(text.utf8), presets: ProviderPreset.all).profile(),
+            providers: [.oidc],
+            userAgents: [.headless(transport: transport)],
+            transport: transport,
+            host: HostServices(environment: ["PASSWORD": "wonderland", "SECRET": "a JWT of the team's"])
+        )
+    }
+
+    private func emulator(_ item: Case) throws -> OIDCEmulator {
+        let redirectURI = item.preset.members["redirect_uri"]?.string
+        let emulator = try OIDCEmulator(
+            issuer: item.issuer,
+            clients: [
+                OIDCEmulator.Client(
+                    id: "authflow-demo",
+                    secret: item.members.isEmpty ? nil : "a JWT of the team's",
+                    authenticationMethod: item.members.isEmpty ? "none" : "client_secret_post",
+                    redirectURIs: [redirectURI ?? "http://127.0.0.1/callback"]
+                )
+            ]
+        )
+        if item.preset.members["token_issuer"] != nil { emulator.tenancy = Self.tenancy }
+        return emulator
+    }
+
+    private static let tenancy = OIDCEmulator.Tenancy(
+        template: "https://login.microsoftonline.com/{tenantid}/v2.0",
+        claim: "tid",
+        tenant: tenant
+    )
+
+    @Test(arguments: cases) func signsInWithAPreset(_ item: Case) async throws {
+        let emulator = try emulator(item)
+        let client = try client(item, emulator)
+        let identity = try #require(try await client.signIn().identity)
+        #expect(identity.subject == "248289761001")
+        let request = try #require(emulator.receivedRequests.first { $0.path.hasSuffix("/authorize") })
+        for (name, value) in item.preset.members["parameters"]?["authorization"]?.object ?? [:] {
+            #expect(request.query[name] == value.string)
+        }
+        #expect(request.query["response_mode"] == item.preset.members["response_mode"]?.string)
+    }
+
+    @Test func everyPresetIsTriedAndSaysWhereItIsFrom() {
+        #expect(Set(Self.cases.map(\.preset.name)) == Set(ProviderPreset.all.map(\.name)))
+        for preset in ProviderPreset.all {
+            #expect(preset.source.hasPrefix("https://") && !preset.registration.isEmpty, "\(preset.name)")
+        }
+    }
+
+    @Test func aProfilesOwnMembersTakeThePlaceOfThePresets() throws {
+        let text = try text(.gitLab, [:], #""scopes": ["openid", "api"],"#)
+        let client = try AuthClient(
+            profile: try ConfigurationFile(text: text, presets: ProviderPreset.all).profile(),
+            providers: [.oidc],
+            userAgents: [.headless],
+            host: HostServices(environment: ["PASSWORD": "wonderland"])
+        )
+        #expect(client.registration.scopes == ["openid", "api"])
+    }
+
+    @Test(arguments: [
+        ("another server's path", ProviderPreset.keycloak, ["url": "https://id.example.com", "realm": "a/../b"]),
+        ("another host", .gitLab, ["host": "git.example.com@evil.example"]),
+        ("a path", .gitLab, ["host": "git.example.com/evil"]),
+        ("a query", .auth0, ["domain": "example.auth0.com?"]),
+        ("no TLS", .keycloak, ["url": "http://id.example.com", "realm": "staff"]),
+        ("a parameter in a parameter", .cloudentity, ["tenant": "{workspace}", "workspace": "demo"]),
+        ("dots", .microsoftEntra, ["tenant": ".."]), ("nothing", .microsoftEntra, ["tenant": ""]),
+        ("a missing value", .auth0, [:]), ("an unknown value", .google, ["tenant": "a"]),
+    ]) func aValueThatIsNotAcceptableIsRefusedWithItsPlace(
+        _ name: String,
+        _ preset: ProviderPreset,
+        _ values: [String: String]
+    ) throws {
+        let text = try text(preset, values)
+        let error = #expect(throws: ConfigurationError.self) {
+            try ConfigurationFile(text: text, presets: ProviderPreset.all)
+        }
+        #expect(error?.issues.first?.keyPath.hasPrefix("profiles.work.preset") == true)
+    }
+
+    @Test func anUnknownPresetIsRefusedWithTheNearestName() throws {
+        let text = Array(#"{"profiles": {"work": {"preset": "gogle", "client_id": "a"}}}"#.utf8)
+        let error = #expect(throws: ConfigurationError.self) {
+            try ConfigurationFile(text: text, presets: ProviderPreset.all)
+        }
+        #expect(error.map { "\($0)" }?.contains("did you mean \"google\"?") == true)
+    }
+
+    // MARK: Tokens of several tenants
+
+    private static let multitenant = Case(
+        preset: .microsoftEntraMultitenant,
+        issuer: "https://login.microsoftonline.com/organizations/v2.0"
+    )
+
+    @Test func usersOfTwoTenantsAreTwoUsers() async throws {
+        let emulator = try emulator(Self.multitenant)
+        let first = try await client(Self.multitenant, emulator).signIn().identity
+        emulator.tenancy?.tenant = "82229342-1101-4ab6-817b-70c0747630f3"
+        let second = try await client(Self.multitenant, emulator).signIn().identity
+        #expect(first?.issuer == "https://login.microsoftonline.com/\(Self.tenant)/v2.0")
+        #expect(first?.subject == second?.subject && first != second)
+    }
+
+    @Test(arguments: [
+        ("the issuer of another tenant", "tid", "82229342-1101-4ab6-817b-70c0747630f3"),
+        ("no tenant", "tid", nil), ("a tenant with a path", "tid", "x/../y"),
+        ("the template itself", "iss", "https://login.microsoftonline.com/{tenantid}/v2.0"),
+        ("the server", "iss", "https://login.microsoftonline.com/organizations/v2.0"),
+    ]) func aTokenWithAnIssuerOfNoTenantIsRefused(_ name: String, _ claim: String, _ value: String?) async throws {
+        let emulator = try emulator(Self.multitenant)
+        emulator.fault = .idToken(.claim(claim, value.map(JSON.string)))
+        let client = try client(Self.multitenant, emulator)
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.code == .invalidIDToken)
+    }
+
+    @Test func aTenantThatIsNotListedIsRefused() async throws {
+        let rule =
+            #""token_issuer": {"issuer": "https://login.microsoftonline.com/{tenantid}/v2.0", "claim": "tid", "tenants": ["TENANT"]},"#
+        for (tenant, isAccepted) in [(Self.tenant, true), ("82229342-1101-4ab6-817b-70c0747630f3", false)] {
+            let emulator = try emulator(Self.multitenant)
+            let client = try client(Self.multitenant, emulator, members: rule.replacing("TENANT", with: tenant))
+            let identity = try? await client.signIn().identity
+            #expect((identity != nil) == isAccepted)
+        }
+    }
+
+    @Test(arguments: [
+        "https://{tenant}.example.com/v2.0", "https://login.example.com/v2.0", "{tenant}", "https://a.example/{a}/{b}",
+        "http://login.example.com/{tenant}",
+    ]) func aRuleByWhichATenantChoosesTheHostIsRefused(_ text: String) throws {
+        #expect(throws: AuthError.self) { try TokenIssuerTemplate(text, claim: "tid") }
+    }
+}
