@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -70,14 +70,24 @@ samples: dependencies ## Build the samples from outside, and test them against t
 # Tests of processes and ports run separately, and only a few tests run at a time: on two processors, all at once would
 # make requests time out.
 AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4
+# Tests beside programs that a script starts.
+SLOW := InteropTests|SampleTests|DatabaseTests
 define run_tests
-	$(AT_A_TIME) swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|InteropTests|SampleTests|DatabaseTests'
+	$(AT_A_TIME) swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|$(SLOW)'
 	$(AT_A_TIME) swift test --disable-xctest $(1) --skip-build --filter 'CommandTests|LoopbackTests|SecurityTests'
 endef
 
 test: dependencies ## Run all tests
 	swift build --build-tests
 	$(call run_tests,--skip-build)
+
+# The tests that need no process of their own: seconds, after a build.
+check: dependencies ## What a change needs before it is proposed: no warnings in the sources, the quick tests, lint
+	swift build --build-tests 2>&1 | tee .build/check.log | grep -E '^(error|/.*(error|warning)):?' || true
+	@tail -1 .build/check.log | grep -q 'Build complete'
+	@! grep -E "^$(CURDIR)/(Sources|Providers)/.*warning:" .build/check.log
+	$(AT_A_TIME) swift test --disable-xctest --skip-build --skip '$(SLOW)|CommandTests|LoopbackTests|SecurityTests'
+	$(MAKE) lint
 
 conformance: dependencies ## Run the conformance rows and write docs/conformance.md
 	swift build --product conformance-report

@@ -200,7 +200,8 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
-                "AuthFlowMCP", "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowPresets", "AuthFlowRedis", "AuthFlowTesting", crypto,
+                "AuthFlowMCP", "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowPresets", "AuthFlowRedis",
+                "AuthFlowTesting", crypto,
                 argumentParser,
                 httpTypes,
             ]

@@ -1,12 +1,13 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowJSON
 import AuthFlowTerminal
 
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",
         abstract: "Check a configuration file, trust one in a working directory, or print the JSON Schema for editors.",
-        subcommands: [Check.self, Trust.self, Untrust.self, Schema.self]
+        subcommands: [Check.self, Presets.self, Trust.self, Untrust.self, Schema.self]
     )
 
     struct Check: AsyncParsableCommand {
@@ -98,6 +99,42 @@ struct ConfigCommand: AsyncParsableCommand {
         func run() async throws {
             let wasTrusted = try ConfigurationTrust().untrust(path)
             Terminal.talk(wasTrusted ? "\(path) is no longer trusted." : "\(path) was not trusted.")
+        }
+    }
+
+    struct Presets: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "List the providers that a profile can name, with what differs between their users."
+        )
+
+        @Flag(help: "Print them as JSON.")
+        var json = false
+
+        func run() async throws {
+            guard !json else { return try Terminal.result(.array(Known.presets.map(Self.json))) }
+            for preset in Known.presets {
+                Terminal.result("\(Terminal.column(preset.name, width: 20))\(preset.title)")
+                for parameter in preset.parameters {
+                    let usual = parameter.defaultValue.map { " Default: \($0)." } ?? ""
+                    Terminal.result("  \(Terminal.column(parameter.name, width: 18))\(parameter.summary)\(usual)")
+                }
+            }
+        }
+
+        private static func json(_ preset: ProviderPreset) -> JSON {
+            [
+                "name": .string(preset.name), "title": .string(preset.title), "members": preset.members,
+                "registration": .array(preset.registration.map(JSON.string)),
+                "console": preset.console.map(JSON.string) ?? .null, "source": .string(preset.source),
+                "parameters": .array(
+                    preset.parameters.map {
+                        [
+                            "name": .string($0.name), "description": .string($0.summary),
+                            "default": $0.defaultValue.map(JSON.string) ?? .null,
+                        ]
+                    }
+                ),
+            ]
         }
     }
 

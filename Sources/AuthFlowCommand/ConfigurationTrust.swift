@@ -126,7 +126,7 @@ struct ConfigurationChoice {
         return choices.filter { $0.origin == .environment || FileManager.default.fileExists(atPath: $0.path) }
     }
 
-    private static func userPath(_ environment: [String: String]) -> String {
+    static func userPath(_ environment: [String: String]) -> String {
         let home = HomeDirectory.path(environment: environment)
         let folder = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "\(home)/.config"
         return "\(folder)/authflow/config.json"

@@ -2,12 +2,6 @@ import ArgumentParser
 import AuthFlow
 import Synchronization
 
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
-
 /// The command that signs in to the profile that this program has chosen.
 enum SignInAdvice {
     private static let text = Mutex<String?>(nil)
@@ -15,21 +9,9 @@ enum SignInAdvice {
     /// nil before a profile was chosen.
     static var command: String? { text.withLock { $0 } }
 
-    /// - Parameters:
-    ///   - profile: The name of the profile.
-    ///   - config: The configuration file, when it is not the default one.
-    static func choose(profile: String, config: String?) {
-        let file = config.map { " --config \(quoted($0))" } ?? ""
-        text.withLock { $0 = "authflow login\(file) --profile \(quoted(profile))" }
-    }
-
-    /// A word of a shell's command line.
-    private static func quoted(_ word: String) -> String {
-        let isPlain = word.utf8.allSatisfy {
-            (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0 | 0x20)
-                || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || "-_./".utf8.contains($0)
-        }
-        return isPlain && !word.isEmpty ? word : "'\(word.replacing("'", with: "'\\''"))'"
+    /// - Parameter words: The options that choose the profile.
+    static func choose(_ words: [String]) {
+        text.withLock { $0 = ShellWord.line(["authflow", "login"] + words) }
     }
 }
 

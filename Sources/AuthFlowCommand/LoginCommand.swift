@@ -77,7 +77,7 @@ struct LoginCommand: AsyncParsableCommand {
             try await ResourceReport.print(client, asJSON: json)
             return
         }
-        let client = try options.choice.client(
+        let client = try options.choice(scopes: scope.scopes).client(
             flows: flows,
             userAgent: userAgent,
             launchEnvironment: launchEnvironment,

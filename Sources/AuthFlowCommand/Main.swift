@@ -125,22 +125,37 @@ struct CommandLineError: Error {
 struct AuthFlowCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "authflow",
-        abstract: "Signs you in with any OAuth 2.0 or OpenID Connect provider, from a configuration file.",
+        abstract:
+            "Signs you in with any OAuth 2.0 or OpenID Connect provider, from a configuration file or from options.",
         discussion: """
             Results go to standard output, everything else to standard error.
             Exit status: 0 ok, 1 failure, 2 usage or configuration, 4 login required, 5 denied, 6 timeout, 7 network or \
             discovery, 8 storage, 9 signed out here and not everywhere, 130 cancelled.
             """,
         version: "0.2.0",
-        subcommands: [
-            LoginCommand.self, StatusCommand.self, AccountsCommand.self, TokenCommand.self, ExecCommand.self,
-            CredentialCommand.self,
-            UserInfoCommand.self,
-            LogoutCommand.self, CurlCommand.self, MCPCommand.self, SchemeCommand.self, HandleRedirectCommand.self,
-            DoctorCommand.self,
-            DiscoverCommand.self, RegisterCommand.self, ClientMetadataCommand.self, KeysCommand.self,
-            ConfigCommand.self, StoreCommand.self, DevIDPCommand.self,
-            TryCommand.self,
+        groupedSubcommands: [
+            CommandGroup(
+                name: "Sign in",
+                subcommands: [
+                    InitCommand.self, LoginCommand.self, StatusCommand.self, AccountsCommand.self, UserInfoCommand.self,
+                    LogoutCommand.self,
+                ]
+            ),
+            CommandGroup(
+                name: "Use tokens",
+                subcommands: [
+                    TokenCommand.self, ExecCommand.self, CurlCommand.self, CredentialCommand.self, MCPCommand.self,
+                ]
+            ),
+            CommandGroup(
+                name: "Set up and find faults",
+                subcommands: [
+                    ConfigCommand.self, DoctorCommand.self, DiscoverCommand.self, RegisterCommand.self,
+                    ClientMetadataCommand.self, KeysCommand.self, StoreCommand.self, SchemeCommand.self,
+                    HandleRedirectCommand.self,
+                ]
+            ),
+            CommandGroup(name: "Try", subcommands: [TryCommand.self, DevIDPCommand.self]),
         ]
     )
 }

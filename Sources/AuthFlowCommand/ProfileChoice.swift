@@ -3,6 +3,7 @@ import AuthFlowDesktop
 import AuthFlowForgeRock
 import AuthFlowGitHub
 import AuthFlowHeadless
+import AuthFlowJSON
 import AuthFlowLoopback
 import AuthFlowOIDC
 import AuthFlowOkta
@@ -35,9 +36,19 @@ struct ProfileChoice: Hashable {
     var profile: String?
     var account: String?
     var isVerbose = false
+    /// Whether steps that are done are not told.
+    var isQuiet = false
+    /// A client that no file describes.
+    var withoutFile: ClientWithoutFile?
 
     func file() throws -> ConfigurationFile {
-        try ConfigurationChoice(option: config).file()
+        try withoutFile?.file() ?? ConfigurationChoice(option: config).file()
+    }
+
+    /// The options that choose the same profile.
+    var words: [String] {
+        if let withoutFile { return ["--issuer", withoutFile.issuer, "--client-id", withoutFile.clientID] }
+        return (config.map { ["--config", $0] } ?? []) + (profile.map { ["--profile", $0] } ?? [])
     }
 
     /// - Parameters:
@@ -53,9 +64,11 @@ struct ProfileChoice: Hashable {
         transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> AuthClient {
-        let progress = Progress(isVerbose: isVerbose, launchEnvironment: launchEnvironment)
+        let progress = Progress(isVerbose: isVerbose, launchEnvironment: launchEnvironment, showsSteps: !isQuiet)
         let profile = try file().profile(profile)
-        SignInAdvice.choose(profile: profile.name, config: config)
+        var chosen = self
+        chosen.profile = profile.name
+        SignInAdvice.choose(chosen.words)
         var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
         overrides.launchEnvironment = launchEnvironment
         let client = try AuthClient(
@@ -75,5 +88,22 @@ struct ProfileChoice: Hashable {
         )
         UnfinishedClients.add(client)
         return client
+    }
+}
+
+/// A client by its options alone: "authflow login --issuer URL --client-id ID" needs no file.
+struct ClientWithoutFile: Hashable {
+    let issuer: String
+    let clientID: String
+    /// Those that a sign-in asks for; empty for the adapter's.
+    var scopes: [String] = []
+
+    func file() throws -> ConfigurationFile {
+        var profile: [String: JSON] = [
+            "provider": "oidc", "issuer": .string(issuer), "client_id": .string(clientID),
+        ]
+        if !scopes.isEmpty { profile["scopes"] = .array(scopes.map(JSON.string)) }
+        let json: JSON = ["profiles": ["default": .object(profile)]]
+        return try ConfigurationFile(text: try json.serialized(), name: "options")
     }
 }

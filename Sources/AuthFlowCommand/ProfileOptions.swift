@@ -15,11 +15,39 @@ struct ProfileOptions: ParsableArguments {
     @Option(help: "The subject of the account to use, when several are signed in.")
     var account: String?
 
+    @Option(help: "The issuer of a provider, in place of a configuration file.")
+    var issuer: String?
+
+    @Option(help: "With --issuer: the client's identifier at the provider.")
+    var clientID: String?
+
     @Flag(name: [.short, .long], help: "Show every event.")
     var verbose = false
 
+    @Flag(name: [.short, .long], help: "Show results, questions and errors alone.")
+    var quiet = false
+
+    func validate() throws {
+        guard (issuer == nil) == (clientID == nil) else {
+            throw ValidationError("--issuer and --client-id are given together, in place of a configuration file.")
+        }
+        guard !quiet || !verbose else { throw ValidationError("--quiet and --verbose cannot be combined.") }
+        guard issuer == nil || config == nil && profile == nil else {
+            throw ValidationError("--issuer takes the place of --config and --profile.")
+        }
+    }
+
     /// The values of these options.
-    var choice: ProfileChoice {
-        ProfileChoice(config: config, profile: profile, account: account, isVerbose: verbose)
+    var choice: ProfileChoice { choice(scopes: []) }
+
+    /// The values of these options, for a sign-in.
+    /// - Parameter scopes: Those that are asked for where no file says so.
+    func choice(scopes: [String]) -> ProfileChoice {
+        var choice = ProfileChoice(config: config, profile: profile, account: account, isVerbose: verbose)
+        choice.isQuiet = quiet
+        if let issuer, let clientID {
+            choice.withoutFile = ClientWithoutFile(issuer: issuer, clientID: clientID, scopes: scopes)
+        }
+        return choice
     }
 }

@@ -15,6 +15,9 @@ public struct JSONSourceMap: Sendable {
         self.offsets = offsets
     }
 
+    /// Where the value at `path` begins, or its key, in bytes; nil when there is none.
+    package func offset(of path: JSONPath) -> Int? { offsets[path] }
+
     /// The position of the value at `path`, or of its nearest ancestor that exists.
     public func position(of path: JSONPath) -> JSONPosition {
         var steps = path.steps

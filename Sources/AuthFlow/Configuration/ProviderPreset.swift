@@ -58,7 +58,7 @@ public struct ProviderPreset: Sendable {
     /// The name that a profile chooses it by.
     public let name: String
 
-    /// The provider's name for people.
+    /// The provider's name, as users know it.
     public let title: String
 
     /// The parts that differ.
@@ -79,7 +79,7 @@ public struct ProviderPreset: Sendable {
     /// Creates a preset.
     /// - Parameters:
     ///   - name: The name that a profile chooses it by.
-    ///   - title: The provider's name for people.
+    ///   - title: The provider's name, as users know it.
     ///   - parameters: The parts that differ; default: none.
     ///   - members: The members of a profile: `provider` among them. A parameter in braces stands for its value.
     ///   - registration: What to do at the provider before the first sign-in, one sentence each.

@@ -97,17 +97,8 @@ struct ResourceChoice: Hashable {
         for scope in scopes { words += ["--scope", scope] }
         if let resource { words += ["--resource", resource] }
         if assumesOrigin { words.append("--assume-origin") }
-        let command = words.map(Self.quoted).joined(separator: " ")
+        let command = ShellWord.line(words)
         return "Run: \(command)" + (hasQuery ? ", with the address that your host is configured with." : "")
-    }
-
-    /// A word as a shell reads it.
-    private static func quoted(_ word: String) -> String {
-        let isPlain = word.unicodeScalars.allSatisfy {
-            $0.isASCII
-                && ($0.properties.isAlphabetic || ("0"..."9").contains($0) || "-._~/:@%+=,".unicodeScalars.contains($0))
-        }
-        return isPlain && !word.isEmpty ? word : "'\(word.replacing("'", with: "'\\''"))'"
     }
 
     /// The transport that requests to the resource go by.
@@ -174,10 +165,15 @@ struct ResourceOptions: ParsableArguments {
     /// - Parameter scopes: The scopes to ask for.
     func check(_ profile: ProfileOptions, scopes: [String] = []) throws {
         guard url != nil else {
-            guard scopes.isEmpty, resource == nil, !assumeOrigin else {
-                throw ValidationError("--scope, --resource and --assume-origin need the address of a resource.")
+            guard scopes.isEmpty || profile.issuer != nil, resource == nil, !assumeOrigin else {
+                throw ValidationError(
+                    "--scope, --resource and --assume-origin need the address of a resource, and --scope that or --issuer."
+                )
             }
             return
+        }
+        guard profile.issuer == nil else {
+            throw ValidationError("--issuer takes the place of a profile: an address needs none.")
         }
         guard profile.account == nil else {
             throw ValidationError("--account needs a profile: at an address there is one account.")
@@ -202,7 +198,8 @@ struct ResourceOptions: ParsableArguments {
 struct ScopeOptions: ParsableArguments {
     @Option(
         name: .customLong("scope"),
-        help: "With an address: a scope to ask for beside those that the resource demands; may be given more than once."
+        help:
+            "With an address: a scope to ask for beside those that the resource demands. With --issuer: a scope to ask for. May be given more than once."
     )
     var scopes: [String] = []
 }

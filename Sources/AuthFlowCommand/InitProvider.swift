@@ -1,0 +1,132 @@
+import AuthFlow
+import AuthFlowDesktop
+import AuthFlowJSON
+import AuthFlowPresets
+import AuthFlowTerminal
+
+/// The provider that a configuration is written for: a preset with its values, or an issuer.
+struct InitProvider {
+    /// What the profile says about it.
+    let members: [String: JSON]
+    private let preset: ProviderPreset?
+    /// The members with those of the preset.
+    private let expanded: [String: JSON]
+
+    /// Asks for what the options leave open.
+    init(preset name: String?, settings: [String], issuer: String?) async throws {
+        if let issuer {
+            self = Self(issuer: try await DiscoverCommand.issuer(issuer))
+        } else if let name {
+            guard let preset = Known.presets.first(where: { $0.name == name }) else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "There is no preset \"\(DisplayText.sanitized(name, limit: 60))\". Known: \(Known.presets.map(\.name).joined(separator: ", "))."
+                )
+            }
+            var values: [String: String] = [:]
+            for setting in settings {
+                let parts = setting.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+                values[String(parts[0])] = String(parts[1])
+            }
+            self = try await Self(preset, values)
+        } else {
+            for (index, preset) in Known.presets.enumerated() {
+                Terminal.talk("\(Terminal.column("  \(index + 1))", width: 6))\(preset.title)")
+            }
+            let answer = try await Self.ask(
+                "Provider (a number, or the issuer of another)",
+                option: "--preset or --issuer"
+            )
+            if let number = Int(answer), Known.presets.indices.contains(number - 1) {
+                self = try await Self(Known.presets[number - 1], [:])
+            } else {
+                self = Self(issuer: try await DiscoverCommand.issuer(answer))
+            }
+        }
+    }
+
+    private init(issuer: String) {
+        preset = nil
+        members = ["provider": "oidc", "issuer": .string(issuer)]
+        expanded = members
+    }
+
+    private init(_ preset: ProviderPreset, _ given: [String: String]) async throws {
+        var values = given
+        for parameter in preset.parameters where values[parameter.name] == nil {
+            let usual = parameter.defaultValue.map { " [\($0)]" } ?? ""
+            guard LaunchEnvironment.current().hasTerminal || parameter.defaultValue == nil else { continue }
+            let answer = try await Self.ask(
+                "\(parameter.name)\(usual), \(parameter.summary)",
+                option: "--set \(parameter.name)=..."
+            )
+            if !answer.isEmpty { values[parameter.name] = answer }
+        }
+        expanded = try preset.members(values).object ?? [:]
+        self.preset = preset
+        var choice = values.mapValues(JSON.string)
+        choice["name"] = .string(preset.name)
+        members = ["preset": values.isEmpty ? .string(preset.name) : .object(choice)]
+    }
+
+    /// Asks at the terminal.
+    /// - Parameter option: The option that gives the value without a terminal.
+    static func ask(_ question: String, option: String) async throws -> String {
+        guard LaunchEnvironment.current().hasTerminal else {
+            throw AuthError(.invalidConfiguration, "There is no terminal to ask at: give \(option).")
+        }
+        return try await TerminalPrompt.ask(question, isSecret: false).trimmingWhitespace()
+    }
+
+    /// Where the provider sends the user back to.
+    var redirectURI: String { expanded["redirect_uri"]?.string ?? "http://127.0.0.1/callback" }
+
+    /// What the provider says about itself.
+    func metadata(_ members: [String: JSON]) async throws -> ProviderMetadata {
+        // No client is needed to ask for it.
+        let unknown = expanded.merging(members) { $1 }.merging(["client_id": "unknown", "store": "memory"]) { $1 }
+        let profile = unknown.filter { !["preset", "client_authentication"].contains($0.key) }
+        let file = try ConfigurationFile(text: try JSON.object(["profiles": ["p": .object(profile)]]).serialized())
+        return try await AuthClient(
+            profile: try file.profile(),
+            providers: Known.providers,
+            userAgents: Known.userAgents,
+            devicePresenter: TerminalDevicePresenter(),
+            stores: Known.stores,
+            transport: ToolEnvironment.transport,
+            host: ToolEnvironment.host
+        ).metadata()
+    }
+
+    /// What was found at the provider, in a line.
+    func found(_ metadata: ProviderMetadata) -> String {
+        var things = ["authorization code with PKCE"]
+        if metadata.deviceAuthorizationEndpoint != nil { things.append("device grant") }
+        if metadata.pushedAuthorizationRequestEndpoint != nil { things.append("pushed requests") }
+        if metadata.registrationEndpoint != nil { things.append("registration of clients") }
+        if metadata.revocationEndpoint != nil { things.append("revocation") }
+        if metadata.endSessionEndpoint != nil { things.append("sign-out at the provider") }
+        return "Found \(DisplayText.sanitized(metadata.issuer)): \(things.joined(separator: ", "))."
+    }
+
+    /// The scopes for the profile; nil for those that it has without saying so.
+    func scopes(_ metadata: ProviderMetadata, asked: [String]) -> [String]? {
+        if !asked.isEmpty { return asked }
+        guard preset == nil, let known = metadata.scopes else { return nil }
+        // Who the user is, and a session that can be renewed.
+        let usual = ["openid", "profile", "email", "offline_access"].filter(known.contains)
+        return usual == ["openid"] || usual.isEmpty ? nil : usual
+    }
+
+    /// Tells what to enter at the provider.
+    func explain(_ redirectURI: String) {
+        Terminal.talk("")
+        for sentence in preset?.registration ?? [
+            "Register a client for a program that keeps no secret (a native or public client)."
+        ] {
+            Terminal.talk("  - \(sentence)")
+        }
+        if let console = preset?.console { Terminal.talk("  - At: \(console)") }
+        Terminal.talk("  - The redirect URI to enter:\n\n\(redirectURI)\n")
+    }
+}

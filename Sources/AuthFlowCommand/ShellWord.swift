@@ -1,0 +1,14 @@
+/// A command line to copy.
+enum ShellWord {
+    /// A word as a shell reads it.
+    static func quoted(_ word: String) -> String {
+        let isPlain = word.unicodeScalars.allSatisfy {
+            $0.isASCII
+                && ($0.properties.isAlphabetic || ("0"..."9").contains($0) || "-._~/:@%+=,".unicodeScalars.contains($0))
+        }
+        return isPlain && !word.isEmpty ? word : "'\(word.replacing("'", with: "'\\''"))'"
+    }
+
+    /// Words as a command line.
+    static func line(_ words: [String]) -> String { words.map(quoted).joined(separator: " ") }
+}

@@ -1,0 +1,133 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import Testing
+
+/// A configuration that the tool writes, and signing in without one.
+@Suite struct InitCommandTests {
+    /// Runs `body` with a provider, a folder of its own, and a way to run the tool there.
+    private func newcomer(
+        _ body: (
+            _ emulator: OIDCEmulator,
+            _ folder: String,
+            _ tool: (_ arguments: [String]) async throws -> CommandHarness.Outcome
+        ) async throws -> Void
+    ) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let folder = NSTemporaryDirectory() + "authflow-init-\(UUID().uuidString)"
+            try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(atPath: folder) }
+            try await body(emulator, folder) { arguments in
+                try await CommandHarness.run(
+                    arguments,
+                    environment: ["HOME": folder, "PASSWORD": "wonderland"],
+                    folder: folder
+                )
+            }
+        }
+    }
+
+    @Test func writesAFileThatCanBeUsedAtOnce() async throws {
+        try await newcomer { emulator, folder, tool in
+            let written = try await tool([
+                "init", "--issuer", emulator.issuer, "--client-id", "authflow-demo", "--scope", "openid", "--no-login",
+            ])
+            #expect(written.status == 0, "\(written.talk)")
+            #expect(written.output == "\(folder)/.config/authflow/config.json\n")
+            let check = try await tool(["config", "check"])
+            #expect(check.status == 0, "\(check.talk)")
+            let token = try await tool(["token"])
+            #expect(token.status == 4 && token.talk.contains("authflow login --profile default"))
+        }
+    }
+
+    @Test func addsAProfileAndLeavesTheRestOfTheFileAsItIs() async throws {
+        try await newcomer { emulator, folder, tool in
+            let text =
+                "{  \"profiles\": { \"old\" : {\"provider\":\"oidc\", \"issuer\":\"https://a.example\",\n \"client_id\": \"a\"} } }"
+            try Data(text.utf8).write(to: URL(fileURLWithPath: "\(folder)/mine.json"))
+            let arguments = [
+                "init", "--issuer", emulator.issuer, "--client-id", "b", "--output", "mine.json", "--profile",
+            ]
+            let written = try await tool(arguments + ["new \"one\""])
+            #expect(written.status == 0, "\(written.talk)")
+            let changed = try String(contentsOfFile: "\(folder)/mine.json", encoding: .utf8)
+            #expect(
+                changed.hasSuffix(
+                    " \"old\" : {\"provider\":\"oidc\", \"issuer\":\"https://a.example\",\n \"client_id\": \"a\"} } }"
+                )
+            )
+            let json = try JSON(parsing: Array(changed.utf8))
+            #expect(
+                json["profiles"]?["new \"one\""]?["client_id"] == "b" && json["profiles"]?["old"]?["client_id"] == "a"
+            )
+            let again = try await tool(arguments + ["old"])
+            #expect(again.status == 2)
+            #expect(try String(contentsOfFile: "\(folder)/mine.json", encoding: .utf8) == changed)
+        }
+    }
+
+    @Test func registersAClientWhereTheProviderAllowsIt() async throws {
+        try await newcomer { emulator, folder, tool in
+            let written = try await tool(["init", "--issuer", emulator.issuer, "--register", "--no-login"])
+            #expect(written.status == 0, "\(written.talk)")
+            let path = "\(folder)/.config/authflow/config.json"
+            let json = try JSON(parsing: Array(try Data(contentsOf: URL(fileURLWithPath: path))))
+            let identifier = try #require(json["profiles"]?["default"]?["client_id"]?.string)
+            #expect(identifier.hasPrefix("client-"))
+            let attributes = try FileManager.default.attributesOfItem(atPath: "\(path).default.registration")
+            #expect(attributes[.posixPermissions] as? Int == 0o600)
+        }
+    }
+
+    @Test(arguments: [
+        ("no client ID and no terminal", ["--issuer", "ISSUER"], 2, "--client-id"),
+        ("no provider and no terminal", [], 2, "--preset or --issuer"),
+        ("an unknown preset", ["--preset", "nope"], 2, "gitlab"),
+        ("a missing value", ["--preset", "auth0", "--client-id", "a"], 2, "--set domain"),
+        ("a value that is no host", ["--preset", "gitlab", "--set", "host=a/b", "--client-id", "a"], 2, "no host"),
+        ("two providers", ["--preset", "gitlab", "--issuer", "ISSUER"], 2, "--preset and --issuer"),
+        ("another address", ["--issuer", "ISSUER/other", "--client-id", "a"], 7, "No metadata document"),
+    ]) func refusesWhatCannotWorkAndWritesNothing(
+        _ name: String,
+        _ arguments: [String],
+        _ status: Int32,
+        _ words: String
+    ) async throws {
+        try await newcomer { emulator, folder, tool in
+            let outcome = try await tool(
+                ["init"] + arguments.map { $0.replacing("ISSUER", with: emulator.issuer) }
+            )
+            #expect(outcome.status == status, "\(outcome.talk)")
+            #expect(outcome.talk.contains(words), "\(outcome.talk)")
+            #expect(!FileManager.default.fileExists(atPath: "\(folder)/.config/authflow/config.json"))
+        }
+    }
+
+    @Test func aClientByItsOptionsNeedsNoFile() async throws {
+        try await newcomer { emulator, _, tool in
+            let client = ["--issuer", emulator.issuer, "--client-id", "authflow-demo"]
+            let token = try await tool(["token"] + client)
+            #expect(token.status == 4)
+            #expect(token.talk.contains("authflow login --issuer \(emulator.issuer) --client-id authflow-demo"))
+            for wrong in [["--issuer", emulator.issuer], client + ["--profile", "a"], client + ["--config", "a"]] {
+                let outcome = try await tool(["login"] + wrong)
+                #expect(outcome.status == 2)
+            }
+        }
+    }
+
+    @Test func listsThePresets() async throws {
+        try await newcomer { _, _, tool in
+            let json = try JSON(parsing: Array(try await tool(["config", "presets", "--json"]).output.utf8))
+            #expect(
+                json.array?.contains { $0["name"] == "entra" && $0["source"]?.string?.hasPrefix("https://") == true }
+                    == true
+            )
+        }
+    }
+}
