@@ -4,7 +4,7 @@
 .PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
-APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
+APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
   python3-venv curl gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils softhsm2 opensc
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
@@ -105,6 +105,7 @@ interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, 
 	Tests/Interop/helpers.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/desktop.sh $$(swift build --show-bin-path)/authflow
+	Tests/Interop/private_windows.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/keyring.sh unlocked swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh locked swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests

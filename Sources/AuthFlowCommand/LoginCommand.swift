@@ -37,6 +37,12 @@ struct LoginCommand: AsyncParsableCommand {
     @Flag(help: "Do not open a browser; only show the address.")
     var noBrowser = false
 
+    @Flag(
+        name: .customLong("private"),
+        help: "Open a private browser window, which knows no earlier sign-in. Where that cannot be done, none is opened."
+    )
+    var isPrivate = false
+
     @Option(help: "Write a trace of the login to this file, as an HTML page without secrets.")
     var trace: String?
 
@@ -62,6 +68,7 @@ struct LoginCommand: AsyncParsableCommand {
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
         var launchEnvironment = LaunchEnvironment.current()
         launchEnvironment.mayOpenBrowser = !noBrowser
+        launchEnvironment.wantsPrivateWindow = isPrivate
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
         let flows: [SignInFlow]? = device ? [.device] : userAgent != nil || noBrowser ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()

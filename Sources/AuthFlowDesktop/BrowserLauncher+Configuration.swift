@@ -13,8 +13,15 @@ extension BrowserLauncher {
         "Whether to open a browser at all; otherwise only the address is shown."
     )
 
+    private static let isPrivate = ConfigurationKey(
+        "private",
+        .flag,
+        default: false,
+        "Whether the page is opened in a private window, without the cookies of earlier sign-ins. Where the browser's way to do that is not known, none is opened and the address is shown."
+    )
+
     /// The options of a user agent that opens a browser.
-    public static let keys: [any AnyConfigurationKey] = [command, opensBrowser]
+    public static let keys: [any AnyConfigurationKey] = [command, opensBrowser, isPrivate]
 
     /// The launcher that these options ask for; nil to leave it to the user.
     public static func configured(
@@ -22,7 +29,18 @@ extension BrowserLauncher {
         in launchEnvironment: LaunchEnvironment
     ) throws(ConfigurationError) -> BrowserLauncher? {
         guard try options[opensBrowser], launchEnvironment.mayOpenBrowser else { return nil }
+        var launchEnvironment = launchEnvironment
+        if try options[isPrivate] { launchEnvironment.wantsPrivateWindow = true }
         if let command = try options[command] {
+            guard launchEnvironment.wantsPrivateWindow else {
+                return .command(command, environment: launchEnvironment.environment)
+            }
+            guard let command = PrivateWindow.command(command) else {
+                throw options.error(
+                    "it is not known how this browser opens a private window: add its own option, and leave out \"private\"",
+                    at: Self.command
+                )
+            }
             return .command(command, environment: launchEnvironment.environment)
         }
         guard case .command = launchEnvironment.browser else { return nil }
@@ -38,6 +56,8 @@ extension BrowserLauncher {
         if launchEnvironment.mayOpenBrowser, let command = try options[command]?.first {
             return .available(because: "the profile names the browser \(command)")
         }
+        var launchEnvironment = launchEnvironment
+        if try options[isPrivate] { launchEnvironment.wantsPrivateWindow = true }
         switch launchEnvironment.browser {
         case .command(_, let reason): return .available(because: reason)
         case .none(let reason) where launchEnvironment.hasTerminal:

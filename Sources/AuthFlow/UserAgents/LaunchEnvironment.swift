@@ -28,6 +28,9 @@ public struct LaunchEnvironment: Sendable {
     /// Whether a browser may be opened at all.
     public var mayOpenBrowser = true
 
+    /// Whether a browser is opened with a private window, or else not at all.
+    public var wantsPrivateWindow = false
+
     /// Where a program is, given its name or path, with links followed; nil when it is not installed.
     private let locate: @Sendable (_ program: String) -> String?
 
@@ -92,6 +95,7 @@ public struct LaunchEnvironment: Sendable {
     /// How a browser can be opened here: what `BROWSER` names, or the system's launcher when there is a screen to open one on.
     public var browser: Browser {
         guard mayOpenBrowser else { return .none(because: "no browser is to be opened") }
+        if wantsPrivateWindow { return privateBrowser }
         #if os(macOS)
         guard !isRemoteShell else { return .none(because: "a browser would open on the screen of another machine") }
         return .command(["/usr/bin/open"], because: "this is a desktop")
@@ -99,6 +103,27 @@ public struct LaunchEnvironment: Sendable {
         return linuxBrowser
         #else
         return .none(because: "this system opens no browser for a program")
+        #endif
+    }
+
+    /// A browser of which it is known how a private window is opened: what `BROWSER` names, the desktop's, or one that is installed.
+    private var privateBrowser: Browser {
+        #if os(Linux)
+        if case .command(let words, let reason)? = wishedBrowser {
+            return PrivateWindow.command(words).map { .command($0, because: reason) }
+                ?? .none(because: "BROWSER names a browser whose private windows are not known")
+        }
+        guard let screen else {
+            return .none(because: "there is no screen: neither DISPLAY nor WAYLAND_DISPLAY is set")
+        }
+        let chosen = PrivateWindow.defaultProgram(environment)
+        for program in (chosen.map { [$0] } ?? []) + PrivateWindow.programs where locate(program) != nil {
+            guard let command = PrivateWindow.command([program]) else { continue }
+            return .command(command, because: "\(program) can open a private window (\(screen))")
+        }
+        return .none(because: "no browser is installed whose private windows are known")
+        #else
+        return .none(because: "this system opens no private window for a program")
         #endif
     }
 

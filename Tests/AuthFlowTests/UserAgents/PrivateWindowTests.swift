@@ -1,0 +1,72 @@
+import AuthFlow
+import Foundation
+import Testing
+
+/// Private windows, by each browser's own option; where that is not known, no window at all.
+@Suite struct PrivateWindowTests {
+    private func browser(
+        _ environment: [String: String],
+        _ programs: [String]
+    ) -> LaunchEnvironment.Browser {
+        var place = LaunchEnvironment(environment: environment, hasTerminal: true) {
+            programs.contains($0) ? "/usr/bin/\($0)" : nil
+        }
+        place.wantsPrivateWindow = true
+        return place.browser
+    }
+
+    #if os(Linux)
+    @Test(arguments: [
+        (["xdg-open", "firefox-esr"], ["firefox-esr", "--private-window"]),
+        (["firefox", "chromium"], ["chromium", "--incognito"]),
+        (["microsoft-edge-stable"], ["microsoft-edge-stable", "--inprivate"]),
+        (["google-chrome"], ["google-chrome", "--incognito"]), (["opera"], ["opera", "--private"]),
+    ]) func opensAPrivateWindowOfABrowserThatIsInstalled(_ programs: [String], _ expected: [String]) {
+        guard case .command(let command, _) = browser(["DISPLAY": ":0", "HOME": "/nowhere"], programs) else {
+            Issue.record("No browser is opened.")
+            return
+        }
+        #expect(command == expected)
+    }
+
+    @Test(arguments: [
+        ("no browser that is known", ["DISPLAY": ":0"], ["xdg-open", "x-www-browser", "epiphany"]),
+        ("no screen", [:], ["firefox"]),
+        (
+            "a browser of the user's that is not known", ["DISPLAY": ":0", "BROWSER": "epiphany"],
+            ["epiphany", "firefox"]
+        ),
+    ]) func opensNoWindowThatIsNotPrivate(_ name: String, _ environment: [String: String], _ programs: [String]) {
+        guard case .none = browser(environment, programs) else {
+            Issue.record("A browser is opened.")
+            return
+        }
+    }
+
+    @Test func theUsersOwnBrowserComesFirst() throws {
+        let folder = NSTemporaryDirectory() + "authflow-mime-\(UUID().uuidString)"
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let text = """
+            [Added Associations]
+            x-scheme-handler/https=chromium.desktop;
+            [Default Applications]
+            text/html=chromium.desktop
+            x-scheme-handler/https=user.desktop;firefox-esr.desktop;
+            """
+        try Data(text.utf8).write(to: URL(fileURLWithPath: "\(folder)/mimeapps.list"))
+        let environment = ["DISPLAY": ":0", "XDG_CONFIG_HOME": folder]
+        guard case .command(let command, _) = browser(environment, ["chromium", "firefox-esr"]) else {
+            Issue.record("No browser is opened.")
+            return
+        }
+        #expect(command == ["firefox-esr", "--private-window"])
+        let named = browser(environment.merging(["BROWSER": "chromium --new-window %s"]) { $1 }, ["chromium"])
+        guard case .command(let words, _) = named else {
+            Issue.record("No browser is opened.")
+            return
+        }
+        #expect(words == ["chromium", "--new-window", "--incognito"])
+    }
+    #endif
+}
