@@ -83,6 +83,7 @@ test: dependencies ## Run all tests
 
 # The tests that need no process of their own: seconds, after a build.
 check: dependencies ## What a change needs before it is proposed: no warnings in the sources, the quick tests, lint
+	@mkdir -p .build
 	swift build --build-tests 2>&1 | tee .build/check.log | grep -E '^(error|/.*(error|warning)):?' || true
 	@tail -1 .build/check.log | grep -q 'Build complete'
 	@! grep -E "^$(CURDIR)/(Sources|Providers)/.*warning:" .build/check.log

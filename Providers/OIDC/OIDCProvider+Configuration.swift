@@ -43,6 +43,9 @@ extension ProviderFactory {
             let issuer = try profile[issuer]
             let source = try profile[identity]
             let subjectClaim = try profile[subjectClaim]
+            guard try source == .idToken || profile[tokenIssuer] == nil else {
+                throw profile.error("only an ID Token says which tenant a user is of", at: identity)
+            }
             guard let explicit = try profile[endpoints] else {
                 return OIDCProvider(
                     issuer: issuer,
@@ -51,7 +54,8 @@ extension ProviderFactory {
                     tokenIssuer: try profile[tokenIssuer]
                 )
             }
-            let metadata = try EndpointKeys.metadata(explicit, issuer: issuer)
+            var metadata = try EndpointKeys.metadata(explicit, issuer: issuer)
+            metadata.tokenIssuer = try profile[tokenIssuer]
             guard metadata.authorizationEndpoint != nil, metadata.tokenEndpoint != nil, metadata.jwksURI != nil else {
                 return OIDCProvider(
                     issuer: issuer,

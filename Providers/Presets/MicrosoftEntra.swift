@@ -1,7 +1,7 @@
 public import AuthFlow
 
 extension ProviderPreset {
-    /// `entra`: one tenant of Microsoft Entra ID.
+    /// `entra`: one tenant of Microsoft Entra ID. The tenant of personal accounts is 9188040d-6c67-4c5b-b112-36a304b66dad.
     public static let microsoftEntra = ProviderPreset(
         "entra",
         title: "Microsoft Entra ID",
@@ -31,9 +31,9 @@ extension ProviderPreset {
         parameters: [
             Parameter(
                 "audience",
-                .name,
+                .choice(["organizations", "common"]),
                 default: "organizations",
-                "Whose accounts: organizations (of work and school), consumers (personal), or common (both)."
+                "Whose accounts: organizations (of work and school), or common (personal ones too)."
             )
         ],
         members: [

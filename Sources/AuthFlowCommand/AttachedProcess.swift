@@ -54,40 +54,67 @@ extension AttachedProcess {
     /// The program that runs, for the signals that are meant for it; 0 when there is none.
     private static let child = Atomic<pid_t>(0)
 
+    /// A signal that has come before there was one; 0 for none.
+    private static let early = Atomic<Int32>(0)
+
     /// Runs the program to its end beside this one.
     /// - Returns: Its exit status.
     static func run(_ command: [String], environment: [String: String]) async throws -> Int32 {
+        try Task.checkCancellation()
         var attributes = posix_spawnattr_t()
-        var (all, none) = (sigset_t(), sigset_t())
+        var (usual, all, none, before) = (sigset_t(), sigset_t(), sigset_t(), sigset_t())
         unsafe posix_spawnattr_init(&attributes)
         defer { unsafe posix_spawnattr_destroy(&attributes) }
         unsafe sigfillset(&all)
+        unsafe sigfillset(&usual)
         unsafe sigemptyset(&none)
-        unsafe posix_spawnattr_setsigdefault(&attributes, &all)
+        // nohup(1) and similar programs start others with the signal ignored, on purpose.
+        let ignoresHangup = isIgnored(SIGHUP)
+        if ignoresHangup { unsafe sigdelset(&usual, SIGHUP) }
+        unsafe posix_spawnattr_setsigdefault(&attributes, &usual)
         unsafe posix_spawnattr_setsigmask(&attributes, &none)
         unsafe posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF) | Int16(POSIX_SPAWN_SETSIGMASK))
         var (arguments, variables) = unsafe strings(command, environment)
         // A terminal sends its signals to both. The program decides what they mean, and this one ends when it does.
         signal(SIGINT, SIG_IGN)
         signal(SIGQUIT, SIG_IGN)
-        for number in [SIGTERM, SIGHUP] {
+        for number in ignoresHangup ? [SIGTERM] : [SIGTERM, SIGHUP] {
             signal(number) { number in
                 let identifier = AttachedProcess.child.load(ordering: .sequentiallyConsistent)
-                if identifier > 0 { kill(identifier, number) }
+                // One that comes before the program runs is for the program too.
+                if identifier > 0 {
+                    kill(identifier, number)
+                } else {
+                    AttachedProcess.early.store(number, ordering: .sequentiallyConsistent)
+                }
             }
         }
         var identifier: pid_t = 0
+        unsafe pthread_sigmask(SIG_BLOCK, &all, &before)
         let status = unsafe posix_spawn(&identifier, command[0], nil, &attributes, &arguments, &variables)
+        if status == 0 { child.store(identifier, ordering: .sequentiallyConsistent) }
+        unsafe pthread_sigmask(SIG_SETMASK, &before, nil)
         guard status == 0 else { throw failure(command, status) }
-        child.store(identifier, ordering: .sequentiallyConsistent)
-        return try await BlockingCall.run { [identifier] in
-            var status: Int32 = 0
-            while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
-            child.store(0, ordering: .sequentiallyConsistent)
-            // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
-            return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
-        } onCancel: {
+        let missed = early.load(ordering: .sequentiallyConsistent)
+        if missed != 0 { kill(identifier, missed) }
+        // The program is waited for whatever happens to this task: it has the file.
+        return await withCheckedContinuation { continuation in
+            let wait: @Sendable () -> Void = { [identifier] in
+                var status: Int32 = 0
+                while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
+                child.store(0, ordering: .sequentiallyConsistent)
+                // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
+                continuation.resume(returning: status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F)
+            }
+            if !DetachedThread.run(wait) { wait() }
         }
+    }
+
+    private static func isIgnored(_ number: Int32) -> Bool {
+        var action = sigaction()
+        guard unsafe sigaction(number, nil, &action) == 0 else { return false }
+        return unsafe unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self)
+            == unsafeBitCast(SIG_IGN, to: Int.self)
     }
 }
 #endif

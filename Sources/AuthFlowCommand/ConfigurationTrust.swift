@@ -132,6 +132,12 @@ struct ConfigurationChoice {
         return "\(folder)/authflow/config.json"
     }
 
+    /// The file that is used where the working directory is another program's.
+    static var pathForHelpers: String {
+        let environment = ToolEnvironment.host.environment
+        return environment["AUTHFLOW_CONFIG"].flatMap { $0.isEmpty ? nil : $0 } ?? userPath(environment)
+    }
+
     /// - Parameter option: The value of `--config`.
     init(option: String?, environment: [String: String] = ToolEnvironment.host.environment) {
         let user = Self.userPath(environment)

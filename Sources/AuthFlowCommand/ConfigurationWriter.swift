@@ -14,12 +14,23 @@ struct ConfigurationWriter {
 
     /// - Parameter path: The file, relative to the working directory or absolute.
     init(_ path: String) {
-        self.path = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
+        let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
+        // A link stays a link.
+        self.path = URL(fileURLWithPath: absolute).resolvingSymlinksInPath().path
     }
 
     /// Checks, before anything is done that cannot be repeated, that a profile with this name can be written.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` or `storage_failed`.
     func requirePlace(for profile: String) throws {
+        // Other files are named after it.
+        guard !profile.isEmpty, profile.utf8.count <= 60,
+            !profile.unicodeScalars.contains(where: { $0 == "/" || $0.value < 0x20 })
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\"\(DisplayText.sanitized(profile, limit: 60))\" cannot be the name of a profile."
+            )
+        }
         try PrivateFile.createDirectory(ConfigurationFile.directory(of: path))
         let probe = PrivateFile("\(path).probe-\(UUID().uuidString)")
         guard try probe.create(with: []) else {
@@ -34,7 +45,7 @@ struct ConfigurationWriter {
     /// Writes a profile.
     func write(_ members: JSON, as profile: String) throws {
         let isNew = !FileManager.default.fileExists(atPath: path)
-        let text = try text(with: members, as: profile)
+        let (old, text) = try text(with: members, as: profile)
         // A file that cannot be read again is not written.
         _ = try ConfigurationFile(
             text: text,
@@ -50,6 +61,12 @@ struct ConfigurationWriter {
                 )
             }
         } else {
+            guard try ConfigurationFile.contents(ofFile: path) == old else {
+                throw AuthError(
+                    .storageFailed,
+                    "\(DisplayText.sanitized(path)) has been changed meanwhile, and is left as it is."
+                )
+            }
             try PrivateFile(path).replace(with: text)
         }
         // A file that this command has just written needs no review; one that was not trusted before is not trusted now.
@@ -59,11 +76,12 @@ struct ConfigurationWriter {
     }
 
     /// The text of the file with another profile.
-    private func text(with members: JSON, as profile: String) throws -> [UInt8] {
+    /// - Returns: What is there now, and what to write.
+    private func text(with members: JSON, as profile: String) throws -> (old: [UInt8], new: [UInt8]) {
         guard FileManager.default.fileExists(atPath: path) else {
             var file: [String: JSON] = ["profiles": [profile: members]]
             file["$schema"] = Self.schema.map(JSON.string)
-            return try JSON.object(file).serialized(indented: true) + Array("\n".utf8)
+            return ([], try JSON.object(file).serialized(indented: true) + Array("\n".utf8))
         }
         let old = try ConfigurationFile.contents(ofFile: path)
         let shown = DisplayText.sanitized(path, limit: 1000)
@@ -88,7 +106,7 @@ struct ConfigurationWriter {
         let indented = lines.enumerated().map { $0.offset == 0 ? String($0.element) : "    \($0.element)" }
             .joined(separator: "\n")
         let entry = "\n    \(name): \(indented)\(profiles.isEmpty ? "\n  " : ",")"
-        return Array(old[...start]) + Array(entry.utf8) + old[(start + 1)...]
+        return (old, Array(old[...start]) + Array(entry.utf8) + old[(start + 1)...])
     }
 
     /// The schema that was installed beside the program, by which editors explain each member.

@@ -140,8 +140,7 @@ struct ExecCommand: AsyncParsableCommand {
         }
         var environment = environment
         environment[variable] = place.path
-        let refreshing = Task { [environment] in
-            _ = environment
+        let refreshing = Task {
             var last = tokens
             while !Task.isCancelled {
                 let rest = last.expiresAt?.timeIntervalSinceNow ?? 3600
@@ -151,9 +150,15 @@ struct ExecCommand: AsyncParsableCommand {
                     guard fresh.accessToken != last.accessToken else { continue }
                     try place.replace(with: Array(fresh.accessToken.exposed.utf8))
                     last = fresh
-                } catch let error as AuthError {
-                    Terminal.talk("authflow: The token in the file is no longer kept fresh for now: \(error.message)")
-                    try await Task.sleep(for: .seconds(10))
+                } catch is CancellationError {
+                    return
+                } catch {
+                    Terminal.talk(
+                        "authflow: The token in the file is not kept fresh: \(ExitStatus.message(for: error))"
+                    )
+                    // Only a new sign-in helps, which this cannot do.
+                    if (error as? AuthError)?.code == .loginRequired { return }
+                    try await Task.sleep(for: .seconds(30))
                 }
             }
         }
@@ -165,6 +170,8 @@ struct ExecCommand: AsyncParsableCommand {
             throw error
         }
         refreshing.cancel()
+        // What is being written now would come back after the file was removed.
+        _ = await refreshing.result
         try? place.remove()
         _ = await UnfinishedClients.drain()
         _exit(status)
@@ -179,7 +186,8 @@ private enum OpenDescriptors {
     /// Those that are open.
     static var all: Set<Int32> {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/dev/fd")) ?? []
-        return Set(names.compactMap { Int32($0) })
+        // One of them was opened for this list, and is closed by now.
+        return Set(names.compactMap { Int32($0) }.filter { fcntl($0, F_GETFD) != -1 })
     }
 
     /// Has a program that is started inherit these and no others.

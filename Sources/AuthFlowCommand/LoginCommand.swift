@@ -39,7 +39,8 @@ struct LoginCommand: AsyncParsableCommand {
 
     @Flag(
         name: .customLong("private"),
-        help: "Open a private browser window, which knows no earlier sign-in. Where that cannot be done, none is opened."
+        help:
+            "Open a private browser window, which knows no earlier sign-in. Where that cannot be done, none is opened."
     )
     var isPrivate = false
 

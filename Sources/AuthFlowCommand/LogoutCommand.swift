@@ -43,6 +43,13 @@ struct LogoutCommand: AsyncParsableCommand {
         }
         let redirects = TerminalRedirects()
         let client = try options.choice.client(observer: redirects.observer)
+        let choice = options.choice
+        do {
+            try await AWSKeys.forget(try choice.file().profile(choice.profile), client)
+        } catch {
+            // The sign-out itself does not depend on it.
+            Terminal.talk("Warning: keys of AWS may be left in the store: \(ExitStatus.message(for: error))")
+        }
         if local {
             Terminal.talk(try await client.signOutLocally() ? "Signed out on this machine." : "No user was signed in.")
             return

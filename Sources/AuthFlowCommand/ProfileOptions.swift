@@ -40,6 +40,13 @@ struct ProfileOptions: ParsableArguments {
     /// The values of these options.
     var choice: ProfileChoice { choice(scopes: []) }
 
+    /// The values of these options, for a helper: other programs start it in any folder, so that what lies there decides nothing.
+    var helperChoice: ProfileChoice {
+        var choice = choice
+        choice.config = config ?? ConfigurationChoice.pathForHelpers
+        return choice
+    }
+
     /// The values of these options, for a sign-in.
     /// - Parameter scopes: Those that are asked for where no file says so.
     func choice(scopes: [String]) -> ProfileChoice {

@@ -34,7 +34,12 @@ extension FlowEvent {
                     .recordNanoseconds(Int64(max(0, event.time.timeIntervalSince(start)) * 1e9))
             }
             if event.step == .sessionEnd {
-                let labels = [("reason", event.details["reason"] ?? "unknown")]
+                // What stands behind the code of RFC 6749 section 5.2 is the provider's text.
+                let code = (event.details["reason"] ?? "").prefix { $0.isASCII && ($0.isLowercase || $0 == "_") }
+                let known = [
+                    "invalid_grant", "invalid_client", "unauthorized_client", "access_denied", "interaction_required",
+                ]
+                let labels = [("reason", known.first { $0 == code } ?? "other")]
                 Counter(label: "authflow_sessions_ended", dimensions: labels, factory: factory).increment()
             }
             if event.details["lease"] == "lost" {

@@ -21,20 +21,29 @@ extension FlowEvent {
                 steps.begin(event) { outer in
                     let context = outer?.context ?? ServiceContext.current ?? .topLevel
                     let span = tracer.startAnySpan("authflow \(event.step.rawValue)", context: context, ofKind: .client)
-                    for (name, value) in event.details { span.attributes["authflow.\(name)"] = value }
+                    for (name, value) in event.attributes { span.attributes["authflow.\(name)"] = value }
                     return span
                 }
             } else if let outcome = event.outcome, let span = steps.end(event) {
-                for (name, value) in event.details { span.attributes["authflow.\(name)"] = value }
+                for (name, value) in event.attributes { span.attributes["authflow.\(name)"] = value }
                 if outcome.name == "failed" { span.setStatus(SpanStatus(code: .error, message: outcome.code)) }
                 if outcome.name == "cancelled" { span.attributes["authflow.cancelled"] = true }
                 span.end()
             } else if let span = steps.innermost(of: event.flowID) {
                 var attributes = SpanAttributes()
-                for (name, value) in event.details { attributes["authflow.\(name)"] = value }
+                for (name, value) in event.attributes { attributes["authflow.\(name)"] = value }
                 span.addEvent(SpanEvent(name: event.step.rawValue, attributes: attributes))
             }
         }
+    }
+}
+#endif
+
+#if Observability
+extension FlowEvent {
+    /// The details that say nothing about the user and have no text or address of the provider.
+    fileprivate var attributes: [String: String] {
+        details.filter { ["check", "clause", "lease", "purpose", "name", "because", "passed_over"].contains($0.key) }
     }
 }
 #endif

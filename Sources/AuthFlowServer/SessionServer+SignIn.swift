@@ -144,7 +144,7 @@ extension SessionServer {
         if !old.isEmpty {
             let removed = try await credentials.remove(old)
             // Tokens of the same user may belong to the same grant, which is still in use.
-            revoke(removed.filter { $0.identity?.subject != credential.identity?.subject })
+            revoke(removed.filter { $0.identity != credential.identity })
         }
         return identifier
     }

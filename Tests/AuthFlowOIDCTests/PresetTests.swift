@@ -24,6 +24,24 @@ private struct PlainServer: ProviderEmulator {
     }
 }
 
+/// A server for many tenants whose keys are each of one issuer.
+private struct KeyIssuerServer: ProviderEmulator {
+    let base: OIDCEmulator
+    let keyIssuer: String
+    var origins: [String] { base.origins }
+
+    func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+        var response = await base.handle(request, body: body)
+        guard request.path?.hasSuffix("/jwks") == true, let keys = try? JSON(parsing: response.body)["keys"]?.array
+        else {
+            return response
+        }
+        let owned = keys.map { JSON.object(($0.object ?? [:]).merging(["issuer": .string(keyIssuer)]) { $1 }) }
+        response.body = (try? JSON.object(["keys": .array(owned)]).serialized()) ?? []
+        return response
+    }
+}
+
 /// What is known of providers as data, with an emulator at the address of each. No preset was tried against the service itself.
 @Suite struct PresetTests {
     struct Case: Sendable, CustomTestStringConvertible {
@@ -91,12 +109,16 @@ private struct PlainServer: ProviderEmulator {
     /// Replaced by the origin of each case.
     private static let host = "origin.invalid"
 
-    private func client(_ item: Case, _ emulator: OIDCEmulator, members: String = "") throws -> AuthClient {
+    private func client(
+        _ item: Case,
+        _ emulator: OIDCEmulator,
+        members: String = "",
+        server: (any ProviderEmulator)? = nil
+    ) throws -> AuthClient {
         let text = String(decoding: try text(item.preset, item.values, item.members + members), as: UTF8.self)
             .replacing("https://\(Self.host)", with: try Endpoint(item.issuer).origin)
-        let transport =
-            item.preset.name == "mastodon"
-            ? InProcessTransport(PlainServer(base: emulator)) : InProcessTransport(emulator)
+        let plain: any ProviderEmulator = item.preset.name == "mastodon" ? PlainServer(base: emulator) : emulator
+        let transport = InProcessTransport(server ?? plain)
         return try AuthClient(
             profile: try ConfigurationFile(text: Array(text.utf8), presets: ProviderPreset.all).profile(),
             providers: [.oidc],
@@ -215,6 +237,32 @@ private struct PlainServer: ProviderEmulator {
         let client = try client(Self.multitenant, emulator)
         let error = await #expect(throws: AuthError.self) { try await client.signIn() }
         #expect(error?.code == .invalidIDToken)
+    }
+
+    @Test(arguments: [
+        ("the template", "https://login.microsoftonline.com/{tenantid}/v2.0", true),
+        ("the tenant", "https://login.microsoftonline.com/8eaef023-2b34-4da1-9baa-8bc8c9d6a490/v2.0", true),
+        ("another tenant", "https://login.microsoftonline.com/82229342-1101-4ab6-817b-70c0747630f3/v2.0", false),
+    ]) func aKeyOfOneTenantSignsForNoOther(_ name: String, _ keyIssuer: String, _ isAccepted: Bool) async throws {
+        let emulator = try emulator(Self.multitenant)
+        let server = KeyIssuerServer(base: emulator, keyIssuer: keyIssuer)
+        let client = try client(Self.multitenant, emulator, server: server)
+        do {
+            _ = try await client.signIn()
+            #expect(isAccepted)
+        } catch let error as AuthError where error.code == .invalidIDToken {
+            #expect(!isAccepted)
+        }
+    }
+
+    @Test func aUserOfAnUnknownTenantIsRefused() async throws {
+        let emulator = try emulator(Self.multitenant)
+        let client = try client(Self.multitenant, emulator, members: #""scopes": ["profile"],"#)
+        let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+        #expect(error?.code == .invalidIDToken)
+        #expect(throws: ConfigurationError.self) {
+            try self.client(Self.multitenant, emulator, members: #""identity": "userinfo","#)
+        }
     }
 
     @Test func aTenantThatIsNotListedIsRefused() async throws {

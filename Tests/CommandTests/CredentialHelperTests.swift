@@ -88,6 +88,8 @@ import Testing
             #expect(git.output.isEmpty && git.status == 0)
             let docker = try await tool(["credential", "docker", "get"], "r.example.com", [:])
             #expect(docker.output == "credentials not found in native keychain\n" && docker.status == 1)
+            let kubernetes = try await tool(["credential", "kubernetes"], "", [:])
+            #expect(kubernetes.status == 2 && kubernetes.output.isEmpty)
             let aws = try await tool(["credential", "aws"], "", [:])
             #expect(aws.status == 2 && aws.output.isEmpty)
         }
@@ -116,6 +118,10 @@ import Testing
         (
             "another server",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com.evil.example"}}}"#
+        ),
+        (
+            "no check of the certificate",
+            #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","insecure-skip-tls-verify":true}}}"#
         ),
         ("no server", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{}}"#),
     ]) func aKubernetesPluginIsRefusedWithoutAToken(_ name: String, _ information: String) async throws {

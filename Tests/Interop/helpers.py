@@ -230,6 +230,17 @@ def git():
     asked = lambda text: run(tool, "credential", "git", "get", input=text, environment={}).stdout
     expect("another host gets nothing", asked(f"protocol=https\nhost=other.example.com\n\n") == "")
     expect("nor another user", asked(f"protocol=http\nhost={host}\nusername=bob\n\n") == "")
+    # A caller that leaves its pipe open, in a folder with a configuration of another user.
+    (clone / "authflow.json").write_text('{"profiles": {"dev": {"provider": "oidc", "issuer": "https://evil.example", "client_id": "x"}}}')
+    waiting = subprocess.Popen([tool, "credential", "git", "get"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=clone,
+                               env={name: value for name, value in {**base, "XDG_CONFIG_HOME": str(work / "xdg")}.items()
+                                    if name != "AUTHFLOW_CONFIG"})
+    (work / "xdg/authflow").mkdir(parents=True)
+    shutil.copy(work / "config.json", work / "xdg/authflow/config.json")
+    waiting.stdin.write(f"protocol=http\nhost={host}\n\n".encode())
+    waiting.stdin.flush()
+    expect("the user's own file counts, and an empty line ends the request",
+           waiting.wait(20) == 0 and b"password=" in waiting.stdout.read())
     expect("nor a host of another machine without TLS", asked("protocol=http\nhost=git.example.com\n\n") == "")
     server.shutdown()
     print("git: clone, push, one refresh for 20, a newer token after a refusal, and nothing for other hosts")
@@ -350,6 +361,9 @@ def aws():
         expect("one exchange for all", keys[0] == keys[1] and keys[0]["Version"] == 1)
         stored = b"".join(path.read_bytes() for path in (work / "store").rglob("*") if path.is_file())
         expect("the keys are kept by the store", keys[0]["AccessKeyId"].encode() in stored)
+    run(tool, "logout", "--profile", "dev")
+    stored = b"".join(path.read_bytes() for path in (work / "store").rglob("*") if path.is_file())
+    expect("a sign-out leaves no keys", keys[0]["AccessKeyId"].encode() not in stored)
     print("aws: keys of the role by one exchange for several programs")
 
 
@@ -369,7 +383,7 @@ def configure(**helpers):
     path = work / "config.json"
     path.write_text(json.dumps({"default_profile": "dev", "profiles": {
         "dev": {**profile, "helpers": helpers},
-        "out": {**profile, "store": {"name": "file", "directory": str(work / "empty")}}}}))
+        "out": {**profile, "helpers": {"kubernetes": {}}, "store": {"name": "file", "directory": str(work / "empty")}}}}))
     path.chmod(0o600)
 
 

@@ -106,7 +106,7 @@ extension AuthorizationServer {
         }
         let verdict: Result<KeySource.Verdict, any Error>
         do {
-            let known = try await keys.verdict(on: jws, at: place, fetch: fetch)
+            let known = try await keys.verdict(on: jws, at: place, template: metadata.tokenIssuer, fetch: fetch)
             guard case .noKey = known else { return known }
             verdict = .success(known)
         } catch {
@@ -116,7 +116,7 @@ extension AuthorizationServer {
         // The keys may have moved: metadata that was fetched a while ago is fetched again, once.
         doubtMetadata()
         guard let moved = try? await self.metadata().jwksURI, moved != place else { return try verdict.get() }
-        return try await keys.verdict(on: jws, at: moved, fetch: fetch)
+        return try await keys.verdict(on: jws, at: moved, template: metadata.tokenIssuer, fetch: fetch)
     }
 }
 

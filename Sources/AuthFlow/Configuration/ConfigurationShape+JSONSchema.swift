@@ -110,11 +110,14 @@ extension ProviderPreset {
         guard !presets.isEmpty, var schema = profile.object, var properties = schema["properties"]?.object else {
             return nil
         }
-        let said = Set(presets.flatMap { $0.members.object.map { Array($0.keys) } ?? [] })
+        // What each of them says.
+        let said =
+            presets.map { Set(($0.members.object ?? [:]).keys) }
+            .reduce(nil as Set<String>?) { $0?.intersection($1) ?? $1 } ?? []
         let required = (schema["required"]?.strings ?? []).filter { !said.contains($0) }
         schema["required"] = .array((["preset"] + required).map(JSON.string))
         let names = presets.filter { $0.parameters.allSatisfy { $0.defaultValue != nil } }.map(\.name)
-        let objects = presets.filter { !$0.parameters.isEmpty }.map { preset -> JSON in
+        let objects = presets.map { preset -> JSON in
             var members: [String: JSON] = ["name": ["enum": [.string(preset.name)]]]
             for parameter in preset.parameters {
                 var member: [String: JSON] = ["type": "string", "description": .string(parameter.summary)]
@@ -129,7 +132,7 @@ extension ProviderPreset {
         }
         properties["preset"] = [
             "description": "The provider, by what is known of it.",
-            "anyOf": .array([["enum": .array(names.map(JSON.string))]] + objects),
+            "anyOf": .array((names.isEmpty ? [] : [["enum": .array(names.map(JSON.string))]]) + objects),
         ]
         schema["properties"] = .object(properties)
         return .object(schema)

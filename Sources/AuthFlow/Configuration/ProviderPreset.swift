@@ -15,6 +15,8 @@ public struct ProviderPreset: Sendable {
             case host
             /// The address of a server, without a slash at its end.
             case url
+            /// One of these.
+            case choice([String])
         }
 
         // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
@@ -43,10 +45,17 @@ public struct ProviderPreset: Sendable {
                 switch kind {
                 case .name: isName && value != "." && value != ".."
                 case .host: (try? Endpoint("https://\(value)/")).map { $0.origin == "https://\(value)" } ?? false
+                case .choice(let values): values.contains(value)
                 case .url: (try? Endpoint(value)).map { $0.query == nil && !value.hasSuffix("/") } ?? false
                 }
             guard isValid, !value.isEmpty, value.utf8.count <= 200 else {
-                let kind = kind == .name ? "name" : kind == .host ? "host" : "address without a slash at its end"
+                let kind =
+                    switch kind {
+                    case .name: "name"
+                    case .host: "host"
+                    case .url: "address without a slash at its end"
+                    case .choice(let values): "value: \(values.joined(separator: " or "))"
+                    }
                 throw AuthError(
                     .invalidConfiguration,
                     "\"\(DisplayText.sanitized(value, limit: 60))\" is no \(kind) (\(name): \(summary))"

@@ -90,7 +90,9 @@ extension OAuthClient {
             throw refusal("it is signed with \"\(name)\", which was not agreed on (alg)")
         }
         // "4. Validate the iss, aud, iat, and exp Claims in the same way they are validated in ID Tokens."
-        let issuer = try rules.requireIssuer(server.issuer)
+        let named = metadata.tokenIssuer.map { $0.issuer(for: claims) } ?? server.issuer
+        guard let named else { throw refusal("its tenant is not one of this client's") }
+        let issuer = try rules.requireIssuer(named)
         let audience = try rules.requireAudience(registration.clientID)
         guard audience.allSatisfy({ $0.isIdentical(to: registration.clientID) }) else {
             throw refusal("it is also meant for clients that are not trusted (aud)")

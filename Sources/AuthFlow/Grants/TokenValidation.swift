@@ -79,6 +79,13 @@ extension OAuthClient {
                 return try await verifyIDToken(idToken, expectation, metadata: metadata, reporter: reporter)
             }
         }
+        // Only an ID Token says which tenant the user is of.
+        guard metadata.tokenIssuer == nil || tokens.verifiedIDToken != nil else {
+            throw AuthError(
+                .invalidIDToken,
+                "The server has users of several tenants, and sent no ID Token that says which one: ask for the scope openid."
+            )
+        }
         let identity = try await reporter.step(.identity) { () -> Identity? in try await self.identity(of: tokens) }
         if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
         // A user of another issuer cannot be vouched for by this one.

@@ -7,6 +7,9 @@ package struct JWK: Sendable {
     /// The key ID, when it has one.
     package let keyID: String?
 
+    /// The issuer whose tokens it signs, where a key set is of several (`issuer`, which some servers for many tenants add).
+    package let issuer: String?
+
     /// The only algorithm the key may be used with, when it names one.
     private let algorithm: String?
 
@@ -68,6 +71,7 @@ package struct JWK: Sendable {
             return nil
         }
         self.keyID = json["kid"]?.string
+        self.issuer = json["issuer"]?.string
         self.algorithm = json["alg"]?.string
     }
 

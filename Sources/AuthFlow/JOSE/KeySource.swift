@@ -72,8 +72,14 @@ final class KeySource: Sendable {
     ///   - jws: The token; its algorithm has been accepted.
     ///   - endpoint: `jwks_uri`.
     ///   - fetch: Sends the request for the key set.
+    ///   - template: The rule by which tokens name issuers, where keys may be those of one of them.
     /// - Throws: ``AuthError`` when keys are needed and cannot be fetched.
-    func verdict(on jws: JWS, at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> Verdict {
+    func verdict(
+        on jws: JWS,
+        at endpoint: Endpoint,
+        template: TokenIssuerTemplate? = nil,
+        fetch: @escaping Fetch
+    ) async throws -> Verdict {
         let arrival = entries.withLock { $0[endpoint.url]?.begun ?? 0 }
         var verdict = Verdict.noKey
         var wasSearched = false
@@ -81,7 +87,7 @@ final class KeySource: Sendable {
         // signed, and in one that began after.
         for _ in 0..<3 {
             let (keys, generation) = try await usableKeys(at: endpoint, fetch: fetch)
-            verdict = Self.verdict(on: jws, by: keys)
+            verdict = Self.verdict(on: jws, by: keys, template)
             wasSearched = generation > arrival
             // OIDC Core section 10.1.1: "the verifier knows to go back to the jwks_uri location to re-retrieve the keys
             // when it sees an unfamiliar kid value". A key may also have been replaced under the same name. A fetch that began
@@ -108,15 +114,20 @@ final class KeySource: Sendable {
         return verdict
     }
 
-    private static func verdict(on jws: JWS, by keys: JWKSet) -> Verdict {
+    private static func verdict(on jws: JWS, by keys: JWKSet, _ template: TokenIssuerTemplate?) -> Verdict {
+        // A key of one tenant says nothing about the users of another.
+        func mayHaveSigned(_ key: JWK) -> Bool {
+            guard let template, let issuer = key.issuer, !issuer.isIdentical(to: template.text) else { return true }
+            return jws.payload["iss"]?.string?.isIdentical(to: issuer) ?? false
+        }
         var isKnown = false
-        for key in keys.candidates(for: jws.header) {
+        for key in keys.candidates(for: jws.header) where mayHaveSigned(key) {
             if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
             isKnown = true
         }
         guard jws.header.keyID != nil else { return .noKey }
         guard !isKnown else { return .wrongSignature }
-        for key in keys.unnamedCandidates(for: jws.header) {
+        for key in keys.unnamedCandidates(for: jws.header) where mayHaveSigned(key) {
             if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
         }
         return .noKey

@@ -21,38 +21,30 @@ extension CredentialCommand {
         @OptionGroup var options: ProfileOptions
 
         func run() async throws {
-            let profile = try options.choice.file().profile(options.profile)
+            let profile = try options.helperChoice.file().profile(options.profile)
             guard let settings = try profile.helpers().aws else {
                 throw AuthError(
                     .invalidConfiguration,
                     "The profile \"\(profile.name)\" has no \"aws\" in its \"helpers\", which says the role."
                 )
             }
-            let client = try options.choice.client()
-            let store = try profile.makeStore(
-                providers: Known.providers,
-                userAgents: Known.userAgents,
-                stores: Known.stores,
-                assertions: Known.assertions,
-                host: ToolEnvironment.host
-            )
-            // The keys are of the user who has signed in, and of this role.
-            let credential = try await client.freshCredential(lasting: HelperTokens.margin)
-            let key = RecordKey(
-                name: [settings.role, settings.session, credential.identity?.subject ?? ""].joined(separator: "\u{0}"),
-                issuer: credential.issuer ?? "",
-                clientID: client.registration.clientID,
-                kind: "aws_keys"
-            )
+            let client = try options.helperChoice.client()
+            let store = try AWSKeys.store(of: profile)
+            // The keys are of the user who has signed in, and of this role. What is kept needs no request.
+            let credential = try await client.requiredCredential()
+            let key = AWSKeys.key(settings, credential, client)
             // Programs that run side by side wait for one exchange.
             let keys = try await store.withLease(on: key) { lease in
                 if let kept = try await store.bytes(for: key).flatMap(AWSKeys.init(stored:)), kept.areFresh {
                     return kept
                 }
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
+                guard try await client.requiredCredential().identity == credential.identity else {
+                    throw AuthError(.accountMismatch, "Another user has signed in meanwhile. Ask again.")
+                }
                 let transport = try profile.transport(environment: ToolEnvironment.host.environment)
                 let keys = try await AWSKeys.exchanging(token, settings, transport)
-                try await store.write(keys.json.serialized(), under: lease)
+                try await store.write(keys.stored(), under: lease)
                 return keys
             }
             try Terminal.result(keys.json)
@@ -61,24 +53,73 @@ extension CredentialCommand {
 }
 
 /// Keys of a role, for a while.
-private struct AWSKeys {
+struct AWSKeys {
     let json: JSON
     private let end: Date
+    private let obtainedAt: Date
 
-    /// AWS's programs ask again, in every run, for keys that end within a quarter of an hour.
-    var areFresh: Bool { end.timeIntervalSince(ToolEnvironment.host.now()) > 15 * 60 }
+    /// AWS's programs ask again, in every run, for keys that end within a quarter of an hour. Of keys that live shortly no more is asked
+    /// than three quarters of their life.
+    var areFresh: Bool {
+        end.timeIntervalSince(ToolEnvironment.host.now()) > min(15 * 60, end.timeIntervalSince(obtainedAt) / 4)
+    }
 
-    private init?(_ json: JSON) {
-        guard json["Version"] == 1, let text = json["Expiration"]?.string,
-            let end = try? Date(text, strategy: .iso8601)
-        else { return nil }
+    private init?(_ json: JSON, obtainedAt: Date) {
+        guard json["Version"] == 1, let text = json["Expiration"]?.string, let end = Self.date(text) else { return nil }
         self.json = json
         self.end = end
+        self.obtainedAt = obtainedAt
+    }
+
+    /// Some services write fractions of a second.
+    private static func date(_ text: String) -> Date? {
+        (try? Date(text, strategy: .iso8601))
+            ?? (try? Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
     }
 
     init?(stored: [UInt8]) {
-        guard let json = try? JSON(parsing: stored) else { return nil }
-        self.init(json)
+        guard let json = try? JSON(parsing: stored), let keys = json["keys"], let time = json["obtained_at"]?.number
+        else {
+            return nil
+        }
+        self.init(keys, obtainedAt: Date(timeIntervalSince1970: time))
+    }
+
+    func stored() throws -> [UInt8] {
+        try JSON.object(["keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970)]).serialized()
+    }
+
+    /// Where the keys are kept.
+    static func store(of profile: Profile) throws -> any TokenStore {
+        try profile.makeStore(
+            providers: Known.providers,
+            userAgents: Known.userAgents,
+            stores: Known.stores,
+            assertions: Known.assertions,
+            host: ToolEnvironment.host
+        )
+    }
+
+    static func key(
+        _ settings: CredentialHelperSettings.AWS,
+        _ credential: Credential,
+        _ client: AuthClient
+    ) -> RecordKey {
+        RecordKey(
+            name: [settings.role, settings.session, credential.identity?.subject ?? ""].joined(separator: "\u{0}"),
+            issuer: credential.issuer ?? "",
+            clientID: client.registration.clientID,
+            kind: "aws_keys"
+        )
+    }
+
+    /// Removes the keys of the user who is signed in: who signs out leaves none behind.
+    static func forget(_ profile: Profile, _ client: AuthClient) async throws {
+        guard let settings = try profile.helpers().aws, let credential = try await client.credential() else { return }
+        let store = try store(of: profile)
+        try await store.withLease(on: key(settings, credential, client)) { lease in
+            try await store.write(nil, under: lease)
+        }
     }
 
     /// AssumeRoleWithWebIdentity of the Security Token Service.
@@ -112,10 +153,13 @@ private struct AWSKeys {
         func value(_ name: String) -> JSON? { root[path[0], path[1], name].map(JSON.string) }
         guard let identifier = value("AccessKeyId"), let secret = value("SecretAccessKey"),
             let session = value("SessionToken"), let end = value("Expiration"),
-            let keys = AWSKeys([
-                "Version": 1, "AccessKeyId": identifier, "SecretAccessKey": secret, "SessionToken": session,
-                "Expiration": end,
-            ])
+            let keys = AWSKeys(
+                [
+                    "Version": 1, "AccessKeyId": identifier, "SecretAccessKey": secret, "SessionToken": session,
+                    "Expiration": end,
+                ],
+                obtainedAt: ToolEnvironment.host.now()
+            )
         else { throw AuthError(.invalidResponse, "AWS's response has no keys.") }
         return keys
     }

@@ -19,32 +19,38 @@ extension CredentialCommand {
         var operation: String
 
         func run() async throws {
-            let input = String(decoding: try HelperInput.all(), as: UTF8.self).trimmingWhitespace()
-            switch operation {
-            case "get": try await get(input)
-            case "list": try list()
-            // The access token that was handed out is not kept twice, and a refused one is not the end of the sign-in.
-            case "erase": try await erase(input)
-            case "store":
-                try refuse(
-                    "authflow keeps no passwords: sign in with authflow login, and list the registry in \"helpers\"."
-                )
-            default: try refuse("unknown operation")
+            do {
+                switch operation {
+                case "get": try await get(input())
+                case "list": try list()
+                // The access token that was handed out is not kept twice, and a refused one is not the end of the sign-in.
+                case "erase": try await erase(input())
+                case "store":
+                    _ = try input()
+                    try refuse(
+                        "authflow keeps no passwords: sign in with authflow login, and list the registry in \"helpers\"."
+                    )
+                default: try refuse("unknown operation")
+                }
+            } catch let error as HelperAnswered {
+                throw error
+            } catch {
+                // Programs show what is on standard output.
+                try refuse(ExitStatus.message(for: error))
             }
+        }
+
+        private func input() throws -> String {
+            String(decoding: try HelperInput.all(), as: UTF8.self).trimmingWhitespace()
         }
 
         private func get(_ server: String) async throws {
             guard let found = try profile(for: server) else { return try refuse(Self.notFound) }
-            do {
-                let (token, _) = try await HelperTokens.fresh(.accessToken, of: found.choice.client())
-                try Terminal.result([
-                    "ServerURL": .string(server), "Username": .string(found.docker.username),
-                    "Secret": .string(token.exposed),
-                ])
-            } catch let error as AuthError {
-                // Programs show what is on standard output.
-                try refuse(ExitStatus.message(for: error))
-            }
+            let (token, _) = try await HelperTokens.fresh(.accessToken, of: found.choice.client())
+            try Terminal.result([
+                "ServerURL": .string(server), "Username": .string(found.docker.username),
+                "Secret": .string(token.exposed),
+            ])
         }
 
         private func erase(_ server: String) async throws {
@@ -56,7 +62,7 @@ extension CredentialCommand {
 
         private func list() throws {
             var users: [String: JSON] = [:]
-            _ = try options.choice.first { settings in
+            _ = try options.helperChoice.first { settings in
                 for registry in settings.docker?.registries ?? [] {
                     users[registry] = .string(settings.docker?.username ?? "")
                 }
@@ -68,14 +74,19 @@ extension CredentialCommand {
         private func profile(for server: String) throws
             -> (choice: ProfileChoice, docker: CredentialHelperSettings.Docker)?
         {
-            // Some programs name a registry by its URL.
-            let name = (server.hasPrefix("https://") ? String(server.dropFirst(8)) : server).lowercased()
-            let host = String(name.prefix { $0 != "/" })
-            return try options.choice.first { settings in
+            let names = Self.names(server)
+            return try options.helperChoice.first { settings in
                 settings.docker.flatMap { docker in
-                    docker.registries.contains(name) || docker.registries.contains(host) ? docker : nil
+                    docker.registries.contains { !names.isDisjoint(with: Self.names($0)) } ? docker : nil
                 }
             }.map { ($0.choice, $0.found) }
+        }
+
+        /// A registry, as a host or by the address that some programs name it by: `https://index.docker.io/v1/`.
+        private static func names(_ registry: String) -> Set<String> {
+            let text = registry.lowercased()
+            let name = text.hasPrefix("https://") ? String(text.dropFirst(8)) : text
+            return [String(name.prefix { $0 != "/" })]
         }
 
         /// The words by which the programs know that there is no credential, and go on without one.

@@ -24,11 +24,11 @@ extension CredentialCommand {
 
         func run() async throws {
             switch operation {
-            case "get": try await get(try GitCredential(HelperInput.all()))
-            case "erase": try await erase(try GitCredential(HelperInput.all()))
+            case "get": try await get(try GitCredential.read())
+            case "erase": try await erase(try GitCredential.read())
             case "capability": Terminal.result("version 0\ncapability authtype")
             // "store" says that the credential was good. gitcredentials(7): what a helper does not know it has to ignore.
-            default: _ = try HelperInput.all()
+            default: break
             }
         }
 
@@ -60,7 +60,7 @@ extension CredentialCommand {
                 // A token is sent by TLS, or to this machine.
                 scheme == "https" || scheme == "http" && (try? Endpoint("http://\(host)/")) != nil
             else { return nil }
-            return try options.choice.first { settings in
+            return try options.helperChoice.first { settings in
                 settings.git.flatMap { git in
                     let isAsked = asked["username"].map { $0 == git.username } ?? true
                     return git.hosts.contains(host) && isAsked ? git : nil
@@ -73,6 +73,12 @@ extension CredentialCommand {
 /// What Git tells about the credential that it wants: lines of `key=value`, to the first empty one.
 private struct GitCredential {
     private let attributes: [String: String]
+
+    static func read() throws(AuthError) -> GitCredential {
+        try GitCredential(
+            HelperInput.all { bytes in bytes.starts(with: [0x0A]) || bytes.suffix(2).elementsEqual([0x0A, 0x0A]) }
+        )
+    }
 
     init(_ bytes: [UInt8]) throws(AuthError) {
         var attributes: [String: String] = [:]

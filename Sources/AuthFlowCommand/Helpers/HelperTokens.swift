@@ -5,6 +5,11 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 /// The tokens that credential helpers hand out. None signs a user in: the programs that ask are often run in the background.
 enum HelperTokens {
@@ -38,10 +43,19 @@ enum HelperTokens {
             )
         }
         if let current = lasting(credential) { return current }
+        // A refresh after its end has brought no other one, and the next will not either.
+        let isHopeless =
+            credential.tokens.refreshToken == nil
+            || credential.tokens.verifiedIDToken.map { credential.obtainedAt >= $0.expiresAt } ?? false
+        guard !isHopeless else { throw expired }
         // One process refreshes, and the others take what it has got.
         let refreshed = try await client.credential(replacing: credential.tokens.accessToken)
         if let current = lasting(refreshed) { return current }
-        throw AuthError(
+        throw expired
+    }
+
+    private static var expired: AuthError {
+        AuthError(
             .loginRequired,
             "The ID Token has expired, and the provider gives no new one with a refresh. Sign in again."
         )
@@ -65,13 +79,16 @@ enum HelperInput {
     /// No program writes more.
     private static let limit = 256 * 1024
 
-    static func all() throws(AuthError) -> [UInt8] {
+    /// - Parameter isComplete: Whether enough has come; a caller may leave the pipe open.
+    static func all(until isComplete: ([UInt8]) -> Bool = { _ in false }) throws(AuthError) -> [UInt8] {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
         while true {
             let count = unsafe buffer.withUnsafeMutableBytes { unsafe SystemCall.read(0, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
             guard count > 0 else { return bytes }
             bytes += buffer[..<count]
+            if isComplete(bytes) { return bytes }
             guard bytes.count <= limit else {
                 throw AuthError(.invalidConfiguration, "The calling program has written more than a credential.")
             }

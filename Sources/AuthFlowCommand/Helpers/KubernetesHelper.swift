@@ -23,8 +23,22 @@ extension CredentialCommand {
 
         func run() async throws {
             let asked = try ExecInformation(ToolEnvironment.host.environment["KUBERNETES_EXEC_INFO"])
-            let settings = try options.choice.file().profile(options.profile).helpers().kubernetes
-            if let servers = settings?.servers, !servers.isEmpty {
+            let choice = options.helperChoice
+            let profile = try choice.file().profile(options.profile)
+            guard let settings = try profile.helpers().kubernetes else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The profile \"\(profile.name)\" has no \"kubernetes\" in its \"helpers\", so its tokens are not for API servers."
+                )
+            }
+            if !settings.servers.isEmpty {
+                let servers = settings.servers
+                guard !asked.skipsVerification else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The kubeconfig file turns the check of the server's certificate off, so the server may be another one."
+                    )
+                }
                 guard let server = asked.server else {
                     throw AuthError(
                         .invalidConfiguration,
@@ -39,11 +53,13 @@ extension CredentialCommand {
                     )
                 }
             }
-            let (token, end) = try await HelperTokens.fresh(settings?.token ?? .idToken, of: options.choice.client())
+            let (token, end) = try await HelperTokens.fresh(settings.token, of: choice.client())
             var status: [String: JSON] = ["token": .string(token.exposed)]
             // Without an end the token is used until the server refuses it, and the request that it refuses fails.
             if let end {
-                let last = max(ToolEnvironment.host.now(), end.addingTimeInterval(-30))
+                // A token may say that it lasts for ever; RFC 3339 has years of four digits.
+                let now = ToolEnvironment.host.now()
+                let last = min(max(now, end.addingTimeInterval(-30)), now.addingTimeInterval(86_400 * 365))
                 status["expirationTimestamp"] = .string(last.formatted(.iso8601))
             }
             try Terminal.result([
@@ -61,11 +77,13 @@ private struct ExecInformation {
     let version: String
     /// The API server, when the kubeconfig file has it told.
     let server: String?
+    /// Whether the certificate of the server is not checked.
+    let skipsVerification: Bool
 
     init(_ text: String?) throws(AuthError) {
         guard let text, !text.isEmpty else {
             // Called by hand.
-            (version, server) = (Self.versions[0], nil)
+            (version, server, skipsVerification) = (Self.versions[0], nil, false)
             return
         }
         guard let json = try? JSON(parsing: Array(text.utf8)), json["kind"] == "ExecCredential",
@@ -81,5 +99,6 @@ private struct ExecInformation {
         }
         self.version = version
         self.server = json["spec"]?["cluster"]?["server"]?.string
+        self.skipsVerification = json["spec"]?["cluster"]?["insecure-skip-tls-verify"] == true
     }
 }
