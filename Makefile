@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -131,6 +131,15 @@ bench-server: dependencies ## Measure the stores, and the load of two web applic
 	Tests/Databases/databases.sh Tests/Soak/bench_stores.sh $$(swift build $(RELEASE) --product session-soak --show-bin-path)/session-soak
 	Tests/Databases/databases.sh Tests/Soak/peers.py $$(swift build $(RELEASE) --product session-soak --show-bin-path)/session-soak \
 	  $$(swift build $(WEB) --configuration release --show-bin-path)/web-login
+
+PEERS := .build/peers
+bench-peers: dependencies ## Measure beside other libraries and tools, from Debian, PyPI and Swift packages; writes docs/performance.md
+	$(call install_missing,golang-go golang-github-coreos-go-oidc-dev node-jose gh python3-venv)
+	test -x $(PEERS)/bin/python || python3 -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5 Authlib==1.6.5 PyJWT==2.10.1 cryptography==48.0.0
+	swift build --package-path Benchmarks/Peers/Swift --scratch-path .build-peers --configuration release
+	$(MAKE) release
+	Benchmarks/Peers/peers.py .build-peers/release/Peer $(TOOL) $(PEERS)/bin/python --write
 
 tpm: dependencies ## Sign by a key in an emulated TPM 2.0; installs what is missing
 	swift build --build-tests

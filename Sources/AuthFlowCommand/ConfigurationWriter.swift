@@ -111,8 +111,8 @@ struct ConfigurationWriter {
 
     /// The schema that was installed beside the program, by which editors explain each member.
     private static var schema: String? {
-        let program = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
-        let path = program.deletingLastPathComponent().deletingLastPathComponent()
+        guard let program = try? ToolEnvironment.program() else { return nil }
+        let path = URL(fileURLWithPath: program).deletingLastPathComponent().deletingLastPathComponent()
             .appendingPathComponent("share/authflow/authflow.schema.json").path
         return FileManager.default.fileExists(atPath: path) ? "file://\(path)" : nil
     }

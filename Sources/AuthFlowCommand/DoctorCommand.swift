@@ -9,6 +9,11 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 struct DoctorCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -19,8 +24,15 @@ struct DoctorCommand: AsyncParsableCommand {
 
     @OptionGroup var options: ProfileOptions
 
+    @Flag(
+        help:
+            "Mend what can be mended here: a configuration file that other users can write to, and a scheme that is not opened by this program."
+    )
+    var fix = false
+
     func run() async throws {
         var findings = Findings()
+        if fix { mendPermissions(&findings) }
         let launchEnvironment = LaunchEnvironment.current()
         Self.examine(launchEnvironment, &findings)
         Self.examinePorts(&findings)
@@ -36,6 +48,27 @@ struct DoctorCommand: AsyncParsableCommand {
                 .userAgentFailed,
                 "Something would keep a login from working: see the lines that begin with !!."
             )
+        }
+    }
+
+    /// A file of this user's that others can write to is not used. What they may have written before is for the user to look at.
+    private func mendPermissions(_ findings: inout Findings) {
+        guard options.issuer == nil else { return }
+        let path = ConfigurationChoice(option: options.config).path
+        let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { return }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
+            status.st_mode & 0o022 != 0
+        else { return }
+        if fchmod(descriptor, status.st_mode & 0o7755) == 0 {
+            findings.note(
+                "file",
+                "mended: only you can write to \(path) now. Look at what is in it: others could before."
+            )
+        } else {
+            findings.bad("file", "others can write to \(path), and that cannot be changed")
         }
     }
 
@@ -68,16 +101,18 @@ struct DoctorCommand: AsyncParsableCommand {
     private func examineProfile(_ launchEnvironment: LaunchEnvironment, _ findings: inout Findings) async throws {
         let clock = ServerClock()
         let choice = ConfigurationChoice(option: options.config)
-        let file = try choice.file()
+        let file = try options.choice.file()
+        let origin =
+            options.issuer == nil ? "\(choice.path), \(choice.origin.rawValue)" : "none: --issuer and --client-id"
         if file.profileNames.isEmpty, options.profile == nil {
             findings.good(
                 "file",
-                "\(choice.path), \(choice.origin.rawValue), with settings for protected resources alone"
+                "\(origin), with settings for protected resources alone"
             )
             return
         }
         let profile = try file.profile(options.profile)
-        findings.good("file", "\(choice.path), \(choice.origin.rawValue)")
+        findings.good("file", origin)
         let client = try options.choice.client(launchEnvironment: launchEnvironment, transport: clock.over)
         findings.good("profile", profile.name)
         if let flow = client.flowWithoutUser {
@@ -124,6 +159,13 @@ struct DoctorCommand: AsyncParsableCommand {
             let handler = SchemeHandler(scheme: scheme)
             if handler.isInstalled {
                 findings.good("scheme", "\(scheme): is opened with \(handler.program ?? "this program")")
+            } else if fix {
+                do {
+                    try handler.install(program: try ToolEnvironment.program())
+                    findings.good("scheme", "mended: \(scheme): is opened with this program from now on")
+                } catch {
+                    findings.bad("scheme", "\(error)")
+                }
             } else {
                 findings.note("scheme", "\(scheme): is not opened by authflow here. Run: authflow scheme install")
             }

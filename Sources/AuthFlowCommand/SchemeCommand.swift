@@ -28,7 +28,7 @@ struct SchemeCommand: AsyncParsableCommand {
 
         func run() async throws {
             let handler = try scheme.handler()
-            let program = try Self.program()
+            let program = try ToolEnvironment.program()
             do {
                 try handler.install(program: program, replacing: replace)
             } catch {
@@ -38,19 +38,6 @@ struct SchemeCommand: AsyncParsableCommand {
                 throw error
             }
             Terminal.talk("\(handler.scheme): is opened with \(program), by \(handler.entryPath).")
-        }
-
-        /// The path of this program with links resolved, so that the entry keeps working.
-        private static func program() throws -> String {
-            #if os(Linux)
-            let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
-            #else
-            let path = Bundle.main.executableURL?.resolvingSymlinksInPath().path
-            #endif
-            guard let path else {
-                throw AuthError(.userAgentFailed, "The path of this program cannot be determined.")
-            }
-            return path
         }
     }
 

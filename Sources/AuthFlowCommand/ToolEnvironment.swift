@@ -1,5 +1,11 @@
 import AuthFlow
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// The clock, random source and environment of this process, read once, and the transport used without a profile.
 enum ToolEnvironment {
     static let host = HostServices.system
@@ -13,4 +19,17 @@ enum ToolEnvironment {
         return SystemTransport()
         #endif
     }()
+
+    /// The path of this program with links resolved, so that the entry keeps working.
+    static func program() throws -> String {
+        #if os(Linux)
+        let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        #else
+        let path = Bundle.main.executableURL?.resolvingSymlinksInPath().path
+        #endif
+        guard let path else {
+            throw AuthError(.userAgentFailed, "The path of this program cannot be determined.")
+        }
+        return path
+    }
 }

@@ -121,6 +121,26 @@ import Testing
         }
     }
 
+    @Test func doctorMendsWhatItCan() async throws {
+        try await newcomer { emulator, folder, tool in
+            let path = "\(folder)/mine.json"
+            let text =
+                #"{"profiles": {"p": {"provider": "oidc", "issuer": "ISSUER", "client_id": "authflow-demo"}}}"#
+                .replacing("ISSUER", with: emulator.issuer)
+            try Data(text.utf8).write(to: URL(fileURLWithPath: path))
+            try FileManager.default.setAttributes([.posixPermissions: 0o666], ofItemAtPath: path)
+            let found = try await tool(["doctor", "--config", path])
+            #expect(found.status == 1 && found.output.contains("!!  configuration"))
+            let mended = try await tool(["doctor", "--config", path, "--fix"])
+            #expect(mended.output.contains("mended") && !mended.output.contains("!!  configuration"))
+            let permissions = try FileManager.default.attributesOfItem(atPath: path)[.posixPermissions]
+            #expect(permissions as? Int == 0o644)
+            // A client by its options is examined as one in a file.
+            let client = try await tool(["doctor", "--issuer", emulator.issuer, "--client-id", "authflow-demo"])
+            #expect(client.output.contains("ok  provider      \(emulator.issuer)"), "\(client.output)")
+        }
+    }
+
     @Test func listsThePresets() async throws {
         try await newcomer { _, _, tool in
             let json = try JSON(parsing: Array(try await tool(["config", "presets", "--json"]).output.utf8))
