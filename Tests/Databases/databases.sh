@@ -44,7 +44,7 @@ as=(${as[@]+"${as[@]}"})
 case "\$1 \$2" in
   "postgresql start")
     \${as[@]+"\${as[@]}"} "$binaries/pg_ctl" -D "$work/data" -w -t 60 -l "$work/data/log" -o "-c listen_addresses='' \
-      -c unix_socket_directories=$work/s -c fsync=\${FSYNC:-off} -c full_page_writes=off -c max_connections=200" start >/dev/null ;;
+      -c unix_socket_directories=$work/s -c fsync=\${FSYNC:-off} -c full_page_writes=off -c max_connections=400" start >/dev/null ;;
   "postgresql stop") \${as[@]+"\${as[@]}"} "$binaries/pg_ctl" -D "$work/data" -w -m fast stop >/dev/null ;;
   "postgresql crash") kill -QUIT "\$(head -1 "$work/data/postmaster.pid")" && while [ -e "$work/data/postmaster.pid" ]; do sleep 0.05; done ;;
   "redis start")
