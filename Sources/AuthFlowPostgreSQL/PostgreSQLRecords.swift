@@ -12,6 +12,8 @@ struct PostgreSQLRecords: RecordTable {
     private let database: Database<PostgreSQLLink>
     /// With its schema: a pooler may give each statement another connection, which knows nothing of this one's search path.
     private let table: String
+    /// The channel of the messages, as a literal: the schema's name, so that the stores of other schemas are not woken.
+    private let channel: String
 
     init(
         _ settings: PostgreSQLSettings,
@@ -24,16 +26,15 @@ struct PostgreSQLRecords: RecordTable {
                 let link = try PostgreSQLLink(settings)
                 try link.run(settings.sessionStatements)
                 try PostgreSQLSchema.check(link, schema: settings.schema)
-                if use == .messages { try link.run("LISTEN \(Self.channel)") }
+                if use == .messages { try link.run("LISTEN \(PostgreSQLSettings.quoted(settings.schema))") }
                 try link.neverWait()
                 return link
             },
             onMessage: onMessage
         )
         self.table = "\(PostgreSQLSettings.quoted(settings.schema)).records"
+        self.channel = "'\(settings.schema.replacing("'", with: "''"))'"
     }
-
-    private static let channel = "authflow"
 
     private func rows(_ statement: String, _ parameters: PostgreSQLValue...) async throws -> PostgreSQLRows {
         try await database.response(to: PostgreSQLRequest(statement: statement, parameters: parameters))
@@ -140,7 +141,7 @@ struct PostgreSQLRecords: RecordTable {
             WITH kept AS (UPDATE \(table) SET lease_owner = NULL, lease_until = NULL \
             WHERE \(Self.isHeld) AND sealed IS NOT NULL RETURNING is_awaited), \
             gone AS (DELETE FROM \(table) WHERE \(Self.isHeld) AND sealed IS NULL RETURNING is_awaited) \
-            SELECT pg_notify('\(Self.channel)', 'r ' || encode($1::bytea, 'hex')) \
+            SELECT pg_notify(\(channel), 'r ' || encode($1::bytea, 'hex')) \
             FROM (SELECT * FROM kept UNION ALL SELECT * FROM gone) AS released WHERE is_awaited
             """,
             .bytes(lease.digest),
@@ -191,7 +192,7 @@ struct PostgreSQLRecords: RecordTable {
                 """
                 WITH gone AS (DELETE FROM \(table) AS r WHERE id = ANY($1::bytea[]) \
                 RETURNING record, CASE WHEN \(Self.isAlive) THEN sealed END AS sealed, used_at, id) \
-                SELECT \(Self.found), pg_notify('\(Self.channel)', 'g ' || encode(id, 'hex')) FROM gone
+                SELECT \(Self.found), pg_notify(\(channel), 'g ' || encode(id, 'hex')) FROM gone
                 """,
                 .list(digests)
             )
