@@ -164,7 +164,14 @@ struct ConfigurationChoice {
             content = try ConfigurationFile.contents(ofFile: path)
         } catch {
             guard !FileManager.default.fileExists(atPath: path) else { throw error }
-            throw AuthError(.invalidConfiguration, "\(error.message) Name another with --config.")
+            guard origin == .workingDirectory || origin == .user else {
+                throw AuthError(.invalidConfiguration, "\(error.message) It is \(origin.rawValue).")
+            }
+            let user = Self.userPath(ToolEnvironment.host.environment)
+            throw AuthError(
+                .invalidConfiguration,
+                "There is no configuration file: neither ./\(Self.localName) nor \(DisplayText.sanitized(user, limit: 1000)) exists. Write one with: authflow init. Or give --issuer and --client-id, or name a file with --config."
+            )
         }
         if origin == .workingDirectory {
             let place = "\(FileManager.default.currentDirectoryPath)/\(path)"

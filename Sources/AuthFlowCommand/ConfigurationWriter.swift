@@ -106,7 +106,15 @@ struct ConfigurationWriter {
         let indented = lines.enumerated().map { $0.offset == 0 ? String($0.element) : "    \($0.element)" }
             .joined(separator: "\n")
         let entry = "\n    \(name): \(indented)\(profiles.isEmpty ? "\n  " : ",")"
-        return (old, Array(old[...start]) + Array(entry.utf8) + old[(start + 1)...])
+        var new = Array(old[...start]) + Array(entry.utf8) + old[(start + 1)...]
+        // The only profile needed no name so far, and needs none from now on.
+        if profiles.count == 1, json["default_profile"] == nil, let only = profiles.keys.first,
+            let root = new.firstIndex(of: UInt8(ascii: "{"))
+        {
+            let name = String(decoding: try JSON.string(only).serialized(), as: UTF8.self)
+            new.insert(contentsOf: Array("\n  \"default_profile\": \(name),".utf8), at: root + 1)
+        }
+        return (old, new)
     }
 
     /// The schema that was installed beside the program, by which editors explain each member.

@@ -148,7 +148,10 @@ struct DoctorCommand: AsyncParsableCommand {
         if let chosen = agents.chosen {
             findings.good("user agent", chosen)
         } else {
-            findings.bad("user agent", "none can work here; authflow login would exit with 4")
+            findings.bad(
+                "user agent",
+                "none can work here. authflow login --no-browser shows the address, authflow login --device a code"
+            )
         }
         for reason in agents.reasons where !reason.isEmpty { findings.note("", reason) }
         examineSchemes(client, &findings)

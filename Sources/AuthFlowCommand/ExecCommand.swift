@@ -182,12 +182,31 @@ struct ExecCommand: AsyncParsableCommand {
 }
 
 /// The descriptors of this process.
-private enum OpenDescriptors {
+enum OpenDescriptors {
     /// Those that are open.
     static var all: Set<Int32> {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/dev/fd")) ?? []
         // One of them was opened for this list, and is closed by now.
         return Set(names.compactMap { Int32($0) }.filter { fcntl($0, F_GETFD) != -1 })
+    }
+
+    /// Takes the number that `--descriptor` names before anything of this process does. Once there are threads, one of them may use the
+    /// number, and would read what is put in its place.
+    static func reserve(for arguments: [String]) {
+        guard arguments.dropFirst().first == "exec" else { return }
+        let options = arguments.dropFirst(2).prefix { $0 != "--" }
+        let value =
+            zip(options, options.dropFirst()).first { $0.0 == "--descriptor" }?.1
+            ?? options.first { $0.hasPrefix("--descriptor=") }?.dropFirst("--descriptor=".count).description
+        guard let number = value.flatMap({ Int32($0) }), (3...1023).contains(number), fcntl(number, F_GETFD) == -1
+        else {
+            return
+        }
+        let nothing = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
+        guard nothing >= 0, nothing != number else { return }
+        _ = dup2(nothing, number)
+        close(nothing)
+        _ = fcntl(number, F_SETFD, FD_CLOEXEC)
     }
 
     /// Has a program that is started inherit these and no others.

@@ -60,10 +60,10 @@ enum ExitStatus {
         switch error {
         case let error as ConfigurationError: error.description
         case let error as AuthError where error.code == .credentialUnusable:
-            "\(error.description) The command for that is: authflow logout --local"
+            "\(error.description) Run: authflow logout --local"
         // A helper runs where its user does not know which profile it was for.
         case let error as AuthError where error.code == .loginRequired && SignInAdvice.command != nil:
-            "\(error.description) The command for that is: \(SignInAdvice.command ?? "")"
+            "\(error.description) Run: \(SignInAdvice.command ?? "")"
         case let error as AuthError: error.description
         case let error as CommandLineError: AuthFlowCommand.fullMessage(for: error.error)
         // A command without a subcommand throws its help.

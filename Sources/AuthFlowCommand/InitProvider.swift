@@ -30,17 +30,26 @@ struct InitProvider {
             }
             self = try await Self(preset, values)
         } else {
-            for (index, preset) in Known.presets.enumerated() {
-                Terminal.talk("\(Terminal.column("  \(index + 1))", width: 6))\(preset.title)")
+            let presets = Known.presets.sorted { $0.title.lowercased() < $1.title.lowercased() }
+            if LaunchEnvironment.current().hasTerminal {
+                for (index, preset) in presets.enumerated() {
+                    Terminal.talk("\(Terminal.column("  \(index + 1))", width: 6))\(preset.title)")
+                }
             }
-            let answer = try await Self.ask(
-                "Provider (a number, or the issuer of another)",
-                option: "--preset or --issuer"
-            )
-            if let number = Int(answer), Known.presets.indices.contains(number - 1) {
-                self = try await Self(Known.presets[number - 1], [:])
-            } else {
-                self = Self(issuer: try await DiscoverCommand.issuer(answer))
+            while true {
+                let answer = try await Self.ask(
+                    "Provider (a number, or the issuer of another)",
+                    option: "--preset or --issuer"
+                )
+                if let number = Int(answer), presets.indices.contains(number - 1) {
+                    self = try await Self(presets[number - 1], [:])
+                    return
+                }
+                if answer.contains("@") || (try? Endpoint(answer)) != nil {
+                    self = Self(issuer: try await DiscoverCommand.issuer(answer))
+                    return
+                }
+                Terminal.talk("Enter a number from 1 to \(presets.count), or an issuer such as https://id.example.com.")
             }
         }
     }
@@ -53,6 +62,19 @@ struct InitProvider {
 
     private init(_ preset: ProviderPreset, _ given: [String: String]) async throws {
         var values = given
+        let names = preset.parameters.map(\.name)
+        for name in given.keys.sorted() where !names.contains(name) {
+            let known = names.isEmpty ? "It has none." : "Known: \(names.joined(separator: ", "))."
+            throw AuthError(
+                .invalidConfiguration,
+                "The preset \(preset.name) has no value \"\(DisplayText.sanitized(name, limit: 60))\". \(known)"
+            )
+        }
+        let missing = preset.parameters.filter { given[$0.name] == nil && $0.defaultValue == nil }
+        guard missing.isEmpty || LaunchEnvironment.current().hasTerminal else {
+            let options = missing.map { "--set \($0.name)=..." }.joined(separator: " ")
+            throw AuthError(.invalidConfiguration, "There is no terminal to ask at: give \(options)")
+        }
         for parameter in preset.parameters where values[parameter.name] == nil {
             let usual = parameter.defaultValue.map { " [\($0)]" } ?? ""
             guard LaunchEnvironment.current().hasTerminal || parameter.defaultValue == nil else { continue }

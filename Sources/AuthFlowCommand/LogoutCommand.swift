@@ -60,10 +60,12 @@ struct LogoutCommand: AsyncParsableCommand {
     /// - Parameter resource: The address of a protected resource; nil for a profile.
     private func say(_ signOut: SignOut, of resource: String? = nil) throws {
         guard let credential = signOut.credential else { return Terminal.talk("No user was signed in.") }
-        Terminal.talk(
-            resource.map { "Signed out of \($0) on this machine." }
-                ?? "\(credential.displayName) is signed out on this machine."
-        )
+        if !options.quiet {
+            Terminal.talk(
+                resource.map { "Signed out of \($0) on this machine." }
+                    ?? "\(credential.displayName) is signed out on this machine."
+            )
+        }
         let isDone = [
             say(signOut.revocation, done: "The tokens were revoked.", otherwise: "The tokens work until they expire"),
             say(
@@ -79,7 +81,7 @@ struct LogoutCommand: AsyncParsableCommand {
     private func say(_ outcome: SignOut.Outcome, done: String, otherwise: String) -> Bool {
         switch outcome {
         case .done:
-            Terminal.talk(done)
+            if !options.quiet { Terminal.talk(done) }
             return true
         case .nothingToDo: return true
         case .unsupported(let reason): Terminal.talk("\(otherwise): \(reason)")

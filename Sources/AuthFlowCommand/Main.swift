@@ -20,6 +20,7 @@ import Glibc
     static func main() {
         ProcessMemory.keepToItself()
         StandardStreams.openMissing()
+        OpenDescriptors.reserve(for: CommandLine.arguments)
         let work = Task.detached { try await runCommand() }
         Signals.watch { work.cancel() }
         Task.detached { await end(with: work) }
@@ -50,7 +51,9 @@ import Glibc
             report(error, status)
         }
         guard !Terminal.hasFailed else {
-            Terminal.talk("authflow: The result could not be written to standard output.")
+            if !Terminal.hasLostReader {
+                Terminal.talk("authflow: The result could not be written to standard output.")
+            }
             leave(with: status == ExitStatus.success ? ExitStatus.failure : status)
         }
         leave(with: status)

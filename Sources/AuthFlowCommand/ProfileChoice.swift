@@ -95,15 +95,16 @@ struct ProfileChoice: Hashable {
 struct ClientWithoutFile: Hashable {
     let issuer: String
     let clientID: String
-    /// Those that a sign-in asks for; empty for the adapter's.
+    /// Those that a sign-in asks for; empty for openid, profile and email.
     var scopes: [String] = []
 
     func file() throws -> ConfigurationFile {
         var profile: [String: JSON] = [
             "provider": "oidc", "issuer": .string(issuer), "client_id": .string(clientID),
         ]
-        if !scopes.isEmpty { profile["scopes"] = .array(scopes.map(JSON.string)) }
-        let json: JSON = ["profiles": ["default": .object(profile)]]
+        let scopes = scopes.isEmpty ? ["openid", "profile", "email"] : scopes
+        profile["scopes"] = .array(scopes.map(JSON.string))
+        let json = JSON.object(["profiles": .object([issuer: .object(profile)])])
         return try ConfigurationFile(text: try json.serialized(), name: "options")
     }
 }

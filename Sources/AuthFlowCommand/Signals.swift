@@ -27,7 +27,15 @@ enum Signals {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { return }
         // A handler that waits for room in the pipe would wait for itself; and no child process is to inherit the pipe.
-        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        for index in ends.indices {
+            // The low numbers are for those that a caller passes on: see authflow exec.
+            let high = fcntl(ends[index], F_DUPFD_CLOEXEC, 200)
+            if high >= 0 {
+                close(ends[index])
+                ends[index] = high
+            }
+            _ = fcntl(ends[index], F_SETFD, FD_CLOEXEC)
+        }
         _ = fcntl(ends[1], F_SETFL, O_NONBLOCK)
         wakeUp.store(ends[1], ordering: .sequentiallyConsistent)
         let read = ends[0]

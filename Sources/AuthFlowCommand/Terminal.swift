@@ -22,8 +22,18 @@ enum Terminal {
 
     private static let failure = Atomic(false)
 
+    /// Whether the reader of the results has gone, as `head` does: no fault, and nothing to tell.
+    static var hasLostReader: Bool { lostReader.load(ordering: .relaxed) }
+
+    private static let lostReader = Atomic(false)
+
+    private static func note(failure number: Int32) {
+        failure.store(true, ordering: .relaxed)
+        if number == EPIPE { lostReader.store(true, ordering: .relaxed) }
+    }
+
     private static func write(_ text: String) {
-        if !SystemCall.write(text.utf8, to: STDOUT_FILENO) { failure.store(true, ordering: .relaxed) }
+        if !SystemCall.write(text.utf8, to: STDOUT_FILENO) { note(failure: errno) }
     }
 
     /// Prints a result.
@@ -34,7 +44,7 @@ enum Terminal {
     /// Prints bytes as they are, for other programs; to a terminal only what cannot control it.
     static func result(bytes: [UInt8]) {
         guard isatty(STDOUT_FILENO) == 0 else { return result(String(decoding: bytes, as: UTF8.self)) }
-        if !SystemCall.write(bytes, to: STDOUT_FILENO) { failure.store(true, ordering: .relaxed) }
+        if !SystemCall.write(bytes, to: STDOUT_FILENO) { note(failure: errno) }
     }
 
     /// Prints a result as JSON, with control and format characters escaped (RFC 8259 section 7).
@@ -85,16 +95,23 @@ struct Progress: Sendable {
     /// Whether each step that is done is told. A host shows what its servers print as warnings.
     var showsSteps = true
 
+    /// Tells which user agent or flow was chosen, and why.
+    private func tellChoice(_ event: FlowEvent) {
+        guard event.step == .userAgentChoice else {
+            let (what, why) = (event.details["passed_over"] ?? "", event.details["reason"] ?? "")
+            return Terminal.talk("Not using \(what): \(DisplayText.sanitized(why))")
+        }
+        let because = event.details["because"].map { ", because \(DisplayText.sanitized($0))" } ?? ""
+        Terminal.talk("User agent: \(event.details["name"] ?? "")\(because)")
+        if let others = event.details["passed_over"] { Terminal.talk("  not \(DisplayText.sanitized(others))") }
+    }
+
     func callAsFunction(_ event: FlowEvent) {
         if isVerbose { Terminal.talk("\(event)") }
         switch (event.step, event.progress) {
-        case (.userAgentChoice, .note):
-            let because = event.details["because"].map { ", because \(DisplayText.sanitized($0))" } ?? ""
-            Terminal.talk("User agent: \(event.details["name"] ?? "")\(because)")
-            if let others = event.details["passed_over"] { Terminal.talk("  not \(DisplayText.sanitized(others))") }
-        case (.flowChoice, .note):
-            let (what, why) = (event.details["passed_over"] ?? "", event.details["reason"] ?? "")
-            Terminal.talk("Not using \(what): \(DisplayText.sanitized(why))")
+        case (.userAgentChoice, .note), (.flowChoice, .note):
+            guard showsSteps else { break }
+            tellChoice(event)
         case (.userAgentVisit, .note):
             if let url = event.url {
                 let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"
@@ -106,7 +123,9 @@ struct Progress: Sendable {
                 {
                     Terminal.talk("To use a browser on your own machine, first run there:  \(command)")
                 }
-                Terminal.talk("Waiting for you to finish. Ctrl-C stops.")
+                Terminal.talk(
+                    "Waiting for you to finish. Ctrl-C stops. If the page shows an error, see what to register: authflow doctor"
+                )
             } else if let browser = event.details["browser"] {
                 Terminal.talk("Browser: \(DisplayText.sanitized(browser))")
             }

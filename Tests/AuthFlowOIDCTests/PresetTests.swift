@@ -207,7 +207,7 @@ private struct KeyIssuerServer: ProviderEmulator {
         let error = #expect(throws: ConfigurationError.self) {
             try ConfigurationFile(text: text, presets: ProviderPreset.all)
         }
-        #expect(error.map { "\($0)" }?.contains("did you mean \"google\"?") == true)
+        #expect(error.map { "\($0)" }?.contains("Did you mean \"google\"?") == true)
     }
 
     // MARK: Tokens of several tenants

@@ -23,12 +23,12 @@ import Testing
             status: 2,
             words: #"the key "client_id" is missing"#
         ),
-        Mistake(name: "a misspelt key", changes: ["isuer": #""x""#], status: 2, words: #"did you mean "issuer"?"#),
+        Mistake(name: "a misspelt key", changes: ["isuer": #""x""#], status: 2, words: #"Did you mean "issuer"?"#),
         Mistake(
             name: "an unknown provider",
             changes: ["provider": #""oidcc""#],
             status: 2,
-            words: #"did you mean "oidc"?"#
+            words: #"Did you mean "oidc"?"#
         ),
         Mistake(
             name: "an unreachable issuer",

@@ -152,13 +152,21 @@ import Testing
                 [:]
             )
             #expect(input.output == "input\n\(token)")
-            let descriptor = try await tool(
-                ["exec", "--descriptor", "7", "--", "sh", "-c", "cat <&7; env"],
-                "",
-                ["ACCESS_TOKEN": "other"]
-            )
-            #expect(descriptor.output.hasPrefix(token))
-            #expect(descriptor.output.dropFirst(token.count).contains(token.dropLast()) == false)
+            // Numbers that connections would have, too: each refreshes, and so has connections.
+            for number in [3, 5, 7, 8, 9] {
+                let descriptor = try await tool(
+                    [
+                        "exec", "--min-ttl", "86400", "--descriptor", "\(number)", "--", "sh", "-c",
+                        "cat <&\(number); env",
+                    ],
+                    "",
+                    ["ACCESS_TOKEN": "other"]
+                )
+                let lines = descriptor.output.split(separator: "\n")
+                let handed = try #require(lines.first)
+                #expect(handed.count == token.count - 1, "\(number): \(descriptor.talk)")
+                #expect(!lines.dropFirst().contains { $0.contains(handed) })
+            }
         }
     }
 

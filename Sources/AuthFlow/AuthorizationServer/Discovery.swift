@@ -93,6 +93,12 @@ struct Discovery: Sendable {
     }
 
     private func home() throws -> Endpoint {
+        if let place = issuer.firstRange(of: "/.well-known/") {
+            throw AuthError(
+                .discoveryFailed,
+                "\"\(issuer)\" is the address of a metadata document. The issuer is what the document calls so, mostly \(issuer[..<place.lowerBound])."
+            )
+        }
         let home = try Endpoint(issuer, name: "issuer")
         guard home.query == nil else {
             throw AuthError(

@@ -122,7 +122,7 @@ struct ConfigurationChecker {
 
     private mutating func unknown(_ what: String, _ name: String, among names: [String], at path: JSONPath) {
         let shown = DisplayText.sanitized(name, limit: 60)
-        let hint = NearestName.of(name, among: names).map { "did you mean \"\($0)\"? " } ?? ""
+        let hint = NearestName.of(name, among: names).map { "Did you mean \"\($0)\"? " } ?? ""
         report("the \(what) \"\(shown)\" is not known. \(hint)Known: \(names.joined(separator: ", "))", at: path)
     }
 

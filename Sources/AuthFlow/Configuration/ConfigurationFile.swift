@@ -99,7 +99,7 @@ public struct ConfigurationFile: Sendable {
         guard !profileNames.isEmpty else { throw source.error("there is no profile in it", at: JSONPath()) }
         guard let name = name ?? defaultProfile ?? only else {
             throw source.error(
-                "there are several profiles; name one, or set \"default_profile\": \(profileNames.joined(separator: ", "))",
+                "there are several profiles (\(profileNames.joined(separator: ", "))) and no \"default_profile\": name one of them, or set it",
                 at: JSONPath().member("profiles")
             )
         }
@@ -132,7 +132,7 @@ public struct ConfigurationFile: Sendable {
     }
 
     private func unknownProfile(_ name: String, at path: JSONPath) -> ConfigurationError {
-        let hint = NearestName.of(name, among: profileNames).map { "did you mean \"\($0)\"? " } ?? ""
+        let hint = NearestName.of(name, among: profileNames).map { "Did you mean \"\($0)\"? " } ?? ""
         let shown = DisplayText.sanitized(name, limit: 60)
         return source.error(
             "there is no profile \"\(shown)\". \(hint)Known: \(profileNames.joined(separator: ", "))",

@@ -102,7 +102,7 @@ import Testing
     @Test(arguments: [
         Wrong(member: #""port": 0"#, path: "port", words: "from 1 to 65535"),
         Wrong(member: #""port": "443""#, path: "port", words: "whole number"),
-        Wrong(member: #""colour": "gren""#, path: "colour", words: #"did you mean "green"?"#),
+        Wrong(member: #""colour": "gren""#, path: "colour", words: #"Did you mean "green"?"#),
         Wrong(member: #""open": 1"#, path: "open", words: "true or false"),
         Wrong(member: #""tags": []"#, path: "tags", words: "at least one"),
         Wrong(member: #""tags": ["a", ""]"#, path: "tags[1]", words: "not empty"),
@@ -114,7 +114,7 @@ import Testing
         Wrong(member: #""size": "b""#, path: "size", words: "not a number"),
         Wrong(member: #""size": {"width": 10}"#, path: "size.width", words: "from 1 to 9"),
         Wrong(member: #""size": {}"#, path: "size", words: #""width" is missing"#),
-        Wrong(member: #""siz": 1"#, path: "siz", words: #"did you mean "size"?"#),
+        Wrong(member: #""siz": 1"#, path: "siz", words: #"Did you mean "size"?"#),
     ]) func reportsAWrongValueWithItsPlace(_ wrong: Wrong) throws {
         let error = #expect(throws: ConfigurationError.self) { try object("{\"name\": \"n\", \(wrong.member)}") }
         #expect(error?.issues.count == 1)

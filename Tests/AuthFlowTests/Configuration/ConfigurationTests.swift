@@ -132,7 +132,7 @@ extension UserAgentFactory {
             more: #", "client_ids": "x""#,
             place: "3:88",
             keyPath: "profiles.work.client_ids",
-            words: #"did you mean "client_id"?"#
+            words: #"Did you mean "client_id"?"#
         ),
         Fault(
             more: #", "scopes": "openid""#,
@@ -163,7 +163,7 @@ extension UserAgentFactory {
             more: #", "client_secret": {"envv": "X"}"#,
             place: "3:106",
             keyPath: "profiles.work.client_secret.envv",
-            words: #"did you mean "env"?"#
+            words: #"Did you mean "env"?"#
         ),
         Fault(
             more: #", "client_secret": {"env": "NOPE"}"#,
@@ -193,13 +193,13 @@ extension UserAgentFactory {
             more: #", "user_agent": "windov""#,
             place: "3:88",
             keyPath: "profiles.work.user_agent",
-            words: #"did you mean "window"?"#
+            words: #"Did you mean "window"?"#
         ),
         Fault(
             more: #", "user_agent": {"name": "window", "widht": 5}"#,
             place: "3:121",
             keyPath: "profiles.work.user_agent.widht",
-            words: #"did you mean "width"?"#
+            words: #"Did you mean "width"?"#
         ),
         Fault(
             more: #", "user_agent": "needy""#,
@@ -211,7 +211,7 @@ extension UserAgentFactory {
             more: #", "flow": "devise""#,
             place: "3:88",
             keyPath: "profiles.work.flow",
-            words: #"did you mean "device"?"#
+            words: #"Did you mean "device"?"#
         ),
         Fault(more: #", "flow": "device""#, place: "3:88", keyPath: "profiles.work.flow", words: "cannot show a code"),
         Fault(
@@ -330,7 +330,7 @@ extension UserAgentFactory {
         BrokenFile(text: "", words: "1:1"),
         BrokenFile(text: "{", words: "ends too early"),
         BrokenFile(text: #"{"profiles": {}}"#, words: "no profile"),
-        BrokenFile(text: #"{"profile": {}}"#, words: #"did you mean "profiles"?"#),
+        BrokenFile(text: #"{"profile": {}}"#, words: #"Did you mean "profiles"?"#),
         BrokenFile(text: #"{"profiles": {"a": {}}, "default_profile": "b"}"#, words: "Known: a"),
         BrokenFile(text: "[]", words: "expected an object"),
         BrokenFile(text: #"{"profiles": 5}"#, words: "expected an object"),
