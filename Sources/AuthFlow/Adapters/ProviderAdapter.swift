@@ -42,7 +42,7 @@ public protocol ProviderAdapter: Sendable {
     /// The issuer that the metadata names, compared code point by code point. Stored credentials belong to it.
     var issuer: String { get }
 
-    /// Returns the provider's endpoints and what they support: from discovery (``ServerContext/discover(at:order:advice:)``), or
+    /// Returns the provider's endpoints and what they support: from discovery (``ServerContext/discover(at:order:tokenIssuer:advice:)``), or
     /// fixed.
     ///
     /// Called once for all who wait, again when the lifetime of the discovered document is over. When it throws, the old
