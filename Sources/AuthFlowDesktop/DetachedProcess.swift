@@ -17,8 +17,8 @@ package enum DetachedProcess {
         ended: @escaping @Sendable (_ status: Int32) -> Void
     ) throws(AuthError) {
         #if os(Linux)
-        let identifier = try spawn(command, environment: environment)
-        DetachedThread.run { ended(end(of: identifier)) }
+        let identifier = try ChildProgram.spawn(command, environment: environment)
+        DetachedThread.run { ended(ChildProgram.end(of: identifier)) }
         #else
         let process = Process()
         process.executableURL = URL(fileURLWithPath: command[0])

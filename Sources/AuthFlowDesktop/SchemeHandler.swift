@@ -171,7 +171,7 @@ public struct SchemeHandler: Sendable {
         guard let path = LaunchEnvironment.find(name, environment) else {
             throw AuthError(.userAgentFailed, "\(name) is not installed. It comes with the package xdg-utils.")
         }
-        let (status, bytes) = try DetachedProcess.output(of: [path] + arguments, environment: environment)
+        let (status, bytes) = try ChildProgram.output(of: [path] + arguments, environment: environment)
         guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) ended with status \(status).") }
         return String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
         #else

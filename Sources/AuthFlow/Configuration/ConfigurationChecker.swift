@@ -98,16 +98,18 @@ struct ConfigurationChecker {
     }
 
     private mutating func checkSecret(_ json: JSON, at path: JSONPath) {
+        let forms = #"{"env": "NAME"}, {"file": "path"} or {"command": ["program"]}"#
         guard let members = json.object else {
-            return report(
-                "a secret is never written into the file: give {\"env\": \"NAME\"} or {\"file\": \"path\"}",
-                at: path
-            )
+            return report("a secret is never written into the file: give \(forms)", at: path)
         }
-        guard members.count == 1, let (kind, value) = members.first, value.string?.isEmpty == false else {
-            return report("a secret is given as {\"env\": \"NAME\"} or {\"file\": \"path\"}, one of the two", at: path)
+        guard members.count == 1, let (kind, value) = members.first else {
+            return report("a secret is given as one of \(forms)", at: path)
         }
-        if kind != "env", kind != "file" { unknown("key", kind, among: ["env", "file"], at: path.member(kind)) }
+        let kinds = ["env", "file", "command"]
+        guard kinds.contains(kind) else { return unknown("key", kind, among: kinds, at: path.member(kind)) }
+        let isValid =
+            kind == "command" ? value.strings?.first?.isEmpty == false : value.string?.isEmpty == false
+        if !isValid { report("a secret is given as one of \(forms)", at: path) }
     }
 
     // MARK: Wording

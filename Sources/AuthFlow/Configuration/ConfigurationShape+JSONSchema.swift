@@ -64,7 +64,10 @@ extension ConfigurationShape {
         case .secret:
             [
                 "type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": false,
-                "properties": ["env": ["type": "string"], "file": ["type": "string"]],
+                "properties": [
+                    "env": ["type": "string"], "file": ["type": "string"],
+                    "command": ["type": "array", "minItems": 1, "items": ["type": "string"]],
+                ],
             ]
         case .list(let element, false): ["type": "array", "minItems": 1, "items": element.jsonSchema]
         case .list(let element, true): ["type": "array", "items": element.jsonSchema]

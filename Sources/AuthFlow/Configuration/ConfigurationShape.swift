@@ -17,7 +17,7 @@ indirect enum ConfigurationShape: Sendable {
     case flag
     /// One of these strings.
     case choice([String])
-    /// A secret by reference: `{"env": "NAME"}` or `{"file": "path"}`. Never the secret itself.
+    /// A secret by reference: `{"env": "NAME"}`, `{"file": "path"}` or `{"command": ["program"]}`. Never the secret itself.
     case secret
     /// An array, each element of this shape.
     case list(ConfigurationShape, canBeEmpty: Bool)

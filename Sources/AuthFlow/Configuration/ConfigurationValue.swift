@@ -201,8 +201,8 @@ extension ConfigurationValue {
 }
 
 extension ConfigurationValue<Secret> {
-    /// A secret by reference: `{"env": "NAME"}` or `{"file": "path"}`. Reading it fails when the variable is not set, or the
-    /// file cannot be read.
+    /// A secret by reference: `{"env": "NAME"}`, `{"file": "path"}` or `{"command": ["program", "argument"]}`. Reading it fails when the
+    /// variable is not set, the file cannot be read, or the program fails.
     public static var secret: Self {
         Self(.secret) { node throws(ConfigurationError) in
             if let variable = node.json["env"]?.string {
@@ -211,15 +211,48 @@ extension ConfigurationValue<Secret> {
                 }
                 return Secret(value)
             }
+            if let command = node.json["command"]?.strings { return try printed(by: command, node) }
             let file = node.absolute(try node.required(node.json["file"]?.string))
             guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 64 * 1024) else {
                 throw node.error("the file \(file) cannot be read, or has more than 64 KiB")
             }
-            // Editors and `echo` end a file with a line break that is not part of the secret.
-            let text = String(decoding: bytes, as: UTF8.self)
-            let value = text.hasSuffix("\r\n") || text.hasSuffix("\n") ? String(text.dropLast()) : text
-            guard !value.isEmpty else { throw node.error("the file \(file) is empty") }
-            return Secret(value)
+            guard let secret = secret(in: bytes) else { throw node.error("the file \(file) is empty") }
+            return secret
         }
+    }
+
+    /// Editors and `echo` end a text with a line break that is not part of the secret.
+    private static func secret(in bytes: [UInt8]) -> Secret? {
+        let text = String(decoding: bytes, as: UTF8.self)
+        let value = text.hasSuffix("\r\n") || text.hasSuffix("\n") ? String(text.dropLast()) : text
+        return value.isEmpty ? nil : Secret(value)
+    }
+
+    /// How long a program may take that prints a secret.
+    private static var limit: Duration { .seconds(30) }
+
+    /// What a program prints. No shell is involved, it has no terminal, and what it writes to its standard error is discarded.
+    private static func printed(by command: [String], _ node: ConfigurationNode) throws(ConfigurationError) -> Secret {
+        let name = DisplayText.sanitized(command.first ?? "", limit: 200)
+        guard let program = command.first, let path = LaunchEnvironment.find(program, node.environment) else {
+            throw node.error("the program \(name) is not installed")
+        }
+        let found: (status: Int32, bytes: [UInt8]?)
+        do {
+            found = try ProgramOutput.waiting(
+                for: [path] + command.dropFirst(),
+                environment: node.environment,
+                maximumSize: 64 * 1024,
+                limit: limit
+            )
+        } catch {
+            throw node.error("the program \(name) could not be run")
+        }
+        guard let bytes = found.bytes else {
+            throw node.error("the program \(name) took longer than 30 seconds, or printed more than 64 KiB")
+        }
+        guard found.status == 0 else { throw node.error("the program \(name) ended with status \(found.status)") }
+        guard let secret = secret(in: bytes) else { throw node.error("the program \(name) printed nothing") }
+        return secret
     }
 }

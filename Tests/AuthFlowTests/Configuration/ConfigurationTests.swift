@@ -105,6 +105,7 @@ extension UserAgentFactory {
     @Test(arguments: [
         "",
         #", "client_secret": {"env": "SECRET"}"#,
+        #", "client_secret": {"command": ["/bin/sh", "-c", "echo \"$SECRET\""]}"#,
         #", "client_secret": {"env": "SECRET"}, "client_authentication": "client_secret_post""#,
         #", "scopes": ["openid", "email"], "redirect_uri": "http://127.0.0.1:8400/cb", "timeout": 60"#,
         #", "user_agent": "window""#,
@@ -176,6 +177,42 @@ extension UserAgentFactory {
             place: "3:88",
             keyPath: "profiles.work.client_secret",
             words: "cannot be read"
+        ),
+        Fault(
+            more: #", "client_secret": {"command": ["no-such-program"]}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "is not installed"
+        ),
+        Fault(
+            more: #", "client_secret": {"command": ["/bin/false"]}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "ended with status 1"
+        ),
+        Fault(
+            more: #", "client_secret": {"command": ["/bin/true"]}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "printed nothing"
+        ),
+        Fault(
+            more: #", "client_secret": {"command": ["/bin/sh", "-c", "head -c 70000 /dev/zero"]}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "more than 64 KiB"
+        ),
+        Fault(
+            more: #", "client_secret": {"command": []}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "as one of"
+        ),
+        Fault(
+            more: #", "client_secret": {"command": "/bin/true"}"#,
+            place: "3:88",
+            keyPath: "profiles.work.client_secret",
+            words: "as one of"
         ),
         Fault(
             more: #", "client_authentication": "client_secret_basic""#,

@@ -1,13 +1,13 @@
 #if os(Linux)
-import AuthFlow
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
 import Foundation
 #endif
-import Glibc
+package import Glibc
 
-extension DetachedProcess {
+/// Starts programs without the streams, terminal, signals or environment of this one.
+package enum ChildProgram {
     /// `POSIX_SPAWN_SETSID` of glibc's and musl's spawn.h, which Swift does not see because GNU extensions are off.
     private static let newSession: Int32 = 0x80
 
@@ -17,7 +17,7 @@ extension DetachedProcess {
     /// Ctrl-C in the terminal does not end it, and restore the signals that a command-line tool ignores, which a child
     /// would otherwise ignore for good.
     /// - Parameter output: The descriptor for its standard output; nil to discard it.
-    static func spawn(
+    package static func spawn(
         _ command: [String],
         environment: [String: String],
         output: Int32? = nil
@@ -59,7 +59,7 @@ extension DetachedProcess {
 
     /// Runs a program to its end.
     /// - Returns: Its exit status, and what it printed.
-    static func output(
+    package static func output(
         of command: [String],
         environment: [String: String]
     ) throws(AuthError) -> (status: Int32, bytes: [UInt8]) {
@@ -86,7 +86,7 @@ extension DetachedProcess {
 
     /// Waits for the end of a program, so that it does not stay in the process table.
     /// - Returns: Its exit status.
-    static func end(of identifier: pid_t) -> Int32 {
+    package static func end(of identifier: pid_t) -> Int32 {
         var status: Int32 = 0
         while unsafe waitpid(identifier, &status, 0) == -1 {
             // The status is not known where SIGCHLD is ignored.

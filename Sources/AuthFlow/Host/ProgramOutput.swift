@@ -1,4 +1,3 @@
-import AuthFlow
 import Synchronization
 
 #if canImport(FoundationEssentials)
@@ -11,14 +10,14 @@ import Glibc
 #endif
 
 /// Runs a program for what it prints.
-enum ProgramOutput {
+package enum ProgramOutput {
     /// Runs a program to its end. Cancelling ends the program and everything it has started.
     /// - Parameters:
     ///   - command: The path of the program and its arguments.
     ///   - environment: The whole environment of the program.
     ///   - maximumSize: The most that it may print, in bytes.
     /// - Returns: Its exit status and what it printed; nil for the output when that was more.
-    static func of(
+    package static func of(
         _ command: [String],
         environment: [String: String],
         maximumSize: Int
@@ -27,10 +26,30 @@ enum ProgramOutput {
         try Task.checkCancellation()
         let child = Child()
         return try await BlockingCall.run {
-            try child.run(command, environment: environment, maximumSize: maximumSize)
+            try child.run(command, environment: environment, maximumSize: maximumSize, until: nil)
         } onCancel: {
             child.kill()
         }
+        #else
+        throw AuthError(.unsupported, "Programs are run for their output on Linux only.")
+        #endif
+    }
+
+    /// Runs a program to its end on this thread, where a task cannot be waited for.
+    /// - Parameters:
+    ///   - command: The path of the program and its arguments.
+    ///   - environment: The whole environment of the program.
+    ///   - maximumSize: The most that it may print, in bytes.
+    ///   - limit: How long it may run. It is ended then, with everything it has started.
+    /// - Returns: Its exit status and what it printed; nil for the output when that was more, or it took too long.
+    package static func waiting(
+        for command: [String],
+        environment: [String: String],
+        maximumSize: Int,
+        limit: Duration
+    ) throws -> (status: Int32, bytes: [UInt8]?) {
+        #if os(Linux)
+        try Child().run(command, environment: environment, maximumSize: maximumSize, until: .now + limit)
         #else
         throw AuthError(.unsupported, "Programs are run for their output on Linux only.")
         #endif
@@ -64,7 +83,8 @@ private final class Child: Sendable {
     func run(
         _ command: [String],
         environment: [String: String],
-        maximumSize: Int
+        maximumSize: Int,
+        until end: ContinuousClock.Instant?
     ) throws -> (status: Int32, bytes: [UInt8]?) {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else {
@@ -79,25 +99,26 @@ private final class Child: Sendable {
             try state.withLock { state in
                 guard case .notStarted = state else { throw CancellationError() }
                 do throws(AuthError) {
-                    state = .running(try DetachedProcess.spawn(command, environment: environment, output: output))
+                    state = .running(try ChildProgram.spawn(command, environment: environment, output: output))
                 } catch {
                     throw AuthError(.assertionUnusable, error.message, underlyingError: error)
                 }
             }
         }
-        let bytes = contents(of: input, maximumSize: maximumSize)
+        let bytes = contents(of: input, maximumSize: maximumSize, until: end)
         if bytes == nil { kill() }
-        return (end(), bytes)
+        return (awaitEnd(), bytes)
     }
 
     /// What the program prints until it ends; nil when that is more than allowed. A program that it leaves behind may keep the pipe
     /// open, so that the end of the program counts and not that of the pipe.
-    private func contents(of input: Int32, maximumSize: Int) -> [UInt8]? {
+    private func contents(of input: Int32, maximumSize: Int, until end: ContinuousClock.Instant?) -> [UInt8]? {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 16 * 1024)
         while bytes.count <= maximumSize {
             var watched = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
             let hasEnded = hasEnded
+            if let end, .now > end { return nil }
             let ready = unsafe poll(&watched, 1, Self.patience)
             if ready == 0 {
                 if hasEnded { return bytes }
@@ -122,14 +143,14 @@ private final class Child: Sendable {
     }
 
     /// Waits for its end.
-    private func end() -> Int32 {
+    private func awaitEnd() -> Int32 {
         guard case .running(let identifier) = state.withLock({ $0 }) else { return 1 }
         var information = unsafe siginfo_t()
         // Not reaped yet, so that the number stays its own until it is not ended any more.
         while unsafe waitid(P_PID, id_t(identifier), &information, WEXITED | WNOWAIT) == -1, errno == EINTR {}
         return state.withLock { state in
             state = .over
-            return DetachedProcess.end(of: identifier)
+            return ChildProgram.end(of: identifier)
         }
     }
 }

@@ -1,0 +1,57 @@
+import AuthFlow
+import AuthFlowJSON
+import Foundation
+import Testing
+
+#if os(Linux)
+/// A secret that a program prints.
+@Suite struct CommandSecretTests {
+    private static let word = ConfigurationKey("word", required: .secret, "The secret word.")
+
+    private func secret(_ command: String, _ environment: [String: String] = ["PATH": "/usr/bin:/bin"]) throws -> Secret
+    {
+        let text = #"{"profiles": {"p": {"provider": "fake", "client_id": "c", "word": {"command": COMMAND}}}}"#
+            .replacing("COMMAND", with: command)
+        let found = Found()
+        let factory = ProviderFactory("fake", keys: [Self.word]) { profile in
+            found.secret = try profile[Self.word]
+            throw AuthError(.unsupported, "The word is read.")
+        }
+        let profile = try ConfigurationFile(text: Array(text.utf8)).profile()
+        do {
+            _ = try AuthClient(
+                profile: profile,
+                providers: [factory],
+                userAgents: [],
+                host: HostServices(environment: environment)
+            )
+        } catch let error as AuthError where error.code == .unsupported {}
+        return try #require(found.secret)
+    }
+
+    private final class Found: @unchecked Sendable {  // Used by one thread, before and after the call.
+        var secret: Secret?
+    }
+
+    @Test func isWhatTheProgramPrintsWithoutItsLastLineBreak() throws {
+        #expect(try secret(#"["printf", "a b\n"]"#) == Secret("a b"))
+        #expect(
+            try secret(#"["sh", "-c", "echo $WORD"]"#, ["PATH": "/usr/bin:/bin", "WORD": "open"]) == Secret("open")
+        )
+        // No shell looks at the words.
+        #expect(try secret(#"["echo", "$HOME; `id`"]"#) == Secret("$HOME; `id`"))
+    }
+
+    @Test func hasNoInputAndNoTerminal() throws {
+        #expect(try secret(#"["sh", "-c", "cat; test -t 0 || echo none"]"#) == Secret("none"))
+    }
+
+    @Test func whatAProgramSaysWhenItFailsIsInNoMessage() throws {
+        let error = #expect(throws: ConfigurationError.self) {
+            try secret(#"["sh", "-c", "echo hunter2; echo hunter3 >&2; exit 3"]"#)
+        }
+        #expect(error.map { "\($0)" }?.contains("status 3") == true)
+        #expect(error.map { "\($0)" }?.contains("hunter") == false)
+    }
+}
+#endif
