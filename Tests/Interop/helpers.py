@@ -24,7 +24,8 @@ import urllib.request
 
 tool, cloud = sys.argv[1], sys.argv[2]
 work = pathlib.Path(tempfile.mkdtemp())
-LIFETIME = 8
+# Twenty programs at once take some seconds on a busy machine; their token must not end meanwhile.
+LIFETIME = 20
 
 
 def free_port():
