@@ -100,11 +100,9 @@ extension AttachedProcess {
         // The program is waited for whatever happens to this task: it has the file.
         return await withCheckedContinuation { continuation in
             let wait: @Sendable () -> Void = { [identifier] in
-                var status: Int32 = 0
-                while unsafe waitpid(identifier, &status, 0) == -1, errno == EINTR {}
+                let status = ChildProgram.end(of: identifier)
                 child.store(0, ordering: .sequentiallyConsistent)
-                // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
-                continuation.resume(returning: status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F)
+                continuation.resume(returning: status)
             }
             if !DetachedThread.run(wait) { wait() }
         }

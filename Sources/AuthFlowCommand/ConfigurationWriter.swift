@@ -31,7 +31,6 @@ struct ConfigurationWriter {
                 "\"\(DisplayText.sanitized(profile, limit: 60))\" cannot be the name of a profile."
             )
         }
-        try PrivateFile.createDirectory(ConfigurationFile.directory(of: path))
         let probe = PrivateFile("\(path).probe-\(UUID().uuidString)")
         guard try probe.create(with: []) else {
             throw AuthError(.storageFailed, "\(DisplayText.sanitized(path)) cannot be created.")

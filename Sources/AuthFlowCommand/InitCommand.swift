@@ -68,6 +68,8 @@ struct InitCommand: AsyncParsableCommand {
 
     func run() async throws {
         let writer = ConfigurationWriter(output ?? ConfigurationChoice.userPath(ToolEnvironment.host.environment))
+        // A folder that is named and does not exist is more likely a misspelt one.
+        if output == nil { try PrivateFile.createDirectory(ConfigurationFile.directory(of: writer.path)) }
         try writer.requirePlace(for: profile)
         let provider = try await InitProvider(preset: preset, settings: settings, issuer: issuer)
         var members = provider.members

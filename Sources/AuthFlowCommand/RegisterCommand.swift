@@ -69,7 +69,8 @@ extension RegisterCommand {
             for path in [output, secretFile, registrationFile] where FileManager.default.fileExists(atPath: path) {
                 throw AuthError(.invalidConfiguration, "\(path) already exists. Move it, or choose another --output.")
             }
-            try requireUsableFolder()
+            let writer = ConfigurationWriter(output)
+            try writer.requirePlace(for: profile)
             let token = try initialAccessTokenFile.map { path in
                 guard let text = try? String(contentsOfFile: path, encoding: .utf8) else {
                     throw AuthError(.invalidConfiguration, "\(path) cannot be read.")
@@ -93,30 +94,14 @@ extension RegisterCommand {
             }
             // Needed to change or remove the registration (RFC 7592).
             try create(registrationFile, registered.metadata.exposed.serialized(indented: true))
-            let configuration = configuration(registered, issuer: issuer, secretFile: secretFile)
-            let text = try configuration.serialized(indented: true)
-            try create(output, text)
-            // A file that this command has just written needs no review.
-            if URL(fileURLWithPath: output).lastPathComponent == ConfigurationChoice.localName {
-                _ = try ConfigurationTrust().trust(output, content: text)
-            }
+            let members = members(registered, issuer: issuer, secretFile: secretFile)
+            try writer.write(members, as: profile)
             Terminal.talk("Registered. The provider's response is in \(registrationFile).")
             Terminal.talk("Sign in: authflow login --config \(output)")
-            try Terminal.result(configuration)
+            try Terminal.result(["profiles": .object([profile: members])])
         }
 
-        /// Checks that files can be created next to the configuration, and that a configuration there will be accepted: the
-        /// registration response is sent only once.
-        private func requireUsableFolder() throws {
-            let probe = PrivateFile(absolute("\(output).probe-\(UUID().uuidString)"))
-            guard try probe.create(with: []) else {
-                throw AuthError(.storageFailed, "\(output) cannot be created.")
-            }
-            defer { try? probe.remove() }
-            _ = try ConfigurationFile.contents(ofFile: probe.path)
-        }
-
-        private func configuration(
+        private func members(
             _ registered: DynamicRegistration.Registered,
             issuer: String,
             secretFile: String
@@ -132,7 +117,7 @@ extension RegisterCommand {
                 profile["client_secret"] = ["file": .string(URL(fileURLWithPath: secretFile).lastPathComponent)]
                 profile["client_authentication"] = .string(registered.authentication.method.rawValue)
             }
-            return ["profiles": .object([self.profile: .object(profile)])]
+            return .object(profile)
         }
 
         /// Creates a file, and does not change one that another process has created meanwhile.

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -368,6 +369,32 @@ def aws():
     print("aws: keys of the role by one exchange for several programs")
 
 
+# MARK: authflow exec
+
+
+def programs():
+    """Signals to a program whose token is in a file: it gets them, its status counts, and the file is gone."""
+    loop = 'echo "$F"; for i in $(seq 40); do sleep 0.1; done'
+    for name, script, number, to_all, before, status in [
+        ("TERM, which it handles", "trap 'exit 9' TERM; " + loop, signal.SIGTERM, False, [], 9),
+        ("TERM", loop, signal.SIGTERM, False, [], 128 + signal.SIGTERM),
+        ("TERM, which it ignores", "trap '' TERM; " + loop, signal.SIGTERM, False, [], 0),
+        ("Ctrl-C, which it handles", "trap 'exit 8' INT; " + loop, signal.SIGINT, True, [], 8),
+        ("Ctrl-C", loop, signal.SIGINT, True, [], 128 + signal.SIGINT),
+        ("a terminal that is closed", loop, signal.SIGHUP, False, [], 128 + signal.SIGHUP),
+        ("a terminal that is closed, under nohup", loop, signal.SIGHUP, False, ["nohup"], 0),
+    ]:
+        process = subprocess.Popen([*before, tool, "exec", "--file", "F", "--", "sh", "-c", script], env=base, text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+        path = process.stdout.readline().strip()
+        expect(f"{name}: there is a file", os.path.exists(path))
+        (os.killpg if to_all else os.kill)(process.pid, number)
+        ended = process.wait(30)
+        expect(f"{name}: status {status}", ended == status, ended)
+        expect(f"{name}: the file is gone", not os.path.exists(path))
+    print("exec: a program with a file gets its signals, and leaves no token behind")
+
+
 # MARK: The rest
 
 
@@ -401,7 +428,7 @@ try:
             time.sleep(0.05)
         configure()
         run(tool, "login")
-        for part in (kubernetes, git, docker, aws):
+        for part in (kubernetes, git, docker, programs, aws):
             part()
 finally:
     shutil.rmtree(work, ignore_errors=True)
