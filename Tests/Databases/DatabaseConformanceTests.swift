@@ -12,4 +12,13 @@ import Testing
         guard case .trial(let trial) = row.check else { return }
         try await WebScene.$store.withValue(database.store()) { try await trial(.inProcess) }
     }
+
+    /// Without this, the rows could have their sessions in memory and no trial would tell.
+    @Test(arguments: Database.allCases) func theSessionsOfARowAreInTheDatabase(_ database: Database) async throws {
+        let row = try #require(Self.rows.first { $0.number == "W3" })
+        guard case .trial(let trial) = row.check else { return }
+        let store = try await database.store()
+        try await WebScene.$store.withValue(store) { try await trial(.inProcess) }
+        #expect(try await !store.keys(after: nil, limit: 1).isEmpty)
+    }
 }
