@@ -54,7 +54,7 @@ demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock 
 
 # A package of its own: no other sample needs a web framework.
 WEB := --package-path Samples/web-login --scratch-path .build-web
-demo-web: test-dependencies ## Sign in to a web application with two real Chromiums: in memory, on PostgreSQL and on Redis
+demo-web: test-dependencies ## Sign in to a web application with two real Chromiums: in memory, in a file, on PostgreSQL and on Redis
 	swift build --product authflow
 	swift build --build-tests $(WEB)
 	swift test --disable-xctest --skip-build $(WEB)
@@ -112,7 +112,7 @@ interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, 
 	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests
 	Tests/Interop/keyring.sh hanging swift test --skip-build --disable-xctest --filter KeyringTests
 
-databases: dependencies ## Test the stores on a PostgreSQL and a Redis server of their own
+databases: dependencies ## Test the stores on a PostgreSQL and a Redis server of their own, and in files
 	swift build --build-tests
 	Tests/Databases/databases.sh swift test --skip-build --disable-xctest --filter DatabaseTests
 
@@ -120,7 +120,7 @@ SESSIONS ?= 10000
 DURATION ?= 120
 soak-server: dependencies ## Kill, stop and restart server processes and databases under SESSIONS sessions for DURATION seconds each
 	swift build --product session-soak
-	for store in postgresql redis; do for way in "" --terminate; do Tests/Databases/databases.sh Tests/Soak/sessions.py \
+	for store in postgresql redis sqlite; do for way in "" --terminate; do Tests/Databases/databases.sh Tests/Soak/sessions.py \
 	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store --sessions $(SESSIONS) --seconds $(DURATION) $$way || exit 1; \
 	  done; done
 

@@ -37,6 +37,7 @@ let package = Package(
         .library(name: "AuthFlowObservability", targets: ["AuthFlowObservability"]),
         .library(name: "AuthFlowPostgreSQL", targets: ["AuthFlowPostgreSQL"]),
         .library(name: "AuthFlowRedis", targets: ["AuthFlowRedis"]),
+        .library(name: "AuthFlowSQLite", targets: ["AuthFlowSQLite"]),
         .library(name: "AuthFlowURLSession", targets: ["AuthFlowURLSession"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
@@ -73,9 +74,10 @@ let package = Package(
         .target(name: "CMarkup"),
         // Loads the libraries of hardware tokens likewise.
         .target(name: "CPKCS11"),
-        // Load libpq and hiredis likewise.
+        // Load libpq, hiredis and SQLite likewise.
         .target(name: "CPostgreSQL"),
         .target(name: "CRedis"),
+        .target(name: "CSQLite"),
 
         // Engine
         .target(
@@ -93,11 +95,12 @@ let package = Package(
             ]
         ),
 
-        // Stores that several machines share
-        // Connections, leases and waiting, which both have in common.
+        // Stores that several processes share
+        // Connections, leases and waiting, which all have in common.
         .target(name: "AuthFlowDatabase", dependencies: ["AuthFlow"]),
         .target(name: "AuthFlowPostgreSQL", dependencies: ["AuthFlow", "AuthFlowDatabase", "CPostgreSQL"]),
         .target(name: "AuthFlowRedis", dependencies: ["AuthFlow", "AuthFlowDatabase", "CRedis", crypto]),
+        .target(name: "AuthFlowSQLite", dependencies: ["AuthFlow", "AuthFlowDatabase", "CSQLite"]),
 
         // The XML responses of services.
         .target(name: "AuthFlowMarkup", dependencies: ["AuthFlow", "CMarkup"]),
@@ -201,6 +204,7 @@ let package = Package(
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
                 "AuthFlowMCP", "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowPresets", "AuthFlowRedis",
+                "AuthFlowSQLite",
                 "AuthFlowTesting", crypto,
                 argumentParser,
                 httpTypes,
@@ -232,8 +236,8 @@ let package = Package(
         .executableTarget(
             name: "session-soak",
             dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting",
-                httpTypes,
+                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite",
+                "AuthFlowTesting", httpTypes,
             ],
             path: "Tests/SessionSoak"
         ),
@@ -327,10 +331,17 @@ let package = Package(
             dependencies: ["CommandHarness", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON"],
             path: "Tests/Samples"
         ),
+        .testTarget(
+            name: "AuthFlowSQLiteTests",
+            dependencies: ["ConformanceRows", "CSQLite", "AuthFlowSQLite", "AuthFlowTesting", "AuthFlow"]
+        ),
         // Runs beside servers that a script starts: see "make databases".
         .testTarget(
             name: "DatabaseTests",
-            dependencies: ["ConformanceRows", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowTesting", "AuthFlow"],
+            dependencies: [
+                "ConformanceRows", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite", "AuthFlowTesting",
+                "AuthFlow",
+            ],
             path: "Tests/Databases",
             exclude: ["databases.sh"]
         ),
@@ -354,7 +365,7 @@ let package = Package(
 
 for target in package.targets {
     switch target.type {
-    case .regular where ["CCurl", "CMarkup", "CPKCS11", "CPostgreSQL", "CRedis"].contains(target.name):
+    case .regular where ["CCurl", "CMarkup", "CPKCS11", "CPostgreSQL", "CRedis", "CSQLite"].contains(target.name):
         break  // C
     case .regular, .test, .executable:
         target.swiftSettings = [

@@ -22,6 +22,7 @@ let package = Package(
                 .product(name: "AuthFlowOIDC", package: "AuthFlow"),
                 .product(name: "AuthFlowPostgreSQL", package: "AuthFlow"),
                 .product(name: "AuthFlowRedis", package: "AuthFlow"),
+                .product(name: "AuthFlowSQLite", package: "AuthFlow"),
                 .product(name: "Hummingbird", package: "hummingbird"),
             ],
             path: "Sources",

@@ -10,6 +10,7 @@ import AuthFlowOkta
 import AuthFlowPostgreSQL
 import AuthFlowPresets
 import AuthFlowRedis
+import AuthFlowSQLite
 import AuthFlowTerminal
 
 #if canImport(FoundationEssentials)
@@ -25,7 +26,7 @@ enum Known {
         .loopback, .systemBrowser, .headless,
         .tree(host: ToolEnvironment.host, ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
     ]
-    static let stores = TokenStoreFactory.standard + [.postgreSQL, .redis]
+    static let stores = TokenStoreFactory.standard + [.sqlite, .postgreSQL, .redis]
     static let presets = ProviderPreset.all
     static let assertions = AssertionSourceFactory.standard + [.command]
 }

@@ -71,6 +71,18 @@ package enum RecordMessage: Sendable, Hashable {
         }
     }
 
+    package var text: [UInt8] {
+        switch self {
+        case .released(let digest): Array("r \(Self.hex(digest))".utf8)
+        case .removed(let digest): Array("g \(Self.hex(digest))".utf8)
+        }
+    }
+
+    /// Writes a digest in hexadecimal digits.
+    package static func hex(_ digest: [UInt8]) -> String {
+        digest.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+    }
+
     /// Reads a digest in hexadecimal digits; nil when it is none.
     package static func digest(ofHex text: some Sequence<UInt8>) -> [UInt8]? {
         let digits = text.compactMap { Character(UnicodeScalar($0)).hexDigitValue }

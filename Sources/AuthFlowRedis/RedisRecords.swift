@@ -54,15 +54,9 @@ struct RedisRecords: RecordTable {
         )
     }
 
-    private func key(_ digest: [UInt8]) -> [UInt8] { Array("\(prefix):{\(Self.hex(digest))}".utf8) }
-
-    private static func hex(_ bytes: [UInt8]) -> String {
-        bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
-    }
+    private func key(_ digest: [UInt8]) -> [UInt8] { Array("\(prefix):{\(RecordMessage.hex(digest))}".utf8) }
 
     private var channel: [UInt8] { Array("\(prefix):released".utf8) }
-
-    private func message(_ letter: String, _ digest: [UInt8]) -> [UInt8] { Array("\(letter) \(Self.hex(digest))".utf8) }
 
     private static func argument(_ number: some FixedWidthInteger) -> [UInt8] { Array("\(number)".utf8) }
 
@@ -105,7 +99,7 @@ struct RedisRecords: RecordTable {
         if let attributes {
             arguments.append(attributes.lifetime.map { Self.argument($0.milliseconds) } ?? [])
             arguments.append(attributes.idleTime.map { Self.argument($0.milliseconds) } ?? [])
-            arguments.append(Array(attributes.tags.map { Self.hex($0.bytes) }.joined(separator: " ").utf8))
+            arguments.append(Array(attributes.tags.map { RecordMessage.hex($0.bytes) }.joined(separator: " ").utf8))
             // First, and not in the same step: in a cluster a set is elsewhere. A digest in a set whose record has no such tag is skipped.
             for tag in attributes.tags {
                 let life = attributes.lifetime.map { Self.argument($0.milliseconds) } ?? []
@@ -115,10 +109,10 @@ struct RedisRecords: RecordTable {
         return try await run(.write, on: key(lease.digest), arguments).integer == 1
     }
 
-    private func tagKey(_ tag: [UInt8]) -> [UInt8] { Array("\(prefix):tag:{\(Self.hex(tag))}".utf8) }
+    private func tagKey(_ tag: [UInt8]) -> [UInt8] { Array("\(prefix):tag:{\(RecordMessage.hex(tag))}".utf8) }
 
     func release(_ lease: HeldLease) async throws {
-        let arguments = Self.held(lease) + [channel, message("r", lease.digest)]
+        let arguments = Self.held(lease) + [channel, RecordMessage.released(lease.digest).text]
         _ = try await run(.release, on: key(lease.digest), arguments)
     }
 
@@ -128,7 +122,7 @@ struct RedisRecords: RecordTable {
         let members =
             try await database.response(to: [Array("ZRANGE".utf8), tagKey(tag), Array("0".utf8), Array("-1".utf8)]).list
             ?? []
-        let wanted = Self.hex(tag)
+        let wanted = RecordMessage.hex(tag)
         var found: [TaggedRecord] = []
         for member in members.compactMap(\.bytes) {
             let shown = try await run(.show, on: key(member))
@@ -153,7 +147,7 @@ struct RedisRecords: RecordTable {
     func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord] {
         var removed: [TaggedRecord] = []
         for digest in digests {
-            let shown = try await run(.remove, on: key(digest), [channel, message("g", digest)])
+            let shown = try await run(.remove, on: key(digest), [channel, RecordMessage.removed(digest).text])
             if let record = Self.record(shown) { removed.append(record) }
         }
         return removed

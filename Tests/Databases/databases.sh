@@ -7,6 +7,7 @@
 # its environment:
 #   AUTHFLOW_POSTGRESQL  the database's address
 #   AUTHFLOW_REDIS       the Redis server's address
+#   AUTHFLOW_SQLITE      a folder for the files of SQLite
 #   AUTHFLOW_DATABASES   a program that is called with "postgresql" or "redis", and "stop", "start" or "crash"
 set -euo pipefail
 
@@ -17,6 +18,7 @@ libraries=$(ldconfig -p)
 command -v redis-server >/dev/null || missing+=(redis-server)
 grep -q libhiredis.so.0.14 <<<"$libraries" || missing+=(libhiredis0.14)
 grep -q libpq.so.5 <<<"$libraries" || missing+=(libpq5)
+grep -q libsqlite3.so.0 <<<"$libraries" || missing+=(libsqlite3-0)
 if [ ${#missing[@]} -gt 0 ]; then
   sudo=$([ "$(id -u)" -eq 0 ] || echo sudo)
   $sudo apt-get update -qq >&2
@@ -28,6 +30,7 @@ fi
 work=$(mktemp -d /tmp/afdb.XXXXXX)
 chmod 755 "$work"
 mkdir "$work/data" "$work/s"
+mkdir -m 700 "$work/files"
 as=()
 if [ "$(id -u)" -eq 0 ]; then
   # PostgreSQL refuses to run as root.
@@ -73,5 +76,6 @@ trap cleanup EXIT
 
 export AUTHFLOW_POSTGRESQL="host=$work/s user=authflow dbname=postgres"
 export AUTHFLOW_REDIS="unix:$work/r"
+export AUTHFLOW_SQLITE="$work/files"
 export AUTHFLOW_DATABASES="$work/control"
 "$@"

@@ -2,6 +2,7 @@ import AuthFlow
 import AuthFlowOIDC
 import AuthFlowPostgreSQL
 import AuthFlowRedis
+import AuthFlowSQLite
 import Synchronization
 
 #if canImport(FoundationEssentials)
@@ -33,6 +34,7 @@ struct SessionSoak: Sendable {
             try PostgreSQLTokenStore(url: Self.address("AUTHFLOW_POSTGRESQL"), lease: .seconds(5))
         case "redis":
             try RedisTokenStore(url: Self.address("AUTHFLOW_REDIS"), lease: .seconds(5))
+        case let path where path.hasSuffix(".sqlite"): try SQLiteTokenStore(path: path, lease: .seconds(5))
         default: FileTokenStore(directory: store)
         }
     }

@@ -7,7 +7,7 @@
 //     session-soak scale ISSUER STORE SESSIONS                prints what one of many sessions costs, as a row of a table
 //     session-soak check ISSUER STORE SESSIONS                counts the sessions that are left, and why others ended
 //
-// STORE is "postgresql", "redis", "memory" or the path of a folder.
+// STORE is "postgresql", "redis", "memory", the path of a file that ends with ".sqlite", or of a folder.
 
 import AuthFlow
 import AuthFlowTesting

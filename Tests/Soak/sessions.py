@@ -3,7 +3,7 @@
 
     sessions.py SESSION_SOAK STORE [--sessions N] [--seconds S] [--processes P] [--delay MS] [--gentle | --terminate]
 
-STORE is "postgresql" or "redis", both of which Tests/Databases/databases.sh starts. Access tokens live for a few seconds, a refresh
+STORE is "postgresql", "redis" or "sqlite"; Tests/Databases/databases.sh starts the first two, and gives the third a folder. Access tokens live for a few seconds, a refresh
 token is used once, and a used one revokes the session. Every second a process is ended by SIGKILL, now and then one is stopped for
 longer than its lease lasts, and the database is started again once. With --gentle nothing is killed; with --terminate processes are ended by SIGTERM, as by a service manager,
 and nothing at all may be lost.
@@ -69,7 +69,7 @@ class Server:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
-    parser.add_argument("store", choices=["postgresql", "redis"])
+    parser.add_argument("store", choices=["postgresql", "redis", "sqlite"])
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--processes", type=int, default=4)
@@ -84,7 +84,8 @@ def main():
     servers = []
     try:
         issuer = provider.stdout.readline().strip()
-        place = [issuer, options.store, str(options.sessions)]
+        store = f"{os.environ['AUTHFLOW_SQLITE']}/soak{os.getpid()}.sqlite" if options.store == "sqlite" else options.store
+        place = [issuer, store, str(options.sessions)]
         subprocess.run([options.program, "seed", *place], check=True, stdout=subprocess.DEVNULL)
         command = [options.program, "serve", *place, str(options.tasks), str(options.seconds + 3600)]
         servers = [Server(command, sys.stderr) for _ in range(options.processes)]
@@ -108,7 +109,7 @@ def main():
                 server = random.choice(servers)
                 server.process.send_signal(signal.SIGSTOP)
                 stopped, stops = (server, time.monotonic() + 7), stops + 1
-            if not restarts and time.monotonic() >= halfway:
+            if not restarts and options.store != "sqlite" and time.monotonic() >= halfway:
                 restarts += 1
                 subprocess.run([databases, options.store, "crash"], check=True)
                 time.sleep(1)

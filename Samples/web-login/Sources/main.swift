@@ -2,14 +2,15 @@
 //
 //     web-login CONFIGURATION [--profile NAME] [--port PORT]
 //
-// The profile names the provider, the client with its secret, and the store: "memory" here, "postgresql" or "redis" for any number of
-// processes.
+// The profile names the provider, the client with its secret, and the store: "memory" here, "sqlite" for the processes of one machine,
+// "postgresql" or "redis" for any number of them.
 
 import AuthFlow
 import AuthFlowHummingbird
 import AuthFlowOIDC
 import AuthFlowPostgreSQL
 import AuthFlowRedis
+import AuthFlowSQLite
 import AuthFlowServer
 import Foundation
 import Hummingbird
@@ -30,7 +31,7 @@ guard let path = arguments.first else {
 }
 
 let profile = try ConfigurationFile(path: path).profile(option("--profile"))
-let stores: [TokenStoreFactory] = [.memory, .postgreSQL, .redis]
+let stores: [TokenStoreFactory] = [.memory, .sqlite, .postgreSQL, .redis]
 let client = try AuthClient(profile: profile, providers: [.oidc], userAgents: [], stores: stores).client
 guard let store = try profile.makeStore(providers: [.oidc], userAgents: [], stores: stores) as? any SessionTokenStore
 else {

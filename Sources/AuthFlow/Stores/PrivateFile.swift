@@ -53,15 +53,7 @@ package struct PrivateFile {
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw failure("cannot be examined") }
-        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid() else {
-            throw AuthError(.storageFailed, "\(path) is not a plain file of this user, so it is not trusted.")
-        }
-        guard status.st_mode & 0o077 == 0 else {
-            throw AuthError(
-                .storageFailed,
-                "Others can read \(path), so its tokens may be known to them. Sign out locally, which removes it, and sign in again; or if you are sure, run: chmod 600 '\(path)'"
-            )
-        }
+        try requirePrivate(status)
         guard status.st_size <= maximumSize else {
             throw AuthError(
                 .credentialUnusable,
@@ -80,6 +72,32 @@ package struct PrivateFile {
             bytes += buffer[..<count]
         }
         return bytes
+    }
+
+    private func requirePrivate(_ status: stat) throws(AuthError) {
+        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid() else {
+            throw AuthError(.storageFailed, "\(path) is not a plain file of this user, so it is not trusted.")
+        }
+        guard status.st_mode & 0o077 == 0 else {
+            throw AuthError(
+                .storageFailed,
+                "Others can read \(path), so its tokens may be known to them. Sign out locally, which removes it, and sign in again; or if you are sure, run: chmod 600 '\(path)'"
+            )
+        }
+    }
+
+    /// Refuses a file that is not this user's alone.
+    package func requirePrivate() throws(AuthError) {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else { throw failure("cannot be examined") }
+        try requirePrivate(status)
+    }
+
+    /// Which file is at the path; nil when there is none.
+    package var identity: FileIdentity? {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else { return nil }
+        return FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
     }
 
     /// Replaces the file. When this returns, the bytes survive a power failure; when it throws, the old ones are still
@@ -229,6 +247,12 @@ package struct PrivateFile {
         let reason = unsafe String(cString: strerror(errno))
         return AuthError(.storageFailed, "\(path) \(what): \(reason).")
     }
+}
+
+/// Tells a file from one that was put in its place.
+package struct FileIdentity: Sendable, Hashable {
+    let device: UInt64
+    let number: UInt64
 }
 
 /// A kernel lock on a file (flock(2)): it is released when the process that holds it ends, however that happens.

@@ -1,0 +1,166 @@
+import AuthFlow
+import AuthFlowDatabase
+import CSQLite
+
+/// A value of a statement.
+enum SQLiteValue: Sendable, Hashable {
+    case integer(Int64)
+    case bytes([UInt8])
+    case null
+
+    static func integer(_ number: Int64?) -> SQLiteValue { number.map { .integer($0) } ?? .null }
+    static func bytes(_ bytes: [UInt8]?) -> SQLiteValue { bytes.map { .bytes($0) } ?? .null }
+
+    var integer: Int64? { if case .integer(let number) = self { number } else { nil } }
+    var bytes: [UInt8]? { if case .bytes(let bytes) = self { bytes } else { nil } }
+    var flag: Bool { integer == 1 }
+}
+
+/// An open database file.
+@safe final class SQLiteConnection: @unchecked Sendable {  // the lane's thread alone uses it
+    /// How long a call waits for the write of another process.
+    private static let patience: Int32 = 5000
+
+    /// `RETURNING` came with 3.35.
+    private static let oldestVersion: Int32 = 3_035_000
+
+    private let database: OpaquePointer
+    private var statements: [String: SQLiteStatement] = [:]
+    private var isDurable: Bool?
+
+    /// Opens a file that is there.
+    init(path: String) throws(DatabaseFailure) {
+        let version = authflow_sqlite_version()
+        guard version >= Self.oldestVersion else {
+            throw DatabaseFailure(
+                .unusable,
+                version == 0
+                    ? "The library SQLite is not installed. Debian has it in the package libsqlite3-0."
+                    : "SQLite 3.35 or newer is needed, and this is version number \(version)."
+            )
+        }
+        var opened: OpaquePointer?
+        let result = unsafe authflow_sqlite_open(path, &opened)
+        guard let opened = unsafe opened else {
+            throw DatabaseFailure(.unusable, "There is no memory for a connection to SQLite.")
+        }
+        unsafe self.database = opened
+        guard result == AUTHFLOW_SQLITE_OK.rawValue else {
+            throw failure(result)
+        }
+        unsafe authflow_sqlite_set_patience(opened, Self.patience)
+    }
+
+    deinit {
+        statements = [:]
+        unsafe authflow_sqlite_close(database)
+    }
+
+    /// Runs one statement.
+    /// - Returns: Its rows.
+    @discardableResult
+    func run(_ text: String, _ values: SQLiteValue...) throws(DatabaseFailure) -> [[SQLiteValue]] {
+        let statement = try prepared(text)
+        defer { statement.reset() }
+        for (index, value) in values.enumerated() {
+            let result = statement.bind(value, at: Int32(index + 1))
+            guard result == AUTHFLOW_SQLITE_OK.rawValue else { throw failure(result) }
+        }
+        var rows: [[SQLiteValue]] = []
+        // To its end: what a statement with RETURNING has changed is committed there.
+        while true {
+            let result = statement.step()
+            switch UInt32(bitPattern: result) {
+            case AUTHFLOW_SQLITE_DONE.rawValue: return rows
+            case AUTHFLOW_SQLITE_ROW.rawValue: rows.append(statement.row)
+            default: throw failure(result)
+            }
+        }
+    }
+
+    /// Runs statements that are carried out together or not at all.
+    func transaction<Value>(
+        _ body: () throws(DatabaseFailure) -> Value
+    ) throws(DatabaseFailure) -> Value {
+        // Not a deferred one: that would fail when another process writes between its first read and its first write.
+        try run("BEGIN IMMEDIATE")
+        do throws(DatabaseFailure) {
+            let value = try body()
+            try run("COMMIT")
+            return value
+        } catch {
+            _ = try? run("ROLLBACK")
+            throw error
+        }
+    }
+
+    /// Chooses whether the next writes are on the disk when their statements end, or with the next one that is. A lease need not
+    /// outlive a power failure: its holder does not.
+    func setDurable(_ isDurable: Bool) throws(DatabaseFailure) {
+        guard self.isDurable != isDurable else { return }
+        try run("PRAGMA synchronous = \(isDurable ? "FULL" : "NORMAL")")
+        self.isDurable = isDurable
+    }
+
+    private func prepared(_ text: String) throws(DatabaseFailure) -> SQLiteStatement {
+        if let known = statements[text] { return known }
+        var made: OpaquePointer?
+        let result = unsafe authflow_sqlite_prepare(database, text, &made)
+        guard result == AUTHFLOW_SQLITE_OK.rawValue, let made = unsafe made else { throw failure(result) }
+        let statement = unsafe SQLiteStatement(pointer: made)
+        statements[text] = statement
+        return statement
+    }
+
+    private func failure(_ result: Int32) -> DatabaseFailure {
+        let reason = DisplayText.sanitized(unsafe String(cString: authflow_sqlite_error(database)))
+        switch UInt32(result & 0xFF) {
+        case AUTHFLOW_SQLITE_BUSY.rawValue, AUTHFLOW_SQLITE_LOCKED.rawValue, AUTHFLOW_SQLITE_PROTOCOL.rawValue:
+            return DatabaseFailure(
+                .unreachable,
+                "Another process writes to the database, and does not finish: \(reason)."
+            )
+        // It was rolled back, and is tried again: a full disk may have room a moment later.
+        case AUTHFLOW_SQLITE_FULL.rawValue: return DatabaseFailure(.unknownOutcome, "The disk of the database is full.")
+        case AUTHFLOW_SQLITE_READ_ONLY.rawValue, AUTHFLOW_SQLITE_CANNOT_OPEN.rawValue, AUTHFLOW_SQLITE_CORRUPT.rawValue,
+            AUTHFLOW_SQLITE_NOT_A_DATABASE.rawValue:
+            return DatabaseFailure(.unusable, "The database cannot be used: \(reason).")
+        default: return DatabaseFailure(.refused, "SQLite: \(reason) (\(result)).")
+        }
+    }
+}
+
+/// A statement that was prepared. It belongs to its connection.
+@safe private final class SQLiteStatement {
+    private let pointer: OpaquePointer
+
+    init(pointer: OpaquePointer) { unsafe self.pointer = pointer }
+
+    deinit { unsafe authflow_sqlite_finalize(pointer) }
+
+    func bind(_ value: SQLiteValue, at index: Int32) -> Int32 {
+        switch value {
+        case .integer(let number): unsafe authflow_sqlite_bind_integer(pointer, index, number)
+        case .null: unsafe authflow_sqlite_bind_null(pointer, index)
+        // An empty array may have no address, which would stand for NULL.
+        case .bytes(let bytes): unsafe authflow_sqlite_bind_bytes(pointer, index, bytes + [0], bytes.count)
+        }
+    }
+
+    func step() -> Int32 { unsafe authflow_sqlite_step(pointer) }
+
+    func reset() { unsafe authflow_sqlite_reset(pointer) }
+
+    var row: [SQLiteValue] { (0..<(unsafe authflow_sqlite_column_count(pointer))).map { column($0) } }
+
+    private func column(_ index: Int32) -> SQLiteValue {
+        switch UInt32(bitPattern: unsafe authflow_sqlite_column_type(pointer, index)) {
+        case AUTHFLOW_SQLITE_INTEGER.rawValue: return .integer(unsafe authflow_sqlite_column_integer(pointer, index))
+        case AUTHFLOW_SQLITE_NULL.rawValue: return .null
+        default:
+            var length = 0
+            guard let start = unsafe authflow_sqlite_column_bytes(pointer, index, &length) else { return .bytes([]) }
+            return unsafe .bytes(Array(UnsafeRawBufferPointer(start: start, count: length)))
+        }
+    }
+}

@@ -1,0 +1,83 @@
+import AuthFlowDatabase
+
+/// The tables, and the steps that lead to them from those of every earlier version.
+enum SQLiteSchema {
+    /// Marks a file as one of AuthFlow's ("AFls"): a configuration may name any file.
+    private static let applicationID: Int64 = 0x4146_6C73
+
+    /// The steps, in order. One that was released is never changed.
+    private static let steps = [
+        [
+            """
+            CREATE TABLE records (
+                id BLOB NOT NULL PRIMARY KEY,
+                record BLOB NOT NULL,
+                sealed BLOB,
+                fence INTEGER NOT NULL,
+                lease_owner BLOB,
+                lease_until INTEGER,
+                is_awaited INTEGER NOT NULL DEFAULT 0,
+                is_after_unfinished INTEGER NOT NULL DEFAULT 0,
+                has_written INTEGER NOT NULL DEFAULT 0,
+                used_at INTEGER NOT NULL,
+                idle_time INTEGER,
+                idle_until INTEGER,
+                expires_at INTEGER,
+                tag_1 BLOB,
+                tag_2 BLOB
+            )
+            """,
+            "CREATE INDEX records_tag_1 ON records (tag_1) WHERE tag_1 IS NOT NULL",
+            "CREATE INDEX records_tag_2 ON records (tag_2) WHERE tag_2 IS NOT NULL",
+            "CREATE INDEX records_expires_at ON records (expires_at) WHERE expires_at IS NOT NULL",
+            "CREATE INDEX records_idle_until ON records (idle_until) WHERE idle_until IS NOT NULL",
+            "CREATE INDEX records_empty ON records (lease_until) WHERE sealed IS NULL",
+            // What processes tell each other. A number is used once, so that each of them knows the last one it has read.
+            "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, text BLOB NOT NULL)",
+        ]
+    ]
+
+    private static var version: Int64 { Int64(steps.count) }
+
+    /// Prepares a connection, and creates the tables where they are missing. It may run at the same time in several processes.
+    static func prepare(_ connection: SQLiteConnection) throws(DatabaseFailure) {
+        // Functions and triggers that another program has put into the file are not run.
+        try connection.run("PRAGMA trusted_schema = OFF")
+        try connection.run("PRAGMA cell_size_check = ON")
+        // Before anything is changed.
+        let found = try version(of: connection)
+        // Readers and a writer do not wait for each other.
+        try connection.run("PRAGMA journal_mode = WAL")
+        // What is removed is overwritten, and on Apple's systems a write reaches the disk itself.
+        try connection.run("PRAGMA secure_delete = ON")
+        try connection.run("PRAGMA fullfsync = ON")
+        guard found != version else { return }
+        try connection.transaction { () throws(DatabaseFailure) in
+            let found = try version(of: connection)
+            for step in steps.dropFirst(Int(found)) { for statement in step { try connection.run(statement) } }
+            try connection.run("PRAGMA application_id = \(applicationID)")
+            try connection.run("PRAGMA user_version = \(version)")
+        }
+    }
+
+    /// The version of the tables; zero for a new file.
+    /// - Throws: When the file is of another program, or of a later version of this one.
+    private static func version(of connection: SQLiteConnection) throws(DatabaseFailure) -> Int64 {
+        func number(_ pragma: String) throws(DatabaseFailure) -> Int64 {
+            try connection.run("PRAGMA \(pragma)").first?.first?.integer ?? 0
+        }
+        let found = try number("user_version")
+        let isEmpty = try connection.run("SELECT 1 FROM sqlite_master LIMIT 1").isEmpty
+        let isOurs = try number("application_id") == applicationID
+        guard isOurs || isEmpty && found == 0 else {
+            throw DatabaseFailure(.unusable, "The file is a database of another program, and is left unchanged.")
+        }
+        guard found <= version else {
+            throw DatabaseFailure(
+                .unusable,
+                "The database has tables of version \(found), and this program knows versions up to \(version). Use a newer one."
+            )
+        }
+        return found
+    }
+}

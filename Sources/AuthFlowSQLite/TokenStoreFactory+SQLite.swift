@@ -1,0 +1,16 @@
+public import AuthFlow
+
+extension TokenStoreFactory {
+    /// `sqlite`: a file of SQLite, which the processes of one machine share.
+    public static var sqlite: TokenStoreFactory {
+        let path = ConfigurationKey(
+            "path",
+            .path,
+            "The file, with mode 0600, not on a network file system. Default: sessions.sqlite in the user's data directory."
+        )
+        return TokenStoreFactory("sqlite", keys: [path]) { options, host in
+            let directory = FileTokenStore.defaultDirectory(environment: host.environment)
+            return try SQLiteTokenStore(path: try options[path] ?? "\(directory)/sessions.sqlite", host: host)
+        }
+    }
+}

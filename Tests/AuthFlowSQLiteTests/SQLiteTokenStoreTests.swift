@@ -1,0 +1,263 @@
+import AuthFlow
+import AuthFlowSQLite
+import AuthFlowTesting
+import CSQLite
+import ConformanceRows
+import Synchronization
+import Testing
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+@Suite struct SQLiteTokenStoreTests {
+    /// A folder that is removed with the test.
+    final class Folder: Sendable {
+        let path: String
+        init() throws {
+            path = FileManager.default.temporaryDirectory.appendingPathComponent("sqlite-\(UUID().uuidString)").path
+            try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+            try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: path)
+        }
+        deinit { try? FileManager.default.removeItem(atPath: path) }
+        var file: String { "\(path)/sessions.sqlite" }
+    }
+
+    /// A machine's clock that a test moves.
+    final class WallClock: Sendable {
+        private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
+        var host: HostServices { HostServices(now: { self.time.withLock { $0 } }) }
+        func advance(by duration: Duration) {
+            time.withLock { $0 += Double(duration.components.seconds) + Double(duration.components.attoseconds) / 1e18 }
+        }
+    }
+
+    private let folder: Folder
+    private let clock = WallClock()
+
+    init() throws { folder = try Folder() }
+
+    private func store(lease: Duration = .seconds(15), patience: Duration = .seconds(30)) throws -> SQLiteTokenStore {
+        try SQLiteTokenStore(path: folder.file, lease: lease, patience: patience, host: clock.host)
+    }
+
+    private func key(_ name: String) -> RecordKey {
+        RecordKey(name: name, issuer: "https://id.example.com", clientID: "client")
+    }
+
+    private func mode(_ path: String) throws -> Int {
+        try #require(FileManager.default.attributesOfItem(atPath: path)[.posixPermissions] as? Int)
+    }
+
+    @Test func theStoreConforms() async throws {
+        try await SessionStoreConformance(store: store()) { clock.advance(by: $0) }.run()
+    }
+
+    @Test func theEncryptedStoreConforms() async throws {
+        let keys = try EncryptionKeys([("a", Secret(Base64URL.encode([UInt8](repeating: 1, count: 32))))])
+        try await SessionStoreConformance(store: EncryptedSessionStore(store(), keys: keys)) { clock.advance(by: $0) }
+            .run()
+    }
+
+    private static let rows = ConformanceTable.rows.filter { $0.number.hasPrefix("W") || $0.number.hasPrefix("L") }
+
+    @Test(arguments: rows) func conformanceRowPassesWithSessionsInAFile(_ row: ConformanceRow) async throws {
+        guard case .trial(let trial) = row.check else { return }
+        try await WebScene.$store.withValue(SQLiteTokenStore(path: folder.file)) { try await trial(.inProcess) }
+        if row.number == "W3" {
+            #expect(try await !SQLiteTokenStore(path: folder.file).keys(after: nil, limit: 1).isEmpty)
+        }
+    }
+
+    @Test func aHolderWhoseLeaseAnotherHasTakenWritesNothing() async throws {
+        let (paused, other) = (try store(), try store())
+        let key = key("paused")
+        let lost = await #expect(throws: AuthError.self) {
+            try await paused.withLease(on: key) { lease in
+                clock.advance(by: .seconds(16))
+                let next = try await other.withLease(on: key) { next in
+                    try await other.write([2], under: next)
+                    return next
+                }
+                #expect(next.fence > lease.fence)
+                #expect(next.isAfterUnfinished)
+                try await paused.write([1], under: lease)
+            }
+        }
+        #expect(lost?.code == .leaseLost)
+        #expect(try await other.bytes(for: key) == [2])
+        try await other.withLease(on: key) { #expect(!$0.isAfterUnfinished) }
+    }
+
+    @Test(.timeLimit(.minutes(1))) func otherProcessesHearOfARemoval() async throws {
+        let (store, other) = (try store(), try store())
+        let key = key("removed")
+        let (heard, report) = AsyncStream<[UInt8]?>.makeStream()
+        other.observeRemovals { report.yield($0) }
+        var messages = heard.makeAsyncIterator()
+        #expect(await messages.next() == .some(nil))
+        try await store.withLease(on: key) { try await store.write([1], under: $0) }
+        #expect(try await store.remove([key]).map(\.bytes) == [[1]])
+        #expect(await messages.next() == key.digest)
+    }
+
+    @Test func onlyTheOwnerCanReadTheFiles() async throws {
+        let store = try store()
+        try await store.withLease(on: key("user")) { try await store.write(Array("secret".utf8), under: $0) }
+        let names = try FileManager.default.contentsOfDirectory(atPath: folder.path)
+        #expect(names.contains("sessions.sqlite-wal"))
+        for name in names { #expect(try mode("\(folder.path)/\(name)") == 0o600, "\(name)") }
+    }
+
+    @Test func whatWasWrittenIsThereForTheNextProcess() async throws {
+        let key = key("user")
+        for number in UInt8(0)..<3 {
+            let store = try store()
+            #expect(try await store.bytes(for: key) == (number == 0 ? nil : [number - 1]))
+            try await store.withLease(on: key) { try await store.write([number], under: $0) }
+        }
+    }
+
+    @Test func whatWasRemovedIsNotInTheFile() async throws {
+        let (key, secret) = (key("user"), "a-refresh-token-of-a-user-who-has-signed-out")
+        for _ in 0..<2 {
+            let store = try store()
+            try await store.withLease(on: key) { try await store.write(Array(secret.utf8), under: $0) }
+            _ = try await store.remove([key])
+        }
+        // Moves the log into the file, as SQLite does now and then.
+        try SQLiteFiles(folder.file).run("PRAGMA wal_checkpoint(TRUNCATE)")
+        let bytes = try #require(FileManager.default.contents(atPath: folder.file))
+        #expect(!String(decoding: bytes, as: UTF8.self).contains(secret))
+    }
+
+    // MARK: Files that are not trusted
+
+    enum Fault: String, CaseIterable, CustomTestStringConvertible {
+        case othersCanRead, link, folder, text, otherProgram, newerVersion, logWithoutFile, folderOfOthers
+
+        var testDescription: String { rawValue }
+
+        /// What the error says.
+        var reason: String {
+            switch self {
+            case .othersCanRead: "Others can read"
+            case .link, .folder: "not a plain file"
+            case .text: "not a database"
+            case .otherProgram: "another program"
+            case .newerVersion: "Use a newer one"
+            case .logWithoutFile: "remove them"
+            case .folderOfOthers: "Others can write"
+            }
+        }
+    }
+
+    @Test(arguments: Fault.allCases) func aFileThatIsNotAStoreIsRefusedAndLeftUnchanged(_ fault: Fault) async throws {
+        let file = folder.file
+        func make(_ path: String, _ text: String = "", mode: Int = 0o600) {
+            _ = FileManager.default.createFile(
+                atPath: path,
+                contents: Data(text.utf8),
+                attributes: [.posixPermissions: mode]
+            )
+        }
+        switch fault {
+        case .othersCanRead: make(file, mode: 0o644)
+        case .link:
+            make("\(folder.path)/other")
+            try FileManager.default.createSymbolicLink(atPath: file, withDestinationPath: "\(folder.path)/other")
+        case .folder: try FileManager.default.createDirectory(atPath: file, withIntermediateDirectories: false)
+        case .text: make(file, String(repeating: "This is my diary. ", count: 100))
+        case .otherProgram: try SQLiteFiles.make(file, "CREATE TABLE diary (text TEXT)")
+        case .newerVersion: try SQLiteFiles.make(file, "PRAGMA application_id = 1095134323", "PRAGMA user_version = 99")
+        case .logWithoutFile: make("\(file)-wal", "left")
+        case .folderOfOthers:
+            try FileManager.default.setAttributes([.posixPermissions: 0o777], ofItemAtPath: folder.path)
+        }
+        let before = FileManager.default.contents(atPath: file)
+        let store = try store()
+        let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key("user")) }
+        #expect(error?.code == .storageFailed)
+        #expect(error?.message.contains(fault.reason) == true, "\(error as Any)")
+        #expect(FileManager.default.contents(atPath: file) == before)
+    }
+
+    @Test(arguments: ["sessions.sqlite", "", "/", "/tmp/", "/tmp/a\u{0}b"]) func aPathThatIsNotAbsoluteIsRefused(
+        _ path: String
+    ) {
+        let error = #expect(throws: AuthError.self) { try SQLiteTokenStore(path: path) }
+        #expect(error?.code == .invalidConfiguration)
+    }
+
+    @Test func aFileThatWasRemovedMeanwhileIsNotWrittenTo() async throws {
+        let (store, key) = (try store(), key("user"))
+        try await store.withLease(on: key) { try await store.write([1], under: $0) }
+        for name in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: folder.file + name) }
+        // A new file, as for a process that starts now.
+        #expect(try await store.bytes(for: key) == nil)
+        try await store.withLease(on: key) { try await store.write([2], under: $0) }
+        #expect(try await self.store().bytes(for: key) == [2])
+    }
+
+    @Test func aWriterThatDoesNotFinishIsWaitedForAndReported() async throws {
+        let store = try store()
+        try await store.withLease(on: key("user")) { try await store.write([1], under: $0) }
+        let other = try SQLiteFiles(folder.file)
+        try other.run("BEGIN IMMEDIATE")
+        // A reader does not wait for it.
+        #expect(try await store.bytes(for: key("user")) == [1])
+        let waiting = Task { try await store.claim(key("claim"), for: .seconds(60)) }
+        try other.run("COMMIT")
+        #expect(try await waiting.value)
+    }
+
+    @Test func twoThatOpenANewFileAtOnceAreSafe() async throws {
+        let claim = key("claim")
+        let claims = try await withThrowingTaskGroup(of: Bool.self) { group in
+            for _ in 0..<8 {
+                let store = try store()
+                group.addTask {
+                    _ = try await store.bytes(for: claim)
+                    return try await store.claim(claim, for: .seconds(60))
+                }
+            }
+            return try await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(claims.filter(\.self).count == 1)
+    }
+}
+
+/// Another program that uses the file.
+@safe final class SQLiteFiles {
+    private var database: OpaquePointer?
+
+    init(_ path: String) throws {
+        _ = authflow_sqlite_version()
+        if !FileManager.default.fileExists(atPath: path) {
+            let mode = [FileAttributeKey.posixPermissions: 0o600]
+            try #require(FileManager.default.createFile(atPath: path, contents: nil, attributes: mode))
+        }
+        let result = unsafe authflow_sqlite_open(path, &database)
+        try #require(result == 0)
+    }
+
+    deinit { if let database = unsafe database { unsafe authflow_sqlite_close(database) } }
+
+    func run(_ text: String) throws {
+        guard let database = unsafe database else { throw CancellationError() }
+        var statement: OpaquePointer?
+        let prepared = unsafe authflow_sqlite_prepare(database, text, &statement)
+        try #require(prepared == 0)
+        guard let made = unsafe statement else { throw CancellationError() }
+        defer { unsafe authflow_sqlite_finalize(made) }
+        let result = unsafe authflow_sqlite_step(made)
+        try #require(result == 100 || result == 101)
+    }
+
+    static func make(_ path: String, _ statements: String...) throws {
+        let other = try SQLiteFiles(path)
+        for statement in statements { try other.run(statement) }
+    }
+}
