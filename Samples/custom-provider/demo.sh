@@ -1,9 +1,15 @@
 #!/usr/bin/env bash
-# Builds this package, runs the conformance suite on its adapter and signs in with it at an emulator.
+# Runs the conformance suite on the adapter of this package and signs in with it at an emulator:
+#   demo.sh [PATH/TO/custom-provider]
+# Without a path it builds this package first.
 set -euo pipefail
+sample=${1:+$(realpath "$1")}
 cd "$(dirname "$0")"
-swift build ${SCRATCH:+--scratch-path "$SCRATCH"}
-said=$(PASSWORD=wonderland "$(swift build ${SCRATCH:+--scratch-path "$SCRATCH"} --show-bin-path)/custom-provider")
+if [ -z "$sample" ]; then
+  swift build
+  sample=$(swift build --show-bin-path)/custom-provider
+fi
+said=$(PASSWORD=wonderland "$sample")
 echo "$said"
 [ "$said" = $'The adapter conforms.\nSigned in as Alice Example with the scopes profile offline_access' ]
 [ "$(grep -cvE '^\s*(//.*)?$' Sources/custom-provider/ForgeProvider.swift)" -le 80 ]

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Builds this package and signs in with its user agent at the bundled provider:
-#   demo.sh PATH/TO/authflow
+# Signs in with the user agent of this package at the bundled provider:
+#   demo.sh PATH/TO/authflow [PATH/TO/custom-user-agent]
+# Without the second path it builds this package first.
 set -euo pipefail
-authflow=$(realpath "$1")
+authflow=$(realpath "$1") sample=${2:+$(realpath "$2")}
 cd "$(dirname "$0")"
-swift build
-sample=$(swift build --show-bin-path)/custom-user-agent
+if [ -z "$sample" ]; then
+  swift build
+  sample=$(swift build --show-bin-path)/custom-user-agent
+fi
 work=$(mktemp -d)
 "$authflow" dev-idp >"$work/issuer" 2>/dev/null &
 provider=$!
