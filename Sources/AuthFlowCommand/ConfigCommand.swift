@@ -15,10 +15,21 @@ struct ConfigCommand: AsyncParsableCommand {
             abstract: "Check every profile, or one, without sending a request. Secrets that it refers to must exist."
         )
 
+        @Argument(help: "The file. Default: as with --config.")
+        var path: String?
+
         @OptionGroup var options: ProfileOptions
 
+        func validate() throws {
+            guard path == nil || options.config == nil && options.issuer == nil else {
+                throw ValidationError("The file is given once.")
+            }
+        }
+
         func run() async throws {
-            let file = try options.choice.file()
+            var choice = options.choice
+            if let path { choice.config = path }
+            let file = try choice.file()
             var issues: [ConfigurationIssue] = []
             for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
                 do {

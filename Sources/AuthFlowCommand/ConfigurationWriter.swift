@@ -31,6 +31,13 @@ struct ConfigurationWriter {
                 "\"\(DisplayText.sanitized(profile, limit: 60))\" cannot be the name of a profile."
             )
         }
+        let directory = ConfigurationFile.directory(of: path)
+        guard FileManager.default.isWritableFile(atPath: directory) else {
+            throw AuthError(
+                .storageFailed,
+                "\(DisplayText.sanitized(path)) cannot be written: its directory is not there, or you may not write to it."
+            )
+        }
         let probe = PrivateFile("\(path).probe-\(UUID().uuidString)")
         guard try probe.create(with: []) else {
             throw AuthError(.storageFailed, "\(DisplayText.sanitized(path)) cannot be created.")

@@ -57,7 +57,17 @@ struct DevIDPCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
-        if resource { return try await runResource() }
+        do {
+            if resource { try await runResource() } else { try await runProvider() }
+        } catch let error as AuthError where error.code == .portBusy {
+            throw AuthError(
+                .portBusy,
+                "Port \(port ?? 0) is in use by another program. Choose another --port, or leave it out for any free one."
+            )
+        }
+    }
+
+    private func runProvider() async throws {
         switch provider {
         case .oidc:
             try await EmulatorServer.run(port: port) {

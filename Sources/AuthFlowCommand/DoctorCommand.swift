@@ -39,7 +39,7 @@ struct DoctorCommand: AsyncParsableCommand {
         do {
             try await examineProfile(launchEnvironment, &findings)
         } catch let error as ConfigurationError {
-            findings.bad("configuration", error.description)
+            for issue in error.issues { findings.bad("configuration", issue.description) }
         } catch let error as AuthError where error.code == .invalidConfiguration {
             findings.bad("configuration", error.description)
         }
@@ -86,6 +86,20 @@ struct DoctorCommand: AsyncParsableCommand {
         }
     }
 
+    /// A port of the profile's own has to be free when it signs in.
+    private static func examineRedirectPorts(_ client: AuthClient, _ findings: inout Findings) {
+        for case .loopback(let host, let port?, _) in client.registration.redirectURIs.map(\.kind) {
+            do {
+                _ = try LoopbackPort.tryOut(host: host, port: port)
+                findings.good("port", "\(host):\(port), that of the redirect URI, could be bound")
+            } catch let error as AuthError where error.code == .portBusy {
+                findings.bad("port", "\(host):\(port), that of the redirect URI, is in use by another program")
+            } catch {
+                findings.bad("port", "\(host):\(port), that of the redirect URI, cannot be bound: \(error)")
+            }
+        }
+    }
+
     private static func examinePorts(_ findings: inout Findings) {
         for host in ["127.0.0.1", "[::1]"] {
             do {
@@ -118,15 +132,17 @@ struct DoctorCommand: AsyncParsableCommand {
         if let flow = client.flowWithoutUser {
             findings.good("user", "none is needed: the client asks for tokens of its own (\(flow.rawValue))")
         } else {
+            Self.examineRedirectPorts(client, &findings)
             try examineUserAgents(client, profile, launchEnvironment, &findings)
         }
         do {
             try await client.checkStore()
             findings.good("store", "can be read, written and locked")
         } catch {
+            try Task.checkCancellation()
             findings.bad("store", "\(error)")
         }
-        await examineProvider(client, clock, &findings)
+        try await examineProvider(client, clock, &findings)
     }
 
     private func examineUserAgents(
@@ -153,7 +169,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 "none can work here. authflow login --no-browser shows the address, authflow login --device a code"
             )
         }
-        for reason in agents.reasons where !reason.isEmpty { findings.note("", reason) }
+        for reason in agents.reasons where !reason.hasSuffix(": ") && !reason.isEmpty { findings.note("", reason) }
         examineSchemes(client, &findings)
     }
 
@@ -234,7 +250,7 @@ struct DoctorCommand: AsyncParsableCommand {
         findings.note("device grant", device)
     }
 
-    private func examineProvider(_ client: AuthClient, _ clock: ServerClock, _ findings: inout Findings) async {
+    private func examineProvider(_ client: AuthClient, _ clock: ServerClock, _ findings: inout Findings) async throws {
         do {
             let metadata = try await client.metadata()
             findings.good("provider", metadata.issuer)
@@ -246,8 +262,11 @@ struct DoctorCommand: AsyncParsableCommand {
             Self.compare(client.registration, metadata, &findings)
             if !client.isWithoutUser { Self.examineSignIn(client, metadata, &findings) }
         } catch {
+            try Task.checkCancellation()
             findings.bad("provider", "\(error)")
         }
+        let clientID = DisplayText.sanitized(client.registration.clientID, limit: 200)
+        findings.note("client ID", "\"\(clientID)\": only the provider knows whether it is registered there")
         if clock.offset == nil { findings.note("clock", "no response had a Date header") }
         if let offset = clock.offset {
             let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
@@ -277,7 +296,7 @@ private struct Findings {
 
     private func line(_ mark: String, _ what: String, _ text: String) {
         let name = Terminal.column(what, width: 13)
-        Terminal.result("\(what.isEmpty ? "  " : mark)  \(name) \(DisplayText.sanitized(text, limit: 1000))")
+        Terminal.result("\(what.isEmpty ? "  " : mark)  \(name) \(DisplayText.sanitized(text, limit: 4000))")
     }
 }
 

@@ -57,6 +57,11 @@ struct ExecCommand: AsyncParsableCommand {
         }
         for name in [variable, file].compactMap({ $0 }) {
             guard Self.isName(name) else { throw ValidationError("\"\(name)\" is no name of a variable.") }
+            // The loader and shells act on these, and print what they cannot use.
+            guard !name.hasPrefix("LD_"), !name.hasPrefix("DYLD_"), !["PATH", "IFS", "ENV", "BASH_ENV"].contains(name)
+            else {
+                throw ValidationError("\(name) has a meaning of its own, and must not hold a token.")
+            }
         }
         guard TokenRequest.lifetimes.contains(minTTL) else {
             throw ValidationError("--min-ttl takes 0 to 86400 seconds.")

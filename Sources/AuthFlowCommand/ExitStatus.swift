@@ -2,17 +2,18 @@ import ArgumentParser
 import AuthFlow
 import Synchronization
 
-/// The command that signs in to the profile that this program has chosen.
+/// The commands to advise for the profile that this program has chosen.
 enum SignInAdvice {
-    private static let text = Mutex<String?>(nil)
+    private static let words = Mutex<[String]?>(nil)
 
-    /// nil before a profile was chosen.
-    static var command: String? { text.withLock { $0 } }
+    /// The command that signs in; nil before a profile was chosen.
+    static var command: String? { words.withLock { $0 }.map { ShellWord.line(["authflow", "login"] + $0) } }
+
+    /// The command that finds faults.
+    static var doctor: String { ShellWord.line(["authflow", "doctor"] + (words.withLock { $0 } ?? [])) }
 
     /// - Parameter words: The options that choose the profile.
-    static func choose(_ words: [String]) {
-        text.withLock { $0 = ShellWord.line(["authflow", "login"] + words) }
-    }
+    static func choose(_ words: [String]) { self.words.withLock { $0 = words } }
 }
 
 /// The documented exit statuses.
@@ -39,6 +40,7 @@ enum ExitStatus {
         case let error as AuthError: of(error.code)
         // Help is not an error; everything else that the parser throws is a usage error.
         case let error as CommandLineError: AuthFlowCommand.exitCode(for: error.error).isSuccess ? success : usage
+        case is MisspelledCommand: usage
         default: AuthFlowCommand.exitCode(for: error).isSuccess ? success : failure
         }
     }
@@ -66,6 +68,7 @@ enum ExitStatus {
             "\(error.description) Run: \(SignInAdvice.command ?? "")"
         case let error as AuthError: error.description
         case let error as CommandLineError: AuthFlowCommand.fullMessage(for: error.error)
+        case let error as MisspelledCommand: "Error: \(error.description)"
         // A command without a subcommand throws its help.
         default: AuthFlowCommand.fullMessage(for: error)
         }

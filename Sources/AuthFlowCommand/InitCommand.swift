@@ -61,6 +61,21 @@ struct InitCommand: AsyncParsableCommand {
         guard preset == nil || issuer == nil else { throw ValidationError("--preset and --issuer cannot be combined.") }
         guard settings.isEmpty || preset != nil else { throw ValidationError("--set needs --preset.") }
         guard settings.allSatisfy({ $0.contains("=") }) else { throw ValidationError("--set takes name=value.") }
+        guard clientID?.isEmpty != true else {
+            throw ValidationError(
+                "--client-id is empty. Give the client's identifier, or --register to register a client."
+            )
+        }
+        guard issuer?.isEmpty != true else { throw ValidationError("--issuer is empty.") }
+        for scope in scopes where scope.isEmpty || scope.contains(" ") {
+            throw ValidationError("--scope takes one scope, and may be given more than once.")
+        }
+        if let redirectURI {
+            do { _ = try RedirectURI(redirectURI) } catch { throw ValidationError("--redirect-uri: \(error)") }
+        }
+        if let clientSecretFile, !FileManager.default.isReadableFile(atPath: clientSecretFile) {
+            throw ValidationError("--client-secret-file: \(clientSecretFile) is not there, or cannot be read.")
+        }
         guard !register || clientID == nil && clientSecretFile == nil else {
             throw ValidationError("--register makes a client: it needs no --client-id and no --client-secret-file.")
         }
@@ -83,17 +98,29 @@ struct InitCommand: AsyncParsableCommand {
         try writer.write(.object(members), as: profile)
         Terminal.result(writer.path)
         Terminal.talk("Written: the profile \"\(profile)\".")
-        let isWanted =
-            if let login { login } else if LaunchEnvironment.current().hasTerminal {
-                try await !TerminalPrompt.ask("Sign in now? [Y/n]", isSecret: false).lowercased().hasPrefix("n")
-            } else {
-                false
-            }
         let choice = ProfileChoice(config: output == nil ? nil : writer.path, profile: profile)
-        guard isWanted else { return Terminal.talk("Sign in: \(ShellWord.line(["authflow", "login"] + choice.words))") }
-        let signIn = try await choice.client().signIn()
+        let command = ShellWord.line(["authflow", "login"] + choice.words)
+        guard try await wantsSignIn(orLater: command) else { return Terminal.talk("Sign in: \(command)") }
+        let signIn: SignIn
+        do {
+            signIn = try await choice.client().signIn()
+        } catch let error as AuthError where error.code == .noUserAgent {
+            throw error.withAdvice
+        }
         try Report.print(signIn.credential, asJSON: false)
         if let error = signIn.storageError { throw error }
+    }
+
+    /// - Parameter command: The one that signs in another time.
+    private func wantsSignIn(orLater command: String) async throws -> Bool {
+        if let login { return login }
+        guard LaunchEnvironment.current().hasTerminal else { return false }
+        do {
+            return try await !InitProvider.ask("Sign in now? [Y/n]", option: "--login").lowercased().hasPrefix("n")
+        } catch is CancellationError {
+            Terminal.talk("\nThe profile is kept. Sign in another time: \(command)")
+            throw CancellationError()
+        }
     }
 
     /// The members that say which client it is: what was given, what is registered now, or what the user has got from the provider.

@@ -15,7 +15,11 @@ struct InitProvider {
     /// Asks for what the options leave open.
     init(preset name: String?, settings: [String], issuer: String?) async throws {
         if let issuer {
-            self = Self(issuer: try await DiscoverCommand.issuer(issuer))
+            let found = try await DiscoverCommand.issuer(issuer)
+            do throws(AuthError) { _ = try Endpoint(found, name: "issuer") } catch {
+                throw AuthError(.invalidConfiguration, "--issuer: \(error.message)")
+            }
+            self = Self(issuer: found)
         } else if let name {
             guard let preset = Known.presets.first(where: { $0.name == name }) else {
                 throw AuthError(
@@ -79,7 +83,7 @@ struct InitProvider {
             let usual = parameter.defaultValue.map { " [\($0)]" } ?? ""
             guard LaunchEnvironment.current().hasTerminal || parameter.defaultValue == nil else { continue }
             let answer = try await Self.ask(
-                "\(parameter.name)\(usual), \(parameter.summary)",
+                "\(parameter.summary.last == "." ? String(parameter.summary.dropLast()) : parameter.summary) (\(parameter.name))\(usual)",
                 option: "--set \(parameter.name)=..."
             )
             if !answer.isEmpty { values[parameter.name] = answer }
@@ -97,7 +101,12 @@ struct InitProvider {
         guard LaunchEnvironment.current().hasTerminal else {
             throw AuthError(.invalidConfiguration, "There is no terminal to ask at: give \(option).")
         }
-        return try await TerminalPrompt.ask(question, isSecret: false).trimmingWhitespace()
+        do {
+            return try await TerminalPrompt.ask(question, isSecret: false).trimmingWhitespace()
+        } catch let error as AuthError where error.code == .userAgentFailed {
+            // The end of the input, such as Ctrl-D.
+            throw CancellationError()
+        }
     }
 
     /// Where the provider sends the user back to.

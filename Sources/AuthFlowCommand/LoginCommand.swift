@@ -65,6 +65,8 @@ struct LoginCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
+        // Before the user has signed in, and not after.
+        if let trace { try requirePlace(forTrace: trace) }
         let policy: AccountPolicy =
             addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
         var launchEnvironment = LaunchEnvironment.current()
@@ -101,7 +103,7 @@ struct LoginCommand: AsyncParsableCommand {
             signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }
         } catch let error as AuthError where error.code == .noUserAgent {
             adviseScheme(client)
-            throw error
+            throw error.withAdvice
         }
         try Report.print(signIn.credential, asJSON: json)
         // The sign-in has succeeded, but the next command will not find the credential.
@@ -116,6 +118,16 @@ struct LoginCommand: AsyncParsableCommand {
         }
     }
 
+    private func requirePlace(forTrace path: String) throws(AuthError) {
+        let directory = ConfigurationFile.directory(of: path)
+        guard FileManager.default.isWritableFile(atPath: directory) else {
+            throw AuthError(
+                .storageFailed,
+                "The trace cannot be written to \(DisplayText.sanitized(path)): its directory is not there, or you may not write to it."
+            )
+        }
+    }
+
     private func write(_ trace: FlowTrace, to path: String) {
         do {
             let place = URL(fileURLWithPath: path)
@@ -126,5 +138,17 @@ struct LoginCommand: AsyncParsableCommand {
         } catch {
             Terminal.talk("Warning: the trace could not be written: \(error)")
         }
+    }
+}
+
+extension AuthError {
+    /// The error of a sign-in that no user agent can show, with the commands that need none.
+    var withAdvice: AuthError {
+        let command = SignInAdvice.command ?? "authflow login"
+        return AuthError(
+            code,
+            "\(message) To see the address all the same: \(command) --no-browser. To sign in on another device, with a code: \(command) --device.",
+            underlyingError: self
+        )
     }
 }

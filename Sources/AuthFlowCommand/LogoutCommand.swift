@@ -31,6 +31,7 @@ struct LogoutCommand: AsyncParsableCommand {
     }
 
     func run() async throws {
+        UnfinishedClients.noteSignOut()
         if let choice = resource.choice(options) {
             let client = try choice.client()
             if local {

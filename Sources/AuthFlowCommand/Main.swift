@@ -38,14 +38,9 @@ import Glibc
         } catch {
             // A refresh in progress has already used up the old refresh token, so its response is stored first.
             if UnfinishedClients.isBusy {
-                Terminal.talk(
-                    "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop at once, which may end your session."
-                )
-                Terminal.talk(
-                    await UnfinishedClients.drain()
-                        ? "Finished, and the result is stored. See: authflow status"
-                        : "It did not finish in time. You may have to sign in again."
-                )
+                let words = UnfinishedClients.words
+                Terminal.talk(words.began)
+                Terminal.talk(await UnfinishedClients.drain() ? words.done : words.late)
             }
             status = ExitStatus.of(error)
             report(error, status)
@@ -62,8 +57,10 @@ import Glibc
     private static func runCommand() async throws {
         if let command = DirectCommand(CommandLine.arguments.dropFirst()) { return try await command.run() }
         let command: any ParsableCommand
+        let arguments = ProgramName.arguments(CommandLine.arguments)
+        if let misspelled = MisspelledCommand(arguments) { throw misspelled }
         do {
-            command = try AuthFlowCommand.parseAsRoot(ProgramName.arguments(CommandLine.arguments))
+            command = try AuthFlowCommand.parseAsRoot(arguments)
         } catch {
             throw CommandLineError(error: error)
         }
@@ -76,13 +73,15 @@ import Glibc
     }
 
     private static func report(_ error: any Error, _ status: ExitCode) {
+        if status != ExitStatus.success { FailureReport(error, status)?.print() }
         switch status {
         case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
         case ExitStatus.cancelled: Terminal.talk("Cancelled.")
         case _ where error is HelperAnswered: break
         // The command has already said what it could not end.
         case ExitStatus.signedOutHereOnly: break
-        case ExitStatus.usage where error is CommandLineError: Terminal.talk(ExitStatus.message(for: error))
+        case ExitStatus.usage where error is CommandLineError || error is MisspelledCommand:
+            Terminal.talk(ExitStatus.message(for: error))
         default: Terminal.talk("authflow: \(ExitStatus.message(for: error))")
         }
     }

@@ -94,12 +94,32 @@ struct ProfileChoice: Hashable {
 
 /// A client by its options alone: "authflow login --issuer URL --client-id ID" needs no file.
 struct ClientWithoutFile: Hashable {
+    /// Empty when it is missing.
     let issuer: String
+    /// Empty when it is missing.
     let clientID: String
     /// Those that a sign-in asks for; empty for openid, profile and email.
     var scopes: [String] = []
 
+    /// Checks what a user has written, in the words of the options: there is no file to name a place in.
+    private func check() throws(AuthError) {
+        func refuse(_ text: String) -> AuthError { AuthError(.invalidConfiguration, text) }
+        guard !issuer.isEmpty else { throw refuse("--client-id needs --issuer, the address of the provider.") }
+        guard !clientID.isEmpty else {
+            throw refuse("--issuer needs --client-id, the client's identifier at the provider.")
+        }
+        do throws(AuthError) { _ = try Endpoint(issuer, name: "issuer") } catch {
+            throw refuse("--issuer: \(error.message)")
+        }
+        for scope in scopes where scope.isEmpty || scope.contains(" ") {
+            throw refuse(
+                "--scope takes one scope, and may be given more than once: \"\(DisplayText.sanitized(scope, limit: 60))\"."
+            )
+        }
+    }
+
     func file() throws -> ConfigurationFile {
+        try check()
         var profile: [String: JSON] = [
             "provider": "oidc", "issuer": .string(issuer), "client_id": .string(clientID),
         ]

@@ -28,9 +28,6 @@ struct ProfileOptions: ParsableArguments {
     var quiet = false
 
     func validate() throws {
-        guard (issuer == nil) == (clientID == nil) else {
-            throw ValidationError("--issuer and --client-id are given together, in place of a configuration file.")
-        }
         guard !quiet || !verbose else { throw ValidationError("--quiet and --verbose cannot be combined.") }
         guard issuer == nil || config == nil && profile == nil else {
             throw ValidationError("--issuer takes the place of --config and --profile.")
@@ -52,8 +49,8 @@ struct ProfileOptions: ParsableArguments {
     func choice(scopes: [String]) -> ProfileChoice {
         var choice = ProfileChoice(config: config, profile: profile, account: account, isVerbose: verbose)
         choice.isQuiet = quiet
-        if let issuer, let clientID {
-            choice.withoutFile = ClientWithoutFile(issuer: issuer, clientID: clientID, scopes: scopes)
+        if issuer != nil || clientID != nil {
+            choice.withoutFile = ClientWithoutFile(issuer: issuer ?? "", clientID: clientID ?? "", scopes: scopes)
         }
         return choice
     }

@@ -13,7 +13,8 @@ enum Report {
         if asJSON {
             try Terminal.result(json(credential))
         } else {
-            Terminal.result("Signed in as \(credential.displayName)")
+            let title = credential.state == .ended ? "The session has ended of" : "Signed in as"
+            Terminal.result("\(title) \(credential.displayName)")
             for (name, value) in lines(credential) {
                 Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }
@@ -22,11 +23,17 @@ enum Report {
 
     private static func lines(_ credential: Credential) -> [(String, String)] {
         let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
+        let token =
+            switch credential.state {
+            case .fresh: "until \(end)"
+            case .expired: "expired at \(end), refreshed when it is needed"
+            case .ended: "expired at \(end)"
+            }
         return [
             ("subject", credential.identity.map { DisplayText.sanitized($0.subject) } ?? "unknown"),
             ("issuer", DisplayText.sanitized(credential.issuer ?? "unknown")),
             ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "))),
-            ("access token", "until \(end)"),
+            ("access token", token),
         ]
     }
 
@@ -37,7 +44,25 @@ enum Report {
             "claims": credential.identity?.claims ?? [:],
             "scopes": .array(credential.tokens.scopes.map(JSON.string)),
             "expires_at": credential.tokens.expiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
+            "state": .string(credential.state.rawValue),
             "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
         ]
+    }
+}
+
+extension Credential {
+    /// What has become of the tokens, by this machine's clock.
+    enum State: String {
+        /// The access token has not expired, as far as is known.
+        case fresh
+        /// It has, and a refresh token is there.
+        case expired
+        /// It has, and only a new sign-in helps.
+        case ended
+    }
+
+    var state: State {
+        if tokens.expiresAt.map({ Date() < $0 }) ?? true { return .fresh }
+        return tokens.refreshToken == nil ? .ended : .expired
     }
 }

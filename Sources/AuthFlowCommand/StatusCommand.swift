@@ -43,8 +43,7 @@ struct StatusRequest: Hashable {
             credential = try await choice.client().requiredCredential()
             try Report.print(credential, asJSON: asJSON)
         }
-        let tokens = credential.tokens
-        guard tokens.refreshToken != nil || tokens.expiresAt.map({ Date() < $0 }) ?? true else {
+        guard credential.state != .ended else {
             throw AuthError(
                 .loginRequired,
                 "The access token has expired, and there is no refresh token. Sign in again."

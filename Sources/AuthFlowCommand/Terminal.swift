@@ -124,14 +124,14 @@ struct Progress: Sendable {
                     Terminal.talk("To use a browser on your own machine, first run there:  \(command)")
                 }
                 Terminal.talk(
-                    "Waiting for you to finish. Ctrl-C stops. If the page shows an error, see what to register: authflow doctor"
+                    "Waiting for you to finish. Ctrl-C stops. If the page shows an error, see what to register: \(SignInAdvice.doctor)"
                 )
             } else if let browser = event.details["browser"] {
                 Terminal.talk("Browser: \(DisplayText.sanitized(browser))")
             }
         case (.storing, .failed):
             Terminal.talk(
-                "Warning: the credential could not be stored, so it is lost when this command ends. To find out why, run: authflow doctor"
+                "Warning: the credential could not be stored, so it is lost when this command ends. To find out why, run: \(SignInAdvice.doctor)"
             )
         case (.sharing, .failed):
             Terminal.talk("Warning: the sign-in could not be shared with the other apps of the group.")

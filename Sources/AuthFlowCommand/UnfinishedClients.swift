@@ -9,6 +9,34 @@ enum UnfinishedClients {
     private static let clients = Mutex<[AuthClient]>([])
     private static let resources = Mutex<[ResourceClient]>([])
 
+    /// What is told about requests in progress: before they are waited for, and after.
+    struct Words: Sendable {
+        let began: String
+        let done: String
+        let late: String
+    }
+
+    private static let signsOut = Mutex(false)
+
+    /// Notes that the requests in progress end a session.
+    static func noteSignOut() { signsOut.withLock { $0 = true } }
+
+    static var words: Words {
+        if signsOut.withLock({ $0 }) {
+            return Words(
+                began: "Revoking the tokens at the provider. Press Ctrl-C again to stop waiting.",
+                done: "Finished.",
+                late: "The provider did not answer in time. Tokens that were not revoked work until they expire."
+            )
+        }
+        return Words(
+            began:
+                "Finishing the request to the provider, so that no token is lost. Press Ctrl-C again to stop at once, which may end your session.",
+            done: "Finished, and the result is stored. See: authflow status",
+            late: "It did not finish in time. You may have to sign in again."
+        )
+    }
+
     static func add(_ client: AuthClient) { clients.withLock { $0.append(client) } }
     static func add(_ client: ResourceClient) { resources.withLock { $0.append(client) } }
 

@@ -47,10 +47,13 @@ package struct LoopbackPort {
         throw AuthError(.portBusy, "No free port was found on this machine.")
     }
 
-    /// Binds a free port and releases it.
+    /// Binds a port and releases it.
+    /// - Parameters:
+    ///   - host: As for ``open(host:port:)``.
+    ///   - port: The port; default: any free one.
     /// - Returns: Its number.
-    package static func tryOut(host: String) throws -> Int {
-        let port = try open(host: host, port: nil)
+    package static func tryOut(host: String, port: Int? = nil) throws -> Int {
+        let port = try open(host: host, port: port)
         port.close()
         return port.number
     }

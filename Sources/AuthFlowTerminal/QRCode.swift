@@ -21,18 +21,23 @@ struct QRCode: Sendable {
         self.rows = rows
     }
 
-    /// Dark on light whatever the terminal's colours, two modules in the height of a line, with the quiet zone around it that
-    /// readers need.
-    var terminalText: String {
-        let margin = 4
-        let width = (rows.first?.count ?? 0) + 2 * margin
+    /// Light modules around it, which readers need.
+    private static let margin = 4
+
+    /// The columns of ``terminalText(isColored:)``.
+    var width: Int { (rows.first?.count ?? 0) + 2 * Self.margin }
+
+    /// Two modules in the height of a line, with the quiet zone around it that readers need.
+    /// - Parameter isColored: Whether it is dark on light whatever the terminal's colours. Otherwise it is drawn for a dark background.
+    func terminalText(isColored: Bool = true) -> String {
+        let margin = Self.margin
         let blank = Array(repeating: Array(repeating: false, count: width), count: margin)
         let side = Array(repeating: false, count: margin)
         var all = blank + rows.map { side + $0 + side } + blank
         if !all.count.isMultiple(of: 2) { all.append(Array(repeating: false, count: width)) }
         let lines = stride(from: 0, to: all.count, by: 2).map { y in
             let cells = zip(all[y], all[y + 1]).map { upper, lower in
-                switch (upper, lower) {
+                switch (upper == isColored, lower == isColored) {
                 case (true, true): "█"
                 case (true, false): "▀"
                 case (false, true): "▄"
@@ -40,7 +45,7 @@ struct QRCode: Sendable {
                 }
             }
             // Black on white from the 256-colour palette, which themes leave unchanged.
-            return "\u{1B}[38;5;16;48;5;231m\(cells.joined())\u{1B}[0m"
+            return isColored ? "\u{1B}[38;5;16;48;5;231m\(cells.joined())\u{1B}[0m" : cells.joined()
         }
         return lines.joined(separator: "\n") + "\n"
     }

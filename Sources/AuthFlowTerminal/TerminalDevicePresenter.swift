@@ -23,21 +23,33 @@ public struct TerminalDevicePresenter: Sendable {
     public let longestWait: Duration?
 
     private let showsQRCode: Bool
+    private let isColored: Bool
     private let write: @Sendable (_ text: String) -> Void
 
     /// Creates a presenter.
     /// - Parameters:
-    ///   - showsQRCode: Whether to draw a QR code; default: when standard error is a terminal. It needs libqrencode, and is
-    ///     left out without it.
+    ///   - showsQRCode: Whether to draw a QR code; default: when standard error is a terminal that can draw. It needs libqrencode, and
+    ///     is left out without it, and where the terminal has too few columns.
+    ///   - isColored: Whether the QR code sets its own colours; default: unless `NO_COLOR` is set (https://no-color.org).
     ///   - write: Where the lines go; default: standard error.
     public init(
         showsQRCode: Bool? = nil,
+        isColored: Bool? = nil,
         write: @escaping @Sendable (_ text: String) -> Void = TerminalDevicePresenter.writeToStandardError
     ) {
         let hasTerminal = isatty(STDERR_FILENO) == 1
         self.longestWait = hasTerminal ? nil : Self.longestUnseenWait
-        self.showsQRCode = showsQRCode ?? hasTerminal
+        let environment = ProcessInfo.processInfo.environment
+        self.showsQRCode = showsQRCode ?? (hasTerminal && environment["TERM"] != "dumb")
+        self.isColored = isColored ?? (environment["NO_COLOR"]?.isEmpty != false)
         self.write = write
+    }
+
+    /// The columns of the terminal; many where standard error is none.
+    private static var columns: Int {
+        var size = winsize()
+        guard unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return .max }
+        return Int(size.ws_col)
     }
 
     /// Writes lines to standard error.
@@ -67,7 +79,9 @@ extension TerminalDevicePresenter: DevicePresenter {
             write("Or open this one, and check that it shows the same code:\n\n\(complete.url)\n")
         }
         let link = authorization.verificationURIComplete ?? authorization.verificationURI
-        if showsQRCode, let code = QRCode(link.url) { write(code.terminalText) }
+        if showsQRCode, let code = QRCode(link.url), code.width <= Self.columns {
+            write(code.terminalText(isColored: isColored))
+        }
         write("Waiting for you to finish, for at most \(minutes) min. Ctrl-C stops.")
         return try await body()
     }

@@ -29,7 +29,7 @@ import Testing
             ),
             methods: [
                 .device(
-                    TerminalDevicePresenter(showsQRCode: showsQRCode) { text in
+                    TerminalDevicePresenter(showsQRCode: showsQRCode, isColored: true) { text in
                         lines.withLock { $0.append(text) }
                     }
                 )
@@ -65,7 +65,7 @@ import Testing
             }
             #expect(corner == finder)
         }
-        let drawn = code.terminalText.split(separator: "\n")
+        let drawn = code.terminalText().split(separator: "\n")
         #expect(drawn.count == (width + 8 + 1) / 2)
     }
 

@@ -145,8 +145,8 @@ struct Discovery: Sendable {
             throw AuthError(
                 .issuerMismatch,
                 """
-                The metadata found for the issuer "\(issuer)" is that of "\(Redaction.url(named))". They must be identical to \
-                the last character. If the second is right, write it in the configuration.
+                The provider at "\(issuer)" calls itself "\(Redaction.url(named))", and both must be identical to the last \
+                character. If it is the right provider, use exactly that as the issuer.
                 """
             )
         }

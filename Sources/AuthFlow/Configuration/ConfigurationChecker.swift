@@ -60,13 +60,16 @@ struct ConfigurationChecker {
     private mutating func checkObject(_ json: JSON, _ keys: [ConfigurationKeyDeclaration], at path: JSONPath) {
         guard let members = json.object else { return expected("an object", json, at: path) }
         let names = keys.map(\.name)
+        var meant: [String] = []
         for name in members.keys.sorted() where !names.contains(name) {
             unknown("key", name, among: names, at: path.member(name))
+            if let near = NearestName.of(name, among: names) { meant.append(near) }
         }
         for key in keys {
             if let member = members[key.name] {
                 check(member, key.shape, at: path.member(key.name))
-            } else if key.isRequired {
+            } else if key.isRequired, !meant.contains(key.name) {
+                // A misspelt one is reported once.
                 report(key.missing, at: path)
             }
         }
@@ -119,13 +122,16 @@ struct ConfigurationChecker {
     }
 
     private mutating func expected(_ what: String, _ json: JSON, at path: JSONPath) {
-        report("expected \(what), found \(json.kind)", at: path)
+        let isEmpty = json.string?.isEmpty == true
+        report(isEmpty ? "the string is empty" : "expected \(what), found \(json.kind)", at: path)
     }
 
     private mutating func unknown(_ what: String, _ name: String, among names: [String], at path: JSONPath) {
         let shown = DisplayText.sanitized(name, limit: 60)
-        let hint = NearestName.of(name, among: names).map { "Did you mean \"\($0)\"? " } ?? ""
-        report("the \(what) \"\(shown)\" is not known. \(hint)Known: \(names.joined(separator: ", "))", at: path)
+        let hint =
+            NearestName.of(name, among: names).map { "Did you mean \"\($0)\"?" }
+            ?? "Known: \(names.joined(separator: ", "))"
+        report("the \(what) \"\(shown)\" is not known. \(hint)", at: path)
     }
 
     private static func list(_ names: [String]) -> String {

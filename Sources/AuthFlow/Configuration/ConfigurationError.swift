@@ -1,11 +1,11 @@
 /// The faults of a configuration file, each with its place.
 public struct ConfigurationError: Error, Sendable, Hashable {
-    /// The faults, in the order they were found; at least one.
+    /// The faults, in the order of their places; at least one.
     public let issues: [ConfigurationIssue]
 
     /// Creates an error from at least one fault.
     public init(issues: [ConfigurationIssue]) {
-        self.issues = issues
+        self.issues = issues.sorted { ($0.line, $0.column) < ($1.line, $1.column) }
     }
 }
 

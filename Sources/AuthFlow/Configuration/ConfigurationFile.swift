@@ -73,7 +73,7 @@ public struct ConfigurationFile: Sendable {
                     line: error.line ?? 1,
                     column: error.column ?? 1,
                     keyPath: "",
-                    problem: "this is not JSON that can be accepted: \(error.code.rawValue)"
+                    problem: "this is not JSON that can be accepted: \(error.code.rawValue)\(Self.hint(text, error))"
                 )
             ])
         }
@@ -90,6 +90,15 @@ public struct ConfigurationFile: Sendable {
         if let defaultProfile, !profileNames.contains(defaultProfile) {
             throw unknownProfile(defaultProfile, at: JSONPath().member("default_profile"))
         }
+    }
+
+    /// What is often the reason.
+    private static func hint(_ text: [UInt8], _ error: JSONError) -> String {
+        let lines = text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        guard let line = error.line, lines.indices.contains(line - 1) else { return "" }
+        let start = lines[line - 1].drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
+        return start.starts(with: "//".utf8) || start.starts(with: "/*".utf8) || start.starts(with: "#".utf8)
+            ? ". JSON has no comments" : ""
     }
 
     /// A profile by its name; without one, `default_profile`, or the only one there is.
@@ -132,10 +141,12 @@ public struct ConfigurationFile: Sendable {
     }
 
     private func unknownProfile(_ name: String, at path: JSONPath) -> ConfigurationError {
-        let hint = NearestName.of(name, among: profileNames).map { "Did you mean \"\($0)\"? " } ?? ""
+        let hint =
+            NearestName.of(name, among: profileNames).map { "Did you mean \"\($0)\"?" }
+            ?? "Known: \(profileNames.joined(separator: ", "))"
         let shown = DisplayText.sanitized(name, limit: 60)
         return source.error(
-            "there is no profile \"\(shown)\". \(hint)Known: \(profileNames.joined(separator: ", "))",
+            "there is no profile \"\(shown)\". \(hint)",
             at: path
         )
     }

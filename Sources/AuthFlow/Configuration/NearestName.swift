@@ -1,7 +1,7 @@
 /// Finds the name that the user probably meant.
-enum NearestName {
+package enum NearestName {
     /// The nearest of `names` by edits (insert, delete, replace, swap neighbours), when it is near enough to be a typo.
-    static func of(_ name: String, among names: [String]) -> String? {
+    package static func of(_ name: String, among names: [String]) -> String? {
         let limit = max(2, name.count / 3)
         let ranked = names.map { (name: $0, distance: distance(Array(name.lowercased()), Array($0.lowercased()))) }
         return ranked.filter { $0.distance <= limit }.min { $0.distance < $1.distance }?.name

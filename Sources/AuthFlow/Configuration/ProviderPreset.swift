@@ -174,10 +174,10 @@ extension ProviderPreset {
         }
         guard let preset = presets.first(where: { $0.name == name }) else {
             let names = presets.map(\.name)
-            let hint = NearestName.of(name, among: names).map { "Did you mean \"\($0)\"? " } ?? ""
             let known = names.isEmpty ? "This program has none" : "Known: \(names.joined(separator: ", "))"
+            let hint = NearestName.of(name, among: names).map { "Did you mean \"\($0)\"?" } ?? known
             throw source.error(
-                "there is no preset \"\(DisplayText.sanitized(name, limit: 60))\". \(hint)\(known)",
+                "there is no preset \"\(DisplayText.sanitized(name, limit: 60))\". \(hint)",
                 at: path
             )
         }

@@ -55,10 +55,12 @@ struct UserAgentChoice: Sendable {
         if let configured = choices.first(where: { $0.name == name }) { return configured }
         let names = [auto] + factories.map(\.name)
         guard names.contains(name) else {
-            let hint = NearestName.of(name, among: names).map { " Did you mean \"\($0)\"?" } ?? ""
+            let hint =
+                NearestName.of(name, among: names).map { "Did you mean \"\($0)\"?" }
+                ?? "Known: \(names.joined(separator: ", "))."
             throw AuthError(
                 .invalidConfiguration,
-                "The user agent \"\(DisplayText.sanitized(name, limit: 60))\" is not known.\(hint) Known: \(names.joined(separator: ", "))."
+                "The user agent \"\(DisplayText.sanitized(name, limit: 60))\" is not known. \(hint)"
             )
         }
         let factory = factories.first { $0.name == name }
@@ -137,7 +139,7 @@ struct UserAgentChoice: Sendable {
     private var noUserAgent: AuthError {
         AuthError(
             .noUserAgent,
-            "You have to sign in, and no user agent of this profile can work here. \(reasons.joined(separator: "; ")). Sign in where there is a browser or a terminal."
+            "You have to sign in, and no user agent can work here. \(reasons.joined(separator: "; ")). Sign in where there is a browser or a terminal."
         )
     }
 

@@ -30,7 +30,12 @@ package struct PrivateFile {
                 attributes: [.posixPermissions: 0o700]
             )
         } catch {
-            throw AuthError(.storageFailed, "The directory \(directory) cannot be created.", underlyingError: error)
+            let isRefused = (error as? CocoaError)?.code == .fileWriteNoPermission
+            throw AuthError(
+                .storageFailed,
+                "The directory \(directory) cannot be created\(isRefused ? ": permission denied" : "").",
+                underlyingError: error
+            )
         }
         var status = stat()
         guard unsafe lstat(directory, &status) == 0 else { throw PrivateFile(directory).failure("cannot be examined") }
@@ -104,7 +109,18 @@ package struct PrivateFile {
     /// there.
     package func replace(with bytes: [UInt8]) throws(AuthError) {
         removeLeftovers()
-        let temporary = "\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).tmp"
+        let temporary = try writeTemporary(bytes, suffix: "tmp")
+        guard unsafe rename(temporary, path) == 0 else {
+            let error = failure("cannot be replaced")
+            unsafe unlink(temporary)
+            throw error
+        }
+        try makeDirectoryDurable()
+    }
+
+    /// Writes the bytes, durably, under another name in the same directory.
+    private func writeTemporary(_ bytes: [UInt8], suffix: String) throws(AuthError) -> String {
+        let temporary = "\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).\(suffix)"
         let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw failure("cannot be written") }
         do throws(AuthError) {
@@ -115,12 +131,12 @@ package struct PrivateFile {
             unsafe unlink(temporary)
             throw error
         }
-        guard close(descriptor) == 0, unsafe rename(temporary, path) == 0 else {
-            let error = failure("cannot be replaced")
+        guard close(descriptor) == 0 else {
+            let error = failure("cannot be written")
             unsafe unlink(temporary)
             throw error
         }
-        try makeDirectoryDurable()
+        return temporary
     }
 
     /// Writes the file when there is none, or when the existing one was written by this method with the same mark. Any
@@ -162,10 +178,9 @@ package struct PrivateFile {
     /// - Returns: Whether it was created.
     package func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
         // Written completely under another name first, so that every reader sees all of it.
-        let temporary = PrivateFile("\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).new")
-        try temporary.replace(with: bytes)
-        defer { unsafe unlink(temporary.path) }
-        guard unsafe link(temporary.path, path) == 0 else {
+        let temporary = try writeTemporary(bytes, suffix: "new")
+        defer { unsafe unlink(temporary) }
+        guard unsafe link(temporary, path) == 0 else {
             if errno == EEXIST { return false }
             throw failure("cannot be created")
         }

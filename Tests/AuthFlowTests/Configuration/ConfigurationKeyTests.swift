@@ -105,7 +105,7 @@ import Testing
         Wrong(member: #""colour": "gren""#, path: "colour", words: #"Did you mean "green"?"#),
         Wrong(member: #""open": 1"#, path: "open", words: "true or false"),
         Wrong(member: #""tags": []"#, path: "tags", words: "at least one"),
-        Wrong(member: #""tags": ["a", ""]"#, path: "tags[1]", words: "not empty"),
+        Wrong(member: #""tags": ["a", ""]"#, path: "tags[1]", words: "is empty"),
         Wrong(member: #""home": "http://example.com""#, path: "home", words: "https"),
         Wrong(member: #""home": 5"#, path: "home", words: "a URL"),
         Wrong(member: #""word": "hush""#, path: "word", words: "never written"),

@@ -368,7 +368,7 @@ extension UserAgentFactory {
         BrokenFile(text: "{", words: "ends too early"),
         BrokenFile(text: #"{"profiles": {}}"#, words: "no profile"),
         BrokenFile(text: #"{"profile": {}}"#, words: #"Did you mean "profiles"?"#),
-        BrokenFile(text: #"{"profiles": {"a": {}}, "default_profile": "b"}"#, words: "Known: a"),
+        BrokenFile(text: #"{"profiles": {"a": {}}, "default_profile": "b"}"#, words: #"Did you mean "a"?"#),
         BrokenFile(text: "[]", words: "expected an object"),
         BrokenFile(text: #"{"profiles": 5}"#, words: "expected an object"),
     ]

@@ -1,0 +1,32 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowJSON
+
+/// A failure as JSON on standard output, for a program that has asked for JSON. The sentence for the user is on standard error as always.
+struct FailureReport {
+    private let json: JSON
+
+    /// - Returns: nil when no JSON was asked for, or the command has answered.
+    init?(_ error: any Error, _ status: ExitCode, arguments: [String] = CommandLine.arguments) {
+        // What stands behind "--" is another program's.
+        let own = Array(arguments.prefix { $0 != "--" })
+        let isFormat = zip(own, own.dropFirst()).contains { $0 == "--format" && $1 == "json" }
+        guard own.contains("--json") || own.contains("--format=json") || isFormat, !(error is HelperAnswered),
+            status != ExitStatus.signedOutHereOnly
+        else { return nil }
+        let code =
+            switch error {
+            case let error as AuthError: error.code.rawValue
+            case is CancellationError: "cancelled"
+            case is CommandLineError, is MisspelledCommand, is ConfigurationError:
+                AuthError.Code.invalidConfiguration.rawValue
+            default: "failed"
+            }
+        let message = error is CancellationError ? "Cancelled." : ExitStatus.message(for: error)
+        var members: [String: JSON] = ["error": .string(code), "message": .string(message)]
+        if code == AuthError.Code.loginRequired.rawValue { members["command"] = SignInAdvice.command.map(JSON.string) }
+        self.json = .object(members)
+    }
+
+    func print() { try? Terminal.result(json) }
+}

@@ -1,0 +1,166 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import CommandHarness
+import Foundation
+import Testing
+
+/// What the tool says about a command line that cannot be meant.
+@Suite struct UsageTests {
+    struct Line: CustomTestStringConvertible {
+        let arguments: [String]
+        let words: String
+        var status: Int32 = 2
+        var testDescription: String { arguments.joined(separator: " ") }
+    }
+
+    private static let client = ["--issuer", "https://id.example.com", "--client-id", "client"]
+
+    static let lines = [
+        Line(arguments: ["loign"], words: "Did you mean \"login\"?"),
+        Line(arguments: ["loign", "--help"], words: "Did you mean \"login\"?"),
+        Line(arguments: ["help", "loign"], words: "Did you mean \"login\"?"),
+        Line(arguments: ["xyzzy"], words: "See: authflow --help"),
+        Line(arguments: ["credential", "gti"], words: "Did you mean \"git\"?"),
+        Line(arguments: ["config", "cehck"], words: "Did you mean \"check\"?"),
+        Line(
+            arguments: ["login", "--isuer", "https://id.example.com", "--client-id", "client"],
+            words: "Did you mean '--issuer'?"
+        ),
+        Line(arguments: ["login", "--issuer", "https://id.example.com"], words: "--issuer needs --client-id"),
+        Line(arguments: ["login", "--client-id", "client"], words: "--client-id needs --issuer"),
+        Line(arguments: ["login", "--issuer", "", "--client-id", "client"], words: "--client-id needs --issuer"),
+        Line(
+            arguments: ["login", "--issuer", "https://id.example.com", "--client-id", ""],
+            words: "--issuer needs --client-id"
+        ),
+        Line(
+            arguments: ["login", "--issuer", "id.example.com", "--client-id", "client"],
+            words: "--issuer: The issuer"
+        ),
+        Line(
+            arguments: ["login", "--issuer", "http://id.example.com", "--client-id", "client"],
+            words: "--issuer: The issuer"
+        ),
+        Line(arguments: ["login", "--scope", "a b"] + client, words: "--scope takes one scope"),
+        Line(
+            arguments: ["init", "--issuer", "https://id.example.com", "--client-id", ""],
+            words: "--client-id is empty"
+        ),
+        Line(
+            arguments: ["init", "--issuer", "id.example.com", "--client-id", "client"],
+            words: "--issuer: The issuer"
+        ),
+        Line(arguments: ["init", "--scope", "a b"] + client, words: "--scope takes one scope"),
+        Line(arguments: ["init", "--redirect-uri", "foo"] + client, words: "--redirect-uri: "),
+        Line(arguments: ["init", "--client-secret-file", "nope"] + client, words: "nope is not there"),
+        Line(arguments: ["exec", "echo", "hi"], words: "Put -- before the program: authflow exec -- echo"),
+        Line(
+            arguments: ["exec", "--variable", "LD_PRELOAD"] + client + ["--", "true"],
+            words: "LD_PRELOAD has a meaning"
+        ),
+        Line(
+            arguments: ["init", "--output", "no/such/a.json"] + client,
+            words: "its directory is not there",
+            status: 8
+        ),
+        Line(
+            arguments: ["login", "--trace", "no/such/page.html"] + client,
+            words: "its directory is not there",
+            status: 8
+        ),
+    ]
+
+    @Test(arguments: lines) func aMistakeInTheCommandLineIsNamedBeforeAnythingIsSent(_ line: Line) async throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("usage-\(UUID().uuidString)").path
+        try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        let outcome = try await CommandHarness.run(line.arguments, environment: ["HOME": folder], folder: folder)
+        #expect(outcome.status == line.status, "\(outcome.talk)")
+        #expect(outcome.talk.contains(line.words), "\(outcome.talk)")
+        #expect(outcome.output.isEmpty)
+        // No place in a file that the user has not written, and nothing of how files are written.
+        for words in ["options:", "configuration:", "profiles.", ".probe", ".new", ".tmp"] {
+            #expect(!outcome.talk.contains(words), "\(outcome.talk)")
+        }
+    }
+
+    @Test(arguments: [
+        ["token", "--json"], ["token", "--format", "json"], ["token", "--format=json"], ["status", "--json"],
+        ["login", "--json", "--user-agent", "loopback"],
+    ]) func aFailureIsJSONWhereJSONWasAskedFor(_ arguments: [String]) async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer)) { path, _ in
+                let outcome = try await CommandHarness.run(
+                    arguments + ["--config", path],
+                    environment: ["PASSWORD": "wonderland"]
+                )
+                #expect(outcome.status == 4 || outcome.status == 2, "\(outcome.talk)")
+                let json = try JSON(parsing: Array(outcome.output.utf8))
+                let code = try #require(json["error"]?.string)
+                #expect(["login_required", "no_user_agent", "invalid_configuration"].contains(code))
+                #expect(outcome.talk.contains(try #require(json["message"]?.string?.prefix(40))))
+                if code == "login_required" { #expect(json["command"]?.string?.contains("authflow login") == true) }
+            }
+        }
+    }
+
+    @Test func doctorNamesEachFaultAndAPortInUse() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            let port = emulator.issuer.split(separator: ":").last ?? ""
+            let taken = ["redirect_uri": "\"http://127.0.0.1:\(port)/callback\"", "user_agent": #""loopback""#]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, taken)) { path, folder in
+                let outcome = try await CommandHarness.run(["doctor", "--config", path], environment: ["HOME": folder])
+                #expect(outcome.status == 1)
+                #expect(
+                    outcome.output.contains("!!  port          127.0.0.1:\(port), that of the redirect URI, is in use")
+                )
+                #expect(outcome.output.contains("--  client ID     \"authflow-demo\""))
+            }
+            let faults = ["isuer": #""x""#, "scopes": "5", "par": #""sometimes""#]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, faults)) {
+                path,
+                folder in
+                let outcome = try await CommandHarness.run(["doctor", "--config", path], environment: ["HOME": folder])
+                #expect(outcome.status == 1)
+                #expect(
+                    outcome.output.split(separator: "\n").count { $0.hasPrefix("!!  configuration") } == 3,
+                    "\(outcome.output)"
+                )
+            }
+        }
+    }
+
+    @Test func anExpiredSessionIsNotCalledSignedIn() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.accessTokenLifetime = 1
+            let scopes = ["scopes": #"["openid"]"#]
+            try await CommandHarness.withConfiguration(CommandHarness.profile(emulator.issuer, scopes)) { path, _ in
+                let environment = ["PASSWORD": "wonderland"]
+                let login = try await CommandHarness.run(["login", "--config", path], environment: environment)
+                #expect(login.status == 0, "\(login.talk)")
+                var status = try await CommandHarness.run(
+                    ["status", "--json", "--config", path],
+                    environment: environment
+                )
+                while status.output.contains("\"state\": \"fresh\"") {
+                    status = try await CommandHarness.run(
+                        ["status", "--json", "--config", path],
+                        environment: environment
+                    )
+                }
+                #expect(status.status == 4)
+                #expect(status.output.contains("\"state\": \"ended\""))
+                let text = try await CommandHarness.run(["status", "--config", path], environment: environment)
+                #expect(text.output.hasPrefix("The session has ended of"))
+                #expect(text.output.contains("access token  expired at"))
+            }
+        }
+    }
+}
