@@ -150,6 +150,63 @@ struct PKCS11Tests {
         #expect(#expect(throws: AuthError.self) { try right.key() }?.message.contains("no such private key") == true)
     }
 
+    @Test(.enabled(if: isSoftware)) func encryptsSessionsByAKeyInTheToken() async throws {
+        let uri = "pkcs11:token=AuthFlow;object=sessions;type=secret-key?module-path=\(module)"
+        func store(_ id: String, over base: MemoryTokenStore) throws -> EncryptedSessionStore {
+            EncryptedSessionStore(
+                base,
+                keys: try EncryptionKeys([EncryptionKeys.inToken(id: id, uri: uri, pin: Secret(pin))])
+            )
+        }
+        let (base, place) = (
+            MemoryTokenStore(), RecordKey(name: "user", issuer: "https://id.example.com", clientID: "client")
+        )
+        let first = try store("2026", over: base)
+        try await first.withLease(on: place) { try await first.write(Array("secret".utf8), under: $0) }
+        #expect(
+            try await base.bytes(for: place).map { String(decoding: $0, as: UTF8.self) }?.contains("secret") == false
+        )
+        // Another process, which asks the token again.
+        #expect(try await store("2026", over: base).bytes(for: place) == Array("secret".utf8))
+        // Another name is another key.
+        #expect(
+            try EncryptionKeys.inToken(id: "2027", uri: uri, pin: Secret(pin)).key
+                != EncryptionKeys.inToken(id: "2026", uri: uri, pin: Secret(pin)).key
+        )
+        let error = #expect(throws: AuthError.self) {
+            try EncryptionKeys.inToken(
+                id: "2026",
+                uri: "pkcs11:token=AuthFlow;object=signing?module-path=\(module)",
+                pin: Secret(pin)
+            )
+        }
+        #expect(error?.message.contains("no such secret key") == true)
+    }
+
+    @Test(.enabled(if: isSoftware)) func aStoreNamesAKeyInATokenByConfiguration() throws {
+        func text(_ key: String) -> [UInt8] {
+            Array(
+                """
+                {"profiles": {"web": {"provider": "oidc", "issuer": "https://id.example.com", "client_id": "web", \
+                "store": {"name": "memory", "encryption_keys": [\(key)]}}}}
+                """.utf8
+            )
+        }
+        func store(_ key: String) throws -> any TokenStore {
+            try ConfigurationFile(text: text(key)).profile().makeStore(providers: [.oidc], userAgents: [])
+        }
+        let uri = "pkcs11:token=AuthFlow;object=sessions?module-path=\(module)"
+        let pin = #"{"env": "AUTHFLOW_PKCS11_PIN"}"#
+        #expect(try store(#"{"id": "2026", "pkcs11": "\#(uri)", "pin": \#(pin)}"#) is EncryptedSessionStore)
+        for wrong in [
+            #"{"id": "2026"}"#, #"{"id": "2026", "pkcs11": "\#(uri)", "key": \#(pin), "pin": \#(pin)}"#,
+            #"{"id": "2026", "pkcs11": "pkcs11:token=AuthFlow;object=no?module-path=\#(module)", "pin": \#(pin)}"#,
+        ] {
+            let error = #expect(throws: ConfigurationError.self) { try store(wrong) }
+            #expect(error?.description.contains("profiles.web.store.encryption_keys[0]") == true, "\(error as Any)")
+        }
+    }
+
     /// As `p11tool --list-all` prints it.
     @Test(.enabled(if: isSoftware)) func readsAWholeURI() throws {
         let source = try source(

@@ -5,7 +5,8 @@
 #
 # Makes a token with keys that cannot be copied, runs the command, and removes the token. The command finds in its environment:
 #   AUTHFLOW_PKCS11_MODULE  the library of the token
-#   AUTHFLOW_PKCS11_PIN     the PIN of the token "AuthFlow", whose keys are "signing" (P-256), "rsa" (RSA) and "large" (P-384)
+#   AUTHFLOW_PKCS11_PIN     the PIN of the token "AuthFlow", whose keys are "signing" (P-256), "rsa" (RSA) and "large" (P-384),
+#                          and whose secret key is "sessions"
 #   AUTHFLOW_PKCS11_FOLDER  a folder with the public key set of "signing" (signing.json), as the tool prints it
 # A second token, "Fragile", has the PIN 0000 and nothing in it: to enter wrong PINs at.
 set -euo pipefail
@@ -33,5 +34,7 @@ printf 'directories.tokendir = %s/tokens\nobjectstore.backend = file\nlog.level 
   make_key EC:prime256v1 signing 01
   make_key rsa:2048 rsa 02
   make_key EC:secp384r1 large 03
+  pkcs11-tool --module "$AUTHFLOW_PKCS11_MODULE" --token-label AuthFlow --login --pin "$AUTHFLOW_PKCS11_PIN" \
+    --keygen --key-type GENERIC:32 --usage-sign --sensitive --label sessions --id 04
 } >/dev/null 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
 "$@"

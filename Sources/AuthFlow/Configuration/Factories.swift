@@ -89,14 +89,20 @@ public struct TokenStoreFactory: Sendable {
 
 extension TokenStoreFactory {
     private static let keyName = ConfigurationKey("id", required: .text, "The name, which is no secret.")
-    private static let keyValue = ConfigurationKey("key", required: .secret, "32 random bytes in base64url.")
+    private static let keyValue = ConfigurationKey("key", .secret, "32 random bytes in base64url.")
+    private static let keyInToken = ConfigurationKey(
+        "pkcs11",
+        .text,
+        "In place of \"key\": the URI of a secret key in a PKCS #11 token (RFC 7512), which makes it from the name, such as pkcs11:token=Server;object=sessions."
+    )
+    private static let keyPIN = ConfigurationKey("pin", .secret, "The PIN of the token, by reference.")
 
     /// Every store takes them.
     static let encryptionKeys = ConfigurationKey(
         "encryption_keys",
         ConfigurationValue<[NamedKey]>.list(
-            .object([keyName, keyValue]) { object throws(ConfigurationError) in
-                NamedKey(id: try object[keyName], key: try object[keyValue])
+            .object([keyName, keyValue, keyInToken, keyPIN]) { object throws(ConfigurationError) in
+                try namedKey(object)
             }
         ).map { keys throws(AuthError) in try EncryptionKeys(keys.map { ($0.id, $0.key) }) },
         "The keys that what is stored is encrypted by: the first encrypts, all decrypt. Default: none, and the store keeps it as it is."
@@ -105,6 +111,24 @@ extension TokenStoreFactory {
     struct NamedKey: Sendable {
         let id: String
         let key: Secret
+    }
+
+    private static func namedKey(_ object: ConfigurationObject) throws(ConfigurationError) -> NamedKey {
+        let id = try object[keyName]
+        switch (try object[keyValue], try object[keyInToken]) {
+        case (let key?, nil): return NamedKey(id: id, key: key)
+        case (nil, let uri?):
+            #if os(Linux) || os(macOS)
+            let pin = try object[keyPIN]
+            let made = try object.located(keyInToken) { () throws(AuthError) in
+                try EncryptionKeys.inToken(id: id, uri: uri, pin: pin)
+            }
+            return NamedKey(id: made.id, key: made.key)
+            #else
+            throw object.error("this system has no PKCS #11 tokens", at: keyInToken)
+            #endif
+        default: throw object.error("an encryption key is a \"key\" or, by \"pkcs11\", made by one in a token")
+        }
     }
 
     /// `memory`: forgotten when the process ends.

@@ -40,6 +40,29 @@ public struct EncryptionKeys: Sendable {
         self.current = first
     }
 
+    #if os(Linux) || os(macOS)
+    /// Has a key that cannot be copied make an encryption key, in a PKCS #11 token: HMAC-SHA-256 of the name.
+    ///
+    /// The token is needed once, when a program starts: what it has made stays in the program's memory. A copy of the disk, and of the
+    /// configuration, is of no use without the token. The thread waits for the token.
+    /// - Parameters:
+    ///   - id: The name of the encryption key.
+    ///   - uri: Names a secret key (RFC 7512), such as `pkcs11:token=Server;object=sessions?module-path=/usr/lib/softhsm/libsofthsm2.so`.
+    ///     Without `module-path` it is looked for in every module that p11-kit knows.
+    ///   - pin: The PIN of the token; nil for a token that asks for none.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not name a secret key, `key_unavailable` when the token cannot
+    ///   be used.
+    public static func inToken(
+        id: String,
+        uri: String,
+        pin: Secret? = nil
+    ) throws(AuthError) -> (id: String, key: Secret) {
+        let text = Array("authflow encryption key \(id)".utf8)
+        let code = try PKCS11Key.authenticationCode(for: text, by: PKCS11URI(uri, type: .secretKey), pin: pin)
+        return (id, Secret(Base64URL.encode(code)))
+    }
+    #endif
+
     subscript(id: String) -> Named? { keys.first { $0.id.isIdentical(to: id) } }
 }
 

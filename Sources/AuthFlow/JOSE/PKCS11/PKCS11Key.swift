@@ -96,7 +96,24 @@ final class PKCS11Key: SigningKey {
 
     // MARK: Opening
 
-    private static func open(_ uri: PKCS11URI, _ pin: Secret?) throws(AuthError) -> Session {
+    /// Has a secret key in the token authenticate bytes with HMAC-SHA-256. The thread waits for the token.
+    /// - Returns: 32 bytes, the same ones whenever the bytes are the same.
+    /// - Throws: ``AuthError`` with `key_unavailable`.
+    static func authenticationCode(for bytes: [UInt8], by uri: PKCS11URI, pin: Secret?) throws(AuthError) -> [UInt8] {
+        let session = try open(uri, pin, Int(AUTHFLOW_PKCS11_SECRET_KEY))
+        let code = try responding(uri) { () throws(PKCS11Module.Failure) in
+            let mechanism = Int(AUTHFLOW_PKCS11_SHA256_HMAC)
+            return try session.module.sign(bytes, by: mechanism, key: session.key, in: session.number)
+        }
+        guard code.count == SHA256.byteCount else { throw refusal("it does not make codes with HMAC-SHA-256", uri) }
+        return code
+    }
+
+    private static func open(
+        _ uri: PKCS11URI,
+        _ pin: Secret?,
+        _ kind: Int = Int(AUTHFLOW_PKCS11_PRIVATE_KEY)
+    ) throws(AuthError) -> Session {
         let module = try PKCS11Module.at(uri.module)
         let present = try responding(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
         let tokens = present.filter { token in
@@ -123,13 +140,15 @@ final class PKCS11Key: SigningKey {
         if token.flags & UInt(AUTHFLOW_PKCS11_LOGIN_REQUIRED) != 0 { try login(module, number, token, uri, pin) }
         let keys = try responding(uri) { () throws(PKCS11Module.Failure) in
             try module.objects(
-                AUTHFLOW_PKCS11_PRIVATE_KEY,
+                kind,
                 label: uri.object,
                 identifier: uri.identifier,
                 in: number
             )
         }
-        guard let key = keys.first else { throw refusal("the token has no such private key", uri) }
+        guard let key = keys.first else {
+            throw refusal("the token has no such \(kind == AUTHFLOW_PKCS11_SECRET_KEY ? "secret" : "private") key", uri)
+        }
         guard keys.count == 1 else { throw refusal("the token has several such keys; name one by its id", uri) }
         isKept = true
         return Session(module: module, number: number, key: key)

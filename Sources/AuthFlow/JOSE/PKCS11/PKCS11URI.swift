@@ -1,4 +1,4 @@
-/// Names a private key in a PKCS #11 token (RFC 7512): `pkcs11:token=Work;object=signing?module-path=/usr/lib/...`.
+/// Names a key in a PKCS #11 token (RFC 7512): `pkcs11:token=Work;object=signing?module-path=/usr/lib/...`.
 struct PKCS11URI: Sendable, Hashable {
     /// The label of the token; nil for any.
     let token: String?
@@ -20,11 +20,18 @@ struct PKCS11URI: Sendable, Hashable {
 
     private static let attributes = ["token", "serial", "model", "manufacturer", "object", "id", "type"]
 
+    /// What a key is, as the URI's `type` has it.
+    enum KeyType: String {
+        case privateKey = "private"
+        case secretKey = "secret-key"
+    }
+
     /// Reads a URI.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
-    init(_ text: String) throws(AuthError) {
+    init(_ text: String, type: KeyType = .privateKey) throws(AuthError) {
         func refuse(_ reason: String) -> AuthError {
-            AuthError(.invalidConfiguration, "This is not the PKCS #11 URI of a private key: \(reason).")
+            let kind = type == .privateKey ? "private" : "secret"
+            return AuthError(.invalidConfiguration, "This is not the PKCS #11 URI of a \(kind) key: \(reason).")
         }
         guard text.utf8.starts(with: "pkcs11:".utf8) else { throw refuse("it does not begin with \"pkcs11:\"") }
         let parts = text.dropFirst(7).split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
@@ -61,7 +68,9 @@ struct PKCS11URI: Sendable, Hashable {
         self.object = try string("object")
         self.identifier = values["id"]
         self.module = try string("module-path") ?? Self.everyModule
-        guard try string("type") ?? "private" == "private" else { throw refuse("its type is not \"private\"") }
+        guard try string("type") ?? type.rawValue == type.rawValue else {
+            throw refuse("its type is not \"\(type.rawValue)\"")
+        }
         guard object != nil || identifier != nil else { throw refuse("neither \"object\" nor \"id\" names the key") }
     }
 
