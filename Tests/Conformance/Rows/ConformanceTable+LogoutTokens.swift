@@ -1,5 +1,6 @@
 import AuthFlow
 import AuthFlowJSON
+import AuthFlowOIDC
 import AuthFlowServer
 import AuthFlowTesting
 import HTTPTypes
@@ -190,6 +191,43 @@ extension ConformanceTable {
                 try await browser.session(at: try web.process()) == nil,
                 "The session has ended."
             )
+        },
+        web("L23", "users of several tenants", "ends the sessions of its tenant's user alone") { web, _, _ in
+            let emulator = web.scene.emulator
+            let (template, tenants) = ("\(emulator.issuer)/{tenant}", ["first", "second"])
+            let rule = try TokenIssuerTemplate(template, claim: "tid")
+            let server = try web.process(OIDCProvider(issuer: emulator.issuer, tokenIssuer: rule))
+            var browsers: [WebBrowser] = []
+            for tenant in tenants {
+                emulator.tenancy = .init(template: template, claim: "tid", tenant: tenant)
+                let browser = WebBrowser()
+                // The subject is the same in both.
+                try await browser.signIn(web, at: server)
+                browsers.append(browser)
+            }
+            func status(issuer: String, tenant: String?) async throws -> Int {
+                let token = try emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+                    claims["iss"] = .string(issuer)
+                    claims["tid"] = tenant.map(JSON.string)
+                }
+                return try await WebBrowser().send(
+                    .post,
+                    "/backchannel-logout",
+                    to: server,
+                    body: web.logoutRequest(token)
+                ).status
+            }
+            for (issuer, tenant) in [
+                ("\(emulator.issuer)/first", "second"), ("\(emulator.issuer)/first", nil), (template, "first"),
+                (emulator.issuer, "first"),
+            ] {
+                let status = try await status(issuer: issuer, tenant: tenant)
+                try ConformanceRow.require(status == 400, "\(issuer) is no issuer of \(tenant ?? "no tenant").")
+            }
+            let accepted = try await status(issuer: "\(emulator.issuer)/first", tenant: "first")
+            try ConformanceRow.require(accepted == 200, "The status is \(accepted).")
+            let left = try await [browsers[0].session(at: server), browsers[1].session(at: server)].map { $0 != nil }
+            try ConformanceRow.require(left == [false, true], "Left: \(left).")
         },
     ]
 }

@@ -22,7 +22,7 @@ public enum ConformanceTable {
         Section(title: "Requirements on every request (I1 to I7, I11)", rows: requests),
         Section(title: "Protected resources and MCP (M1 to M44)", rows: resources),
         Section(title: "Web applications (W1 to W22)", rows: webApplications),
-        Section(title: "Logout tokens (L1 to L22)", rows: logoutTokens),
+        Section(title: "Logout tokens (L1 to L23)", rows: logoutTokens),
         Section(title: "AuthFlow's own (O1 to O15)", rows: own),
     ]
 

@@ -29,6 +29,7 @@ package struct WebScene: Sendable {
 
     /// A process of the application.
     package func process(
+        _ adapter: (any ProviderAdapter)? = nil,
         host: HostServices = .system,
         options change: (inout SessionServerOptions) -> Void = { _ in },
         registration: (inout ClientRegistration.Values) -> Void = { _ in }
@@ -42,7 +43,10 @@ package struct WebScene: Sendable {
         var options = SessionServerOptions(origin: Self.origin)
         change(&options)
         return try SessionServer(
-            client: OAuthClient(server: scene.server(host: host), registration: try ClientRegistration(values)),
+            client: OAuthClient(
+                server: scene.server(adapter, host: host),
+                registration: try ClientRegistration(values)
+            ),
             store: store,
             options: options
         )
