@@ -134,9 +134,9 @@ bench-server: dependencies ## Measure the stores, and the load of two web applic
 
 PEERS := .build/peers
 bench-peers: dependencies ## Measure beside other libraries and tools, from Debian, PyPI and Swift packages; writes docs/performance.md
-	$(call install_missing,golang-go golang-github-coreos-go-oidc-dev node-jose gh python3-venv)
+	$(call install_missing,golang-go golang-github-coreos-go-oidc-dev golang-golang-x-oauth2-dev node-jose gh python3-venv)
 	test -x $(PEERS)/bin/python || python3 -m venv $(PEERS)
-	$(PEERS)/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5 Authlib==1.6.5 PyJWT==2.10.1 cryptography==48.0.0
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check joserfc==1.6.5 Authlib==1.6.5 PyJWT==2.10.1 requests==2.32.5 cryptography==48.0.0
 	swift build --package-path Benchmarks/Peers/Swift --scratch-path .build-peers --configuration release
 	$(MAKE) release
 	Benchmarks/Peers/peers.py .build-peers/release/Peer $(TOOL) $(PEERS)/bin/python --write

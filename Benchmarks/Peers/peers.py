@@ -34,6 +34,8 @@ claims = {"iss": "https://id.example.com", "sub": "248289761001", "aud": "client
           "nonce": "nonce", "name": "Alice Example", "email": "alice@example.com", "email_verified": True}
 for algorithm, key in keys.items():
     open(f"{folder}/{algorithm}.jwt", "w").write(jwt.encode({"alg": algorithm, "kid": key.kid, "typ": "JWT"}, claims, key))
+claims["nonce"] = "A" * 43
+open(f"{folder}/callback.jwt", "w").write(jwt.encode({"alg": "RS256", "kid": "rs", "typ": "JWT"}, claims, keys["RS256"]))
 """
 
 
@@ -57,9 +59,10 @@ def of_debian(name):
 
 
 output(python, "-c", MAKE, str(work))
-go = work / "peer"
-subprocess.run(["go", "build", "-o", str(go), str(here / "peer.go")], check=True,
-               env={**os.environ, "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": str(work / "go"), "GOFLAGS": ""})
+go, flows = work / "peer", work / "flows"
+for program, source in ((go, "peer.go"), (flows, "flows.go")):
+    subprocess.run(["go", "build", "-o", str(program), str(here / source)], check=True,
+                   env={**os.environ, "GO111MODULE": "off", "GOPATH": "/usr/share/gocode", "GOCACHE": str(work / "go"), "GOFLAGS": ""})
 resolved = (here / "Swift/Package.resolved").read_text() if (here / "Swift/Package.resolved").exists() else ""
 jwt_kit = "5.7.1" if '"5.7.1"' in resolved else "5"
 
@@ -78,6 +81,33 @@ for _ in range(ROUNDS):
         for algorithm in ("RS256", "ES256"):
             times.setdefault((name, algorithm), []).append(float(output(*command, str(work), algorithm, str(SECONDS))))
 medians = {key: statistics.median(values) / 1000 for key, values in times.items()}
+
+# Flows: from an authorization request to validated tokens, and fresh tokens.
+GO_FLOWS = f"x/oauth2 {of_debian('golang-golang-x-oauth2-dev')}, go-oidc"
+FLOWS = [
+    ("AuthFlow", "this repository", lambda operation: [swift, operation, str(work), "callback"]),
+    ("x/oauth2 with go-oidc", GO_FLOWS, lambda operation: [str(flows), operation, str(work)]),
+    ("Authlib with requests", f"{of_python('authlib')}, Python", lambda operation: [python, str(here / "flows.py"), operation, str(work)]),
+]
+flow_times, waits = {}, {}
+for _ in range(ROUNDS):
+    for name, _, command in FLOWS:
+        for operation in ("callback", "fresh"):
+            flow_times.setdefault((name, operation), []).append(float(output(*command(operation), str(SECONDS))))
+        count, milliseconds = output(*command("waiters"), "0").split()
+        waits.setdefault(name, []).append((int(count), float(milliseconds)))
+
+
+def used(command, **options):
+    """Runs a program. Returns its milliseconds, those of processors, and its most megabytes."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"{command} has failed: {process.returncode}")
+    return (time.perf_counter() - start) * 1000, (usage.ru_utime + usage.ru_stime) * 1000, usage.ru_maxrss / 1024
+
 
 # A token of a sign-in that is stored already: what a script waits for.
 home = work / "home"
@@ -104,6 +134,15 @@ try:
             start = time.perf_counter()
             subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
             starts.setdefault(name, []).append((time.perf_counter() - start) * 1000)
+    SIGN_INS = [
+        ("authflow login", [tool, "login"]),
+        ("x/oauth2 with go-oidc", [str(flows), "sign-in", issuer]),
+        ("Authlib with requests", [python, str(here / "flows.py"), "sign-in", issuer]),
+    ]
+    sign_ins = {}
+    for _ in range(20):
+        for name, command in SIGN_INS:
+            sign_ins.setdefault(name, []).append(used(command, env=environment))
 finally:
     provider.terminate()
     provider.wait(10)
@@ -115,6 +154,16 @@ for name, text, _ in VALIDATORS:
 lines += ["", "| start to token | version | median |", "|---|---|---|"]
 for name, text, _ in STARTS:
     lines.append(f"| `{name}` | {text} | {statistics.median(starts[name]):.1f} ms |")
+lines += ["", "| library | version | request to validated tokens | fresh token from memory | 1,000 wait for a refresh: requests | until all have it |",
+          "|---|---|---|---|---|---|"]
+for name, text, _ in FLOWS:
+    callback, fresh = (statistics.median(flow_times[name, operation]) for operation in ("callback", "fresh"))
+    count, wait = (statistics.median(values) for values in zip(*waits[name]))
+    lines.append(f"| {name} | {text} | {callback / 1000:.0f} us | {fresh / 1000:.2f} us | {count:.0f} | {wait:.0f} ms |")
+lines += ["", "| headless sign-in, a process each | time | processor | memory at most |", "|---|---|---|---|"]
+for name, _ in SIGN_INS:
+    whole, processor, memory = (statistics.median(values) for values in zip(*sign_ins[name]))
+    lines.append(f"| {name} | {whole:.0f} ms | {processor:.0f} ms | {memory:.0f} MB |")
 table = "\n".join(lines)
 print(table)
 

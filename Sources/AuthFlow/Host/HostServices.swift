@@ -39,7 +39,16 @@ public struct HostServices: Sendable {
     /// Bytes from the system's generator (`getrandom` on Linux, `arc4random_buf` on Apple's systems).
     public static func systemRandomBytes(_ count: Int) -> [UInt8] {
         var generator = SystemRandomNumberGenerator()
-        return (0..<count).map { _ in UInt8.random(in: .min ... .max, using: &generator) }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(count + 8)
+        // Eight at a time: each number is a call of the system.
+        while bytes.count < count {
+            let number = generator.next() as UInt64
+            for shift in stride(from: 0, to: 64, by: 8) {
+                bytes.append(UInt8(truncatingIfNeeded: number >> UInt64(shift)))
+            }
+        }
+        return Array(bytes.prefix(count))
     }
 
     /// The time without its fraction, as in JWTs: a stored value is then read back unchanged.

@@ -1,6 +1,8 @@
-// Validates an ID Token again and again, and prints the nanoseconds of one validation:
+// Validates an ID Token again and again, or runs a flow, and prints the nanoseconds of one:
 //
 //     Peer authflow|jwt-kit FOLDER ALGORITHM SECONDS
+//     Peer callback|fresh FOLDER callback SECONDS      from an authorization request to validated tokens; a fresh token from memory
+//     Peer waiters FOLDER callback 0                   1,000 tasks want a token that has expired: requests at the provider, milliseconds
 //
 // FOLDER has what Benchmarks/Peers/peers.py writes: jwks.json and ALGORITHM.jwt.
 
@@ -10,6 +12,7 @@ import AuthFlowTesting
 import Foundation
 import HTTPTypes
 import JWTKit
+import Synchronization
 
 let arguments = CommandLine.arguments
 let (library, folder, algorithm) = (arguments[1], arguments[2], arguments[3])
@@ -47,11 +50,79 @@ struct Claims: JWTPayload {
     }
 }
 
-// Not on the main actor, which a server does not use either: every call would begin and end with a change of threads.
-try await Task.detached { try await run() }.value
+/// The requests to the token endpoint.
+let tokenRequests = Mutex(0)
+
+/// A client whose provider answers in memory.
+nonisolated func client(delay: Duration = .zero) throws -> OAuthClient {
+    let origin = "https://id.example.com"
+    let metadata = Data(
+        #"{"issuer": "\#(origin)", "jwks_uri": "\#(origin)/jwks", "token_endpoint": "\#(origin)/token", "authorization_endpoint": "\#(origin)/authorize", "id_token_signing_alg_values_supported": ["RS256", "ES256"]}"#
+            .utf8
+    )
+    let tokens = Data(
+        #"{"access_token": "access", "token_type": "Bearer", "expires_in": 3600, "refresh_token": "refresh", "id_token": "\#(token)"}"#
+            .utf8
+    )
+    let transport = InProcessTransport(origin: origin) { request, _ in
+        var head = HTTPResponse(status: .ok)
+        head.headerFields[.contentType] = "application/json"
+        switch request.path {
+        case "/jwks": return TransportResponse(head: head, body: Array(keys))
+        case "/token":
+            tokenRequests.withLock { $0 += 1 }
+            if delay > .zero { try await Task.sleep(for: delay) }
+            return TransportResponse(head: head, body: Array(tokens))
+        default: return TransportResponse(head: head, body: Array(metadata))
+        }
+    }
+    // A sign-in makes a state, a code_verifier, a nonce, which is the one in the token, and something for itself.
+    let calls = Mutex(0)
+    let host = HostServices(randomBytes: { count in
+        let isThird = calls.withLock { calls in
+            calls += count == 32 ? 1 : 0
+            return calls % 4 == 3
+        }
+        return count == 32 && isThird ? [UInt8](repeating: 0, count: count) : HostServices.systemRandomBytes(count)
+    })
+    return OAuthClient(
+        server: AuthorizationServer(OIDCProvider(issuer: origin), transport: transport, host: host),
+        registration: try ClientRegistration(clientID: "client") {
+            $0.redirectURIs = ["https://app.example.com/callback"]
+            $0.scopes = ["openid"]
+            $0.authentication = .clientSecretBasic(Secret("secret"))
+        }
+    )
+}
+
+/// Signs in, as the browser's return would.
+nonisolated func signIn(_ client: OAuthClient) async throws -> Credential {
+    let request = try await client.authorizationRequest()
+    let state = request.url.range(of: "&state=").map { request.url[$0.upperBound...].prefix(43) } ?? ""
+    return try await client.exchange("https://app.example.com/callback?code=code&state=\(state)", for: request)
+}
 
 @Sendable func run() async throws {
     switch library {
+    case "callback":
+        let client = try client()
+        try await measure(seconds) { _ = try await signIn(client) }
+    case "fresh", "waiters":
+        let client = try client(delay: library == "waiters" ? .milliseconds(20) : .zero)
+        let credentials = CredentialManager(client: client, store: MemoryTokenStore())
+        var credential = try await signIn(client)
+        if library == "waiters" { credential.tokens.expiresAt = Date(timeIntervalSinceNow: -3600) }
+        try await credentials.save(credential, for: "session")
+        guard library == "waiters" else {
+            return try await measure(seconds) { _ = try await credentials.freshTokens(for: "session") }
+        }
+        tokenRequests.withLock { $0 = 0 }
+        let start = ContinuousClock.now
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for _ in 0..<1000 { group.addTask { _ = try await credentials.freshTokens(for: "session") } }
+            try await group.waitForAll()
+        }
+        print(tokenRequests.withLock { $0 }, start.duration(to: .now) / .milliseconds(1))
     case "authflow":
         let metadata = Data(
             #"{"issuer": "https://id.example.com", "jwks_uri": "https://id.example.com/jwks", "token_endpoint": "https://id.example.com/token", "authorization_endpoint": "https://id.example.com/authorize", "id_token_signing_alg_values_supported": ["RS256", "ES256"]}"#
@@ -72,3 +143,6 @@ try await Task.detached { try await run() }.value
         try await measure(seconds) { _ = try await collection.verify(token, as: Claims.self) }
     }
 }
+
+// Not on the main actor, which a server does not use either: every call would begin and end with a change of threads.
+try await Task.detached { try await run() }.value

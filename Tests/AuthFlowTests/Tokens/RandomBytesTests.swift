@@ -1,0 +1,14 @@
+import AuthFlow
+import Testing
+
+@Suite struct RandomBytesTests {
+    @Test(arguments: [0, 1, 7, 8, 9, 32, 33]) func thereAreAsManyAsWereAskedFor(_ count: Int) {
+        #expect(HostServices.systemRandomBytes(count).count == count)
+    }
+
+    @Test func eachOfThemIsRandom() {
+        let samples = (0..<64).map { _ in HostServices.systemRandomBytes(17) }
+        // A byte that is the same in all of them is so by chance once in 2^504.
+        for index in 0..<17 { #expect(Set(samples.map { $0[index] }).count > 1) }
+    }
+}
