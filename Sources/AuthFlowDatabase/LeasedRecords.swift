@@ -154,8 +154,10 @@ extension LeasedRecords {
     }
 
     /// Repeats a call while the database is away. The call must do the same when it is made again.
+    /// - Parameter isSafe: Whether a call that may have been carried out can be made again; otherwise only one that was not is.
     private func repeated<Value: Sendable>(
         for time: Duration,
+        isSafe: Bool = true,
         _ call: @Sendable () async throws -> Value
     ) async throws -> Value {
         let elapsed = host.clock.stopwatch()
@@ -164,7 +166,9 @@ extension LeasedRecords {
             do {
                 return try await call()
             } catch let failure as DatabaseFailure {
-                guard failure.isTemporary, elapsed() < time else { throw failure.error }
+                guard failure.isTemporary, isSafe || failure.kind == .unreachable, elapsed() < time else {
+                    throw failure.error
+                }
                 try await host.clock.sleep(for: pause)
                 pause = min(pause * 2, .seconds(1))
             }
@@ -214,12 +218,8 @@ extension LeasedRecords {
     }
 
     package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
-        do {
-            // Not repeated: whether the first attempt made it could not be told from a claim of another process.
-            return try await table.claim(key, for: lifetime)
-        } catch let failure as DatabaseFailure {
-            throw failure.error
-        }
+        // Whether the first attempt made it could not be told from a claim of another process.
+        try await repeated(for: times.outage, isSafe: false) { try await self.table.claim(key, for: lifetime) }
     }
 
     package func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
@@ -227,10 +227,6 @@ extension LeasedRecords {
     }
 
     package func removeEnded() async throws -> Int {
-        do {
-            return try await table.removeEnded()
-        } catch let failure as DatabaseFailure {
-            throw failure.error
-        }
+        try await repeated(for: times.outage) { try await self.table.removeEnded() }
     }
 }

@@ -24,7 +24,7 @@ extension TokenStoreFactory {
             "allow_unverified_server",
             .flag,
             default: false,
-            "Whether the address may ask for TLS without a verified certificate, or none: who poses as the database has every session."
+            "Whether the address may ask for TLS without a verified certificate, or none: anyone who impersonates the database gets every session."
         )
         let keys: [any AnyConfigurationKey] = [url, password, schema, connections, unverified]
         return TokenStoreFactory("postgresql", keys: keys) { options, host in

@@ -20,7 +20,7 @@ extension TokenStoreFactory {
             "allow_plain_text",
             .flag,
             default: false,
-            "Whether another machine's server may be used without TLS: who is in between has every session."
+            "Whether another machine's server may be used without TLS: anyone in between gets every session."
         )
         let keys: [any AnyConfigurationKey] = [url, password, prefix, connections, plainText]
         return TokenStoreFactory("redis", keys: keys) { options, host in

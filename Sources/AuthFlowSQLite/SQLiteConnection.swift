@@ -1,6 +1,7 @@
 import AuthFlow
 import AuthFlowDatabase
 import CSQLite
+import Synchronization
 
 /// A value of a statement.
 enum SQLiteValue: Sendable, Hashable {
@@ -24,6 +25,15 @@ enum SQLiteValue: Sendable, Hashable {
     /// `RETURNING` came with 3.35.
     private static let oldestVersion: Int32 = 3_035_000
 
+    private static let lastNumber = Atomic<UInt64>(0)
+
+    /// Tells it from every other connection of this process, also from one whose place in memory it has taken.
+    let number = lastNumber.add(1, ordering: .relaxed).newValue
+
+    /// Whether it is in a transaction that could not be ended: what is written through it now might never be committed.
+    private(set) var isBroken = false
+
+    private var lastFence: Int64 = 0
     private let database: OpaquePointer
     private var statements: [String: SQLiteStatement] = [:]
     private var isDurable: Bool?
@@ -90,8 +100,16 @@ enum SQLiteValue: Sendable, Hashable {
             return value
         } catch {
             _ = try? run("ROLLBACK")
+            isBroken = unsafe authflow_sqlite_is_in_transaction(database)
             throw error
         }
+    }
+
+    /// A fence for a record that has none: a time, so that it is later than those of records that were removed, and no other one of this
+    /// process.
+    func nextFence(at microseconds: Int64) -> Int64 {
+        lastFence = max(microseconds, lastFence + 1)
+        return lastFence
     }
 
     /// Chooses whether the next writes are on the disk when their statements end, or with the next one that is. A lease need not
@@ -120,6 +138,9 @@ enum SQLiteValue: Sendable, Hashable {
                 .unreachable,
                 "Another process writes to the database, and does not finish: \(reason)."
             )
+        // Whether a commit is on the disk is not known. It is tried again: every call may be, but those that are not.
+        case AUTHFLOW_SQLITE_IO_ERROR.rawValue, AUTHFLOW_SQLITE_NO_MEMORY.rawValue:
+            return DatabaseFailure(.unknownOutcome, "The database could not be read or written: \(reason).")
         // It was rolled back, and is tried again: a full disk may have room a moment later.
         case AUTHFLOW_SQLITE_FULL.rawValue: return DatabaseFailure(.unknownOutcome, "The disk of the database is full.")
         case AUTHFLOW_SQLITE_READ_ONLY.rawValue, AUTHFLOW_SQLITE_CANNOT_OPEN.rawValue, AUTHFLOW_SQLITE_CORRUPT.rawValue,

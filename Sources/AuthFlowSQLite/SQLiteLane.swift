@@ -5,15 +5,27 @@ import Synchronization
 /// Runs calls to a connection one after another, on a thread that lives for as long as there are some: a call may wait for the disk.
 final class SQLiteLane: Sendable {
     private struct State {
-        var jobs: ArraySlice<@Sendable () -> Void> = []
+        var jobs: [@Sendable () -> Void] = []
         var isRunning = false
-        var connection: (SQLiteConnection, FileIdentity)?
+        var opened: Opened?
+    }
+
+    private struct Opened {
+        let connection: SQLiteConnection
+        let file: FileIdentity
+        /// The log beside it, once there is one.
+        var log: FileIdentity?
     }
 
     private let state = Mutex(State())
     private let file: SQLiteFile
 
     init(file: SQLiteFile) { self.file = file }
+
+    deinit {
+        // Closing may write to the disk.
+        if let connection = state.withLock({ $0.opened?.connection }) { DetachedThread.run { _ = connection } }
+    }
 
     /// Runs a call. It is made, whatever becomes of the caller.
     func run<Value: Sendable>(
@@ -41,33 +53,45 @@ final class SQLiteLane: Sendable {
     }
 
     private func work() {
-        while let job = next() { job() }
-    }
-
-    private func next() -> (@Sendable () -> Void)? {
-        state.withLock { state in
-            guard let job = state.jobs.popFirst() else {
-                state.isRunning = false
-                return nil
+        while true {
+            // Taken out whole: a job that is done, with what it wrote, stays in no array.
+            let jobs = state.withLock { state in
+                defer { state.jobs = [] }
+                state.isRunning = !state.jobs.isEmpty
+                return state.jobs
             }
-            return job
+            guard !jobs.isEmpty else { return }
+            for job in jobs { job() }
         }
     }
 
     /// The connection to the file that is at the path now: what is written to one that was removed is in no other process's sight, and
     /// gone with this one. Called by the thread alone.
     private func connection() throws(DatabaseFailure) -> SQLiteConnection {
-        if let (connection, identity) = state.withLock({ $0.connection }), identity == file.identity {
-            return connection
+        let (found, log) = (file.identity, file.logIdentity)
+        if var opened = state.withLock({ $0.opened }) {
+            let isReplaced = opened.file != found
+            if !isReplaced, !opened.connection.isBroken, opened.log == nil || opened.log == log {
+                if opened.log != log {
+                    opened.log = log
+                    state.withLock { $0.opened = opened }
+                }
+                return opened.connection
+            }
+            // SQLite would put the writes of the old file, which are in its log, into the new one.
+            guard !isReplaced || found == nil || log == nil || log != opened.log else {
+                throw DatabaseFailure(
+                    .unusable,
+                    "The file \(file.path) was replaced while it was in use. Stop every process that uses it, and remove \(file.path)-wal and \(file.path)-shm, which belong to the old one."
+                )
+            }
+            state.withLock { $0.opened = nil }
         }
-        // Closed here, and not under the lock.
-        let outdated = state.withLock { $0.connection.take() }
-        _ = consume outdated
-        let opened = try file.open()
-        guard let identity = file.identity else {
-            throw DatabaseFailure(.unreachable, "The file of the database was removed while it was opened.")
+        let connection = try file.open()
+        guard let before = file.identity, found == nil || before == found else {
+            throw DatabaseFailure(.unreachable, "The file of the database was replaced while it was opened.")
         }
-        state.withLock { $0.connection = (opened, identity) }
-        return opened
+        state.withLock { $0.opened = Opened(connection: connection, file: before, log: nil) }
+        return connection
     }
 }

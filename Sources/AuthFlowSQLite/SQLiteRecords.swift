@@ -8,16 +8,23 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The statements. All times are milliseconds of the machine's clock, which its processes share.
+/// The statements. All times are milliseconds: of the machine's clock, and for leases of the one that is not set.
 final class SQLiteRecords: RecordTable {
     private let lane: SQLiteLane
     private let host: HostServices
+    private let leases: LeaseClock
     private let onMessage: @Sendable (DatabaseMessage) -> Void
     private let listening = Mutex<Task<Void, Never>?>(nil)
 
-    init(file: SQLiteFile, host: HostServices, onMessage: @escaping @Sendable (DatabaseMessage) -> Void) {
+    init(
+        file: SQLiteFile,
+        host: HostServices,
+        leases: LeaseClock,
+        onMessage: @escaping @Sendable (DatabaseMessage) -> Void
+    ) {
         self.lane = SQLiteLane(file: file)
         self.host = host
+        self.leases = leases
         self.onMessage = onMessage
     }
 
@@ -33,26 +40,33 @@ final class SQLiteRecords: RecordTable {
     private static let isAlive = "(expires_at IS NULL OR expires_at > ?1) AND (idle_until IS NULL OR idle_until > ?1)"
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
-        let now = now
-        return try await lane.run { connection throws(DatabaseFailure) in
-            try connection.run("SELECT sealed FROM records WHERE id = ?2 AND \(Self.isAlive)", now, .bytes(digest))
-                .first?[0].bytes
+        try await lane.run { [self] connection throws(DatabaseFailure) in
+            let now = now
+            return try connection.run(
+                "SELECT sealed FROM records WHERE id = ?2 AND \(Self.isAlive)",
+                now,
+                .bytes(digest)
+            )
+            .first?[0].bytes
         }
     }
 
     // MARK: Leases
 
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
-        let (now, digest) = (now, key.digest)
-        return try await lane.run { connection throws(DatabaseFailure) in
+        let digest = key.digest
+        return try await lane.run { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)
-            // A fence is later than every other one on the key, also than those of a record that was removed: it is a time.
+            // Here, and not before: a call may have waited for others.
+            let (now, time) = (now, SQLiteValue.integer(leases.now()))
+            let fence = connection.nextFence(at: Int64(host.now().timeIntervalSince1970 * 1_000_000))
             let taken = try connection.run(
                 """
-                INSERT INTO records (id, record, fence, lease_owner, lease_until, used_at) \
-                VALUES (?2, ?3, ?1 * 1000, ?4, ?1 + ?5, ?1) \
+                INSERT INTO records (id, record, fence, lease_owner, lease_until, lease_boot, used_at) \
+                VALUES (?2, ?3, ?6, ?4, ?7 + ?5, ?8, ?1) \
                 ON CONFLICT (id) DO UPDATE SET fence = max(fence + 1, excluded.fence), \
-                lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, is_awaited = 0, \
+                lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, \
+                lease_boot = excluded.lease_boot, is_awaited = 0, \
                 is_after_unfinished = is_after_unfinished \
                 OR lease_owner IS NOT NULL AND lease_owner <> excluded.lease_owner AND NOT has_written, \
                 has_written = has_written AND lease_owner IS excluded.lease_owner, \
@@ -61,22 +75,25 @@ final class SQLiteRecords: RecordTable {
                 idle_time = CASE WHEN \(Self.isAlive) THEN idle_time END, \
                 idle_until = CASE WHEN \(Self.isAlive) THEN idle_until END, \
                 expires_at = CASE WHEN \(Self.isAlive) THEN expires_at END \
-                WHERE lease_until IS NULL OR lease_until <= ?1 OR lease_owner = excluded.lease_owner \
+                WHERE lease_until IS NULL OR lease_until <= ?7 OR lease_boot <> ?8 OR lease_owner = excluded.lease_owner \
                 RETURNING fence, is_after_unfinished
                 """,
                 now,
                 .bytes(digest),
                 .bytes(Array(key.uniqueName.utf8)),
                 .bytes(owner),
-                .integer(duration.milliseconds)
+                .integer(duration.milliseconds),
+                .integer(fence),
+                time,
+                .bytes(leases.boot)
             )
-            if let row = taken.first, let fence = row[0].integer {
-                return .taken(fence: UInt64(fence), isAfterUnfinished: row[1].flag)
+            if let row = taken.first, let fence = row[0].integer.flatMap({ UInt64(exactly: $0) }) {
+                return .taken(fence: fence, isAfterUnfinished: row[1].flag)
             }
             // The holder tells those who wait.
             let busy = try connection.run(
                 "UPDATE records SET is_awaited = 1 WHERE id = ?2 AND lease_until > ?1 RETURNING lease_until - ?1",
-                now,
+                time,
                 .bytes(digest)
             )
             return .busy(.milliseconds(busy.first?[0].integer ?? 0))
@@ -88,12 +105,11 @@ final class SQLiteRecords: RecordTable {
     private static let isHeld = "id = ?2 AND fence = ?3 AND lease_owner = ?4"
 
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
-        let now = now
-        return try await lane.run { connection throws(DatabaseFailure) in
+        try await lane.run { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)
             return try !connection.run(
                 "UPDATE records SET lease_until = ?1 + ?5 WHERE \(Self.isHeld) RETURNING 1",
-                now,
+                .integer(leases.now()),
                 .bytes(lease.digest),
                 .integer(Int64(lease.fence)),
                 .bytes(lease.owner),
@@ -103,9 +119,9 @@ final class SQLiteRecords: RecordTable {
     }
 
     func release(_ lease: HeldLease) async throws {
-        let now = now
         let message = RecordMessage.released(lease.digest)
-        let isAwaited = try await lane.run { connection throws(DatabaseFailure) in
+        let isAwaited = try await lane.run { [self] connection throws(DatabaseFailure) in
+            let now = now
             try connection.setDurable(false)
             return try connection.transaction { () throws(DatabaseFailure) in
                 func run(_ change: String) throws(DatabaseFailure) -> [[SQLiteValue]] {
@@ -122,7 +138,7 @@ final class SQLiteRecords: RecordTable {
                 )
                 let gone = try run("DELETE FROM records WHERE \(Self.isHeld) AND sealed IS NULL")
                 guard (kept + gone).first?[0].flag == true else { return false }
-                try connection.run("INSERT INTO messages (at, text) VALUES (?1, ?2)", now, .bytes(message.text))
+                try Self.tell(message, at: now, connection)
                 return true
             }
         }
@@ -132,8 +148,8 @@ final class SQLiteRecords: RecordTable {
     // MARK: Records
 
     func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
-        let now = now
-        return try await lane.run { connection throws(DatabaseFailure) in
+        try await lane.run { [self] connection throws(DatabaseFailure) in
+            let now = now
             try connection.setDurable(true)
             let change = "UPDATE records SET sealed = ?5, is_after_unfinished = 0, has_written = 1"
             let (fence, owner) = (SQLiteValue.integer(Int64(lease.fence)), SQLiteValue.bytes(lease.owner))
@@ -166,8 +182,8 @@ final class SQLiteRecords: RecordTable {
     }
 
     func touch(_ digest: [UInt8]) async throws -> Bool {
-        let now = now
-        return try await lane.run { connection throws(DatabaseFailure) in
+        try await lane.run { [self] connection throws(DatabaseFailure) in
+            let now = now
             let found = try connection.run(
                 "SELECT idle_time, used_at FROM records WHERE id = ?2 AND sealed IS NOT NULL AND \(Self.isAlive)",
                 now,
@@ -199,9 +215,9 @@ final class SQLiteRecords: RecordTable {
     }
 
     func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] {
-        let now = now
-        return try await lane.run { connection throws(DatabaseFailure) in
-            Self.records(
+        try await lane.run { [self] connection throws(DatabaseFailure) in
+            let now = now
+            return Self.records(
                 in: try connection.run(
                     "SELECT \(Self.found) FROM records WHERE (tag_1 = ?2 OR tag_2 = ?2) AND sealed IS NOT NULL AND \(Self.isAlive)",
                     now,
@@ -212,8 +228,8 @@ final class SQLiteRecords: RecordTable {
     }
 
     func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord] {
-        let now = now
-        let (removed, gone) = try await lane.run { connection throws(DatabaseFailure) in
+        let (removed, gone) = try await lane.run { [self] connection throws(DatabaseFailure) in
+            let now = now
             try connection.setDurable(true)
             return try connection.transaction { () throws(DatabaseFailure) -> ([TaggedRecord], [RecordMessage]) in
                 var (removed, gone): ([TaggedRecord], [RecordMessage]) = ([], [])
@@ -228,11 +244,7 @@ final class SQLiteRecords: RecordTable {
                     guard isThere else { continue }
                     removed += Self.records(in: rows)
                     gone.append(.removed(digest))
-                    try connection.run(
-                        "INSERT INTO messages (at, text) VALUES (?1, ?2)",
-                        now,
-                        .bytes(RecordMessage.removed(digest).text)
-                    )
+                    try Self.tell(.removed(digest), at: now, connection)
                 }
                 return (removed, gone)
             }
@@ -242,8 +254,8 @@ final class SQLiteRecords: RecordTable {
     }
 
     func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
-        let now = now
-        return try await lane.run { connection throws(DatabaseFailure) in
+        try await lane.run { [self] connection throws(DatabaseFailure) in
+            let now = now
             try connection.setDurable(true)
             return try !connection.run(
                 """
@@ -268,9 +280,12 @@ final class SQLiteRecords: RecordTable {
         }
     }
 
+    /// Whether no holder has a lease at the second parameter, in the start of the machine that is the third.
+    private static let hasNoLease = "(lease_until IS NULL OR lease_until <= ?2 OR lease_boot <> ?3)"
+
     func removeEnded() async throws -> Int {
-        let now = now
-        return try await lane.run { connection throws(DatabaseFailure) in
+        try await lane.run { [self] connection throws(DatabaseFailure) in
+            let now = now
             try connection.setDurable(false)
             try connection.run("DELETE FROM messages WHERE at < ?1 - ?2", now, .integer(Self.retention))
             // A record without bytes is left by a holder that was killed before it wrote the first ones.
@@ -279,15 +294,27 @@ final class SQLiteRecords: RecordTable {
                 DELETE FROM records WHERE id IN ( \
                 SELECT id FROM (SELECT id FROM records WHERE expires_at <= ?1 LIMIT 500) UNION \
                 SELECT id FROM (SELECT id FROM records WHERE idle_until <= ?1 LIMIT 500) UNION \
-                SELECT id FROM (SELECT id FROM records WHERE sealed IS NULL AND lease_until <= ?1 LIMIT 500)) \
-                AND (lease_until IS NULL OR lease_until <= ?1) RETURNING 1
+                SELECT id FROM (SELECT id FROM records WHERE sealed IS NULL AND \(Self.hasNoLease) LIMIT 500)) \
+                AND \(Self.hasNoLease) RETURNING 1
                 """,
-                now
+                now,
+                .integer(leases.now()),
+                .bytes(leases.boot)
             ).count
         }
     }
 
     // MARK: Messages
+
+    /// Leaves a message for the other processes, and no more than they can be behind.
+    private static func tell(
+        _ message: RecordMessage,
+        at now: SQLiteValue,
+        _ connection: SQLiteConnection
+    ) throws(DatabaseFailure) {
+        try connection.run("INSERT INTO messages (at, text) VALUES (?1, ?2)", now, .bytes(message.text))
+        try connection.run("DELETE FROM messages WHERE id <= (SELECT max(id) FROM messages) - 10000")
+    }
 
     private func report(_ message: RecordMessage) { onMessage(.message(String(decoding: message.text, as: UTF8.self))) }
 
@@ -326,7 +353,7 @@ final class SQLiteRecords: RecordTable {
     ) throws(DatabaseFailure) -> (messages: [String], position: Position, isComplete: Bool) {
         // Another number whenever another connection has written: asking for it reads nothing from the disk.
         let version = try connection.run("PRAGMA data_version").first?[0].integer ?? 0
-        var next = Position(connection: ObjectIdentifier(connection), version: version, last: 0, at: now)
+        var next = Position(connection: connection.number, version: version, last: 0, at: now)
         guard let position, position.connection == next.connection, abs(now - position.at) < retention / 2 else {
             next.last = try connection.run("SELECT max(id) FROM messages").first?[0].integer ?? 0
             return ([], next, false)
@@ -343,7 +370,7 @@ final class SQLiteRecords: RecordTable {
 
     /// How far the messages were read, and when.
     private struct Position: Sendable {
-        var connection: ObjectIdentifier
+        var connection: UInt64
         var version: Int64
         var last: Int64
         var at: Int64

@@ -16,6 +16,7 @@ enum SQLiteSchema {
                 fence INTEGER NOT NULL,
                 lease_owner BLOB,
                 lease_until INTEGER,
+                lease_boot BLOB,
                 is_awaited INTEGER NOT NULL DEFAULT 0,
                 is_after_unfinished INTEGER NOT NULL DEFAULT 0,
                 has_written INTEGER NOT NULL DEFAULT 0,
@@ -31,7 +32,7 @@ enum SQLiteSchema {
             "CREATE INDEX records_tag_2 ON records (tag_2) WHERE tag_2 IS NOT NULL",
             "CREATE INDEX records_expires_at ON records (expires_at) WHERE expires_at IS NOT NULL",
             "CREATE INDEX records_idle_until ON records (idle_until) WHERE idle_until IS NOT NULL",
-            "CREATE INDEX records_empty ON records (lease_until) WHERE sealed IS NULL",
+            "CREATE INDEX records_empty ON records (id) WHERE sealed IS NULL",
             // What processes tell each other. A number is used once, so that each of them knows the last one it has read.
             "CREATE TABLE messages (id INTEGER PRIMARY KEY AUTOINCREMENT, at INTEGER NOT NULL, text BLOB NOT NULL)",
         ]
@@ -41,13 +42,16 @@ enum SQLiteSchema {
 
     /// Prepares a connection, and creates the tables where they are missing. It may run at the same time in several processes.
     static func prepare(_ connection: SQLiteConnection) throws(DatabaseFailure) {
-        // Functions and triggers that another program has put into the file are not run.
-        try connection.run("PRAGMA trusted_schema = OFF")
         try connection.run("PRAGMA cell_size_check = ON")
         // Before anything is changed.
         let found = try version(of: connection)
         // Readers and a writer do not wait for each other.
-        try connection.run("PRAGMA journal_mode = WAL")
+        guard try connection.run("PRAGMA journal_mode = WAL").first?.first?.bytes == Array("wal".utf8) else {
+            throw DatabaseFailure(
+                .unusable,
+                "The file system of the database has no shared memory, which SQLite needs for processes to share a file safely."
+            )
+        }
         // What is removed is overwritten, and on Apple's systems a write reaches the disk itself.
         try connection.run("PRAGMA secure_delete = ON")
         try connection.run("PRAGMA fullfsync = ON")
@@ -72,7 +76,7 @@ enum SQLiteSchema {
         guard isOurs || isEmpty && found == 0 else {
             throw DatabaseFailure(.unusable, "The file is a database of another program, and is left unchanged.")
         }
-        guard found <= version else {
+        guard found >= 0, found <= version else {
             throw DatabaseFailure(
                 .unusable,
                 "The database has tables of version \(found), and this program knows versions up to \(version). Use a newer one."

@@ -4,9 +4,11 @@ import AuthFlowDatabase
 /// Keeps credentials and sessions in one file, for the processes of one machine: a database of SQLite, which survives a crash at any
 /// moment.
 ///
-/// A lease is a promise in the file that ends by the machine's clock and is renewed while it is held. A holder that has lost it,
+/// A lease is a promise in the file that ends by the time since the machine was started, and is renewed while it is held. A holder that has lost it,
 /// however late it comes, changes nothing. The file is created when it is first used, and only its owner can read it. It must not be on
 /// a network file system (SQLite's documentation, "Write-Ahead Logging").
+///
+/// To put a backup in its place, stop every process that uses the file, and remove those whose names end with `-wal` and `-shm` too.
 ///
 /// The credentials stand in the file as they are, also in the one whose name ends with `-wal`, unless the store is encrypted
 /// (``/AuthFlow/EncryptedSessionStore``).
@@ -26,11 +28,22 @@ public struct SQLiteTokenStore: Sendable {
         patience: Duration = .seconds(30),
         host: HostServices = .system
     ) throws(AuthError) {
+        try self.init(path: path, lease: lease, patience: patience, host: host, leases: .system)
+    }
+
+    /// - Parameter leases: The clock that leases end by.
+    package init(
+        path: String,
+        lease: Duration = .seconds(15),
+        patience: Duration = .seconds(30),
+        host: HostServices,
+        leases: LeaseClock
+    ) throws(AuthError) {
         guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
             throw AuthError(.invalidConfiguration, "The path of the database's file is not absolute.")
         }
         self.records = LeasedRecords(times: .init(lease: lease, patience: patience), host: host) { onMessage in
-            SQLiteRecords(file: SQLiteFile(path: path), host: host, onMessage: onMessage)
+            SQLiteRecords(file: SQLiteFile(path: path), host: host, leases: leases, onMessage: onMessage)
         }
     }
 }

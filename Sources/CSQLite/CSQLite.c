@@ -12,6 +12,10 @@ enum {
     // A link in the place of the file could lead anywhere.
     OPEN_NO_FOLLOW = 0x01000000,
     PREPARE_PERSISTENT = 1,
+    CONFIGURE_TRIGGERS = 1003,
+    CONFIGURE_DEFENSIVE = 1010,
+    CONFIGURE_VIEWS = 1015,
+    CONFIGURE_TRUSTED_SCHEMA = 1017,
 };
 
 static struct {
@@ -20,6 +24,8 @@ static struct {
     int (*close)(authflow_sqlite_database *);
     int (*busy_timeout)(authflow_sqlite_database *, int);
     int (*extended_codes)(authflow_sqlite_database *, int);
+    int (*configure)(authflow_sqlite_database *, int, ...);
+    int (*autocommit)(authflow_sqlite_database *);
     const char *(*error)(authflow_sqlite_database *);
     int (*prepare)(authflow_sqlite_database *, const char *, int, unsigned int, authflow_sqlite_statement **, const char **);
     int (*finalize)(authflow_sqlite_statement *);
@@ -56,6 +62,8 @@ static void open_library(void) {
         {"sqlite3_close_v2", &sqlite.close},
         {"sqlite3_busy_timeout", &sqlite.busy_timeout},
         {"sqlite3_extended_result_codes", &sqlite.extended_codes},
+        {"sqlite3_db_config", &sqlite.configure},
+        {"sqlite3_get_autocommit", &sqlite.autocommit},
         {"sqlite3_errmsg", &sqlite.error},
         {"sqlite3_prepare_v3", &sqlite.prepare},
         {"sqlite3_finalize", &sqlite.finalize},
@@ -86,11 +94,20 @@ int authflow_sqlite_version(void) {
 
 int authflow_sqlite_open(const char *path, authflow_sqlite_database **database) {
     int result = sqlite.open(path, database, OPEN_READ_WRITE | OPEN_NO_MUTEX | OPEN_NO_FOLLOW, NULL);
-    if (result == AUTHFLOW_SQLITE_OK) sqlite.extended_codes(*database, 1);
+    if (result != AUTHFLOW_SQLITE_OK) return result;
+    sqlite.extended_codes(*database, 1);
+    // What another program has put into the file is not run: triggers, views, and functions in its schema.
+    static const struct { int option, value; } safe[] = {
+        {CONFIGURE_TRIGGERS, 0}, {CONFIGURE_VIEWS, 0}, {CONFIGURE_TRUSTED_SCHEMA, 0}, {CONFIGURE_DEFENSIVE, 1},
+    };
+    for (size_t index = 0; index < sizeof safe / sizeof *safe && result == AUTHFLOW_SQLITE_OK; index++) {
+        result = sqlite.configure(*database, safe[index].option, safe[index].value, (int *)NULL);
+    }
     return result;
 }
 void authflow_sqlite_close(authflow_sqlite_database *database) { sqlite.close(database); }
 void authflow_sqlite_set_patience(authflow_sqlite_database *database, int milliseconds) { sqlite.busy_timeout(database, milliseconds); }
+bool authflow_sqlite_is_in_transaction(authflow_sqlite_database *database) { return sqlite.autocommit(database) == 0; }
 const char *authflow_sqlite_error(authflow_sqlite_database *database) { return sqlite.error(database); }
 
 int authflow_sqlite_prepare(authflow_sqlite_database *database, const char *text, authflow_sqlite_statement **statement) {

@@ -11,6 +11,11 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
 
 @Suite struct SQLiteTokenStoreTests {
     /// A folder that is removed with the test.
@@ -29,6 +34,12 @@ import Foundation
     final class WallClock: Sendable {
         private let time = Mutex(Date(timeIntervalSince1970: 1_800_000_000))
         var host: HostServices { HostServices(now: { self.time.withLock { $0 } }) }
+        /// The clock of leases of one start of the machine.
+        func leases(boot: UInt8 = 1) -> LeaseClock {
+            LeaseClock(boot: [boot]) {
+                Int64(self.time.withLock { $0.timeIntervalSince1970 } * 1000) - 1_799_999_000_000
+            }
+        }
         func advance(by duration: Duration) {
             time.withLock { $0 += Double(duration.components.seconds) + Double(duration.components.attoseconds) / 1e18 }
         }
@@ -39,8 +50,8 @@ import Foundation
 
     init() throws { folder = try Folder() }
 
-    private func store(lease: Duration = .seconds(15), patience: Duration = .seconds(30)) throws -> SQLiteTokenStore {
-        try SQLiteTokenStore(path: folder.file, lease: lease, patience: patience, host: clock.host)
+    private func store(boot: UInt8 = 1, path: String? = nil) throws -> SQLiteTokenStore {
+        try SQLiteTokenStore(path: path ?? folder.file, host: clock.host, leases: clock.leases(boot: boot))
     }
 
     private func key(_ name: String) -> RecordKey {
@@ -89,6 +100,73 @@ import Foundation
         #expect(lost?.code == .leaseLost)
         #expect(try await other.bytes(for: key) == [2])
         try await other.withLease(on: key) { #expect(!$0.isAfterUnfinished) }
+    }
+
+    @Test func theClockOfTheMachineKnowsItsStart() {
+        #expect(!LeaseClock.system.boot.isEmpty)
+        let first = LeaseClock.system.now()
+        #expect(first > 0 && LeaseClock.system.now() >= first)
+    }
+
+    /// Its holder has ended with the machine, whatever the clock says.
+    @Test func aLeaseDoesNotOutliveTheMachine() async throws {
+        let (before, after) = (try store(boot: 1), try store(boot: 2))
+        let key = key("killed")
+        let lost = await #expect(throws: AuthError.self) {
+            try await before.withLease(on: key) { lease in
+                try await after.withLease(on: key) { next in
+                    #expect(next.isAfterUnfinished && next.fence > lease.fence)
+                    try await after.write([2], under: next)
+                }
+                try await before.write([1], under: lease)
+            }
+        }
+        #expect(lost?.code == .leaseLost)
+        #expect(try await after.bytes(for: key) == [2])
+    }
+
+    /// The clock of the machine is set for all processes: a lease is held for as long as before.
+    @Test func aClockThatIsSetEndsNoLease() async throws {
+        let leases = LeaseClock(boot: [1]) { 1000 }
+        let holder = try SQLiteTokenStore(path: folder.file, host: clock.host, leases: leases)
+        let other = try SQLiteTokenStore(path: folder.file, patience: .zero, host: clock.host, leases: leases)
+        try await holder.withLease(on: key("held")) { _ in
+            for step in [Duration.seconds(86_400), .seconds(-900_000)] {
+                clock.advance(by: step)
+                let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key("held")) { _ in } }
+                #expect(busy?.code == .leaseBusy)
+            }
+        }
+        try await other.withLease(on: key("held")) { _ in }
+    }
+
+    @Test func twoHoldersOfOneMomentAreTold() async throws {
+        let (store, key) = (try store(), key("removed"))
+        let lost = await #expect(throws: AuthError.self) {
+            try await store.withLease(on: key) { first in
+                _ = try await store.remove([key])
+                try await store.withLease(on: key) { second in
+                    #expect(second.fence > first.fence)
+                    try await store.write([2], under: second)
+                }
+                try await store.write([1], under: first)
+            }
+        }
+        #expect(lost?.code == .leaseLost)
+        #expect(try await store.bytes(for: key) == [2])
+    }
+
+    @Test func aStoreThatIsGivenUpClosesItsFile() async throws {
+        var store: SQLiteTokenStore? = try store()
+        _ = try await store?.claim(key("claim"), for: .seconds(60))
+        #expect(FileManager.default.fileExists(atPath: "\(folder.file)-wal"))
+        store = nil
+        // The last connection that closes removes the log, on a thread of its own.
+        let deadline = ContinuousClock.now + .seconds(20)
+        while FileManager.default.fileExists(atPath: "\(folder.file)-wal"), ContinuousClock.now < deadline {
+            try await Task.sleep(for: .milliseconds(5))
+        }
+        #expect(!FileManager.default.fileExists(atPath: "\(folder.file)-wal"))
     }
 
     @Test(.timeLimit(.minutes(1))) func otherProcessesHearOfARemoval() async throws {
@@ -201,6 +279,58 @@ import Foundation
         #expect(try await self.store().bytes(for: key) == [2])
     }
 
+    /// SQLite would put what is in the log of the old file into the new one.
+    @Test func aFileThatWasReplacedUnderItsLogIsRefused() async throws {
+        let (store, key, backup) = (try store(), key("user"), "\(folder.path)/backup.sqlite")
+        try await store.withLease(on: key) { try await store.write([1], under: $0) }
+        let other = try self.store(path: backup)
+        try await other.withLease(on: key) { try await other.write([9], under: $0) }
+        try SQLiteFiles(backup).run("PRAGMA wal_checkpoint(TRUNCATE)")
+        #expect(unsafe rename(backup, folder.file) == 0)
+        for _ in 0..<2 {
+            let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key) }
+            #expect(error?.message.contains("was replaced while it was in use") == true, "\(error as Any)")
+        }
+        for name in ["-wal", "-shm"] { try FileManager.default.removeItem(atPath: folder.file + name) }
+        #expect(try await store.bytes(for: key) == [9])
+    }
+
+    @Test func aFileBelowALinkIsOpened() async throws {
+        let link = "\(folder.path)/link"
+        try FileManager.default.createDirectory(
+            atPath: "\(folder.path)/real/sessions",
+            withIntermediateDirectories: true
+        )
+        for name in ["real", "real/sessions"] {
+            try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: "\(folder.path)/\(name)")
+        }
+        try FileManager.default.createSymbolicLink(atPath: link, withDestinationPath: "\(folder.path)/real")
+        let store = try store(path: "\(link)/sessions/a.sqlite")
+        #expect(try await store.claim(key("claim"), for: .seconds(60)))
+        #expect(FileManager.default.fileExists(atPath: "\(folder.path)/real/sessions/a.sqlite"))
+    }
+
+    /// The messages that no one has read for long.
+    @Test func theMessagesDoNotGrowWithoutBound() async throws {
+        let (store, key) = (try store(), key("user"))
+        _ = try await store.bytes(for: key)
+        let other = try SQLiteFiles(folder.file)
+        try other.run("INSERT INTO messages (id, at, text) VALUES (1, 0, x''), (2, 0, x''), (50000, 0, x'')")
+        try await store.withLease(on: key) { try await store.write([1], under: $0) }
+        _ = try await store.remove([key])
+        #expect(try other.number("SELECT count(*) FROM messages") == 2)
+    }
+
+    @Test func triggersInTheFileAreNotRun() async throws {
+        let (store, key) = (try store(), key("user"))
+        _ = try await store.bytes(for: key)
+        try SQLiteFiles(folder.file).run(
+            "CREATE TRIGGER copy AFTER UPDATE ON records BEGIN INSERT INTO messages (at, text) VALUES (0, new.sealed); END"
+        )
+        try await store.withLease(on: key) { try await store.write([1], under: $0) }
+        #expect(try SQLiteFiles(folder.file).number("SELECT count(*) FROM messages") == 0)
+    }
+
     @Test func aWriterThatDoesNotFinishIsWaitedForAndReported() async throws {
         let store = try store()
         try await store.withLease(on: key("user")) { try await store.write([1], under: $0) }
@@ -214,14 +344,12 @@ import Foundation
     }
 
     @Test func twoThatOpenANewFileAtOnceAreSafe() async throws {
+        // The first that any of them asks for.
         let claim = key("claim")
         let claims = try await withThrowingTaskGroup(of: Bool.self) { group in
             for _ in 0..<8 {
                 let store = try store()
-                group.addTask {
-                    _ = try await store.bytes(for: claim)
-                    return try await store.claim(claim, for: .seconds(60))
-                }
+                group.addTask { try await store.claim(claim, for: .seconds(60)) }
             }
             return try await group.reduce(into: []) { $0.append($1) }
         }
@@ -254,6 +382,19 @@ import Foundation
         defer { unsafe authflow_sqlite_finalize(made) }
         let result = unsafe authflow_sqlite_step(made)
         try #require(result == 100 || result == 101)
+    }
+
+    /// The number in the first row.
+    func number(_ text: String) throws -> Int64 {
+        guard let database = unsafe database else { throw CancellationError() }
+        var statement: OpaquePointer?
+        let prepared = unsafe authflow_sqlite_prepare(database, text, &statement)
+        try #require(prepared == 0)
+        guard let made = unsafe statement else { throw CancellationError() }
+        defer { unsafe authflow_sqlite_finalize(made) }
+        let result = unsafe authflow_sqlite_step(made)
+        try #require(result == 100)
+        return unsafe authflow_sqlite_column_integer(made, 0)
     }
 
     static func make(_ path: String, _ statements: String...) throws {

@@ -41,7 +41,7 @@ public struct EncryptionKeys: Sendable {
     }
 
     #if os(Linux) || os(macOS)
-    /// Has a key that cannot be copied make an encryption key, in a PKCS #11 token: HMAC-SHA-256 of the name.
+    /// Has a secret key in a PKCS #11 token make an encryption key: HMAC-SHA-256 of the name. Generate one that cannot be copied.
     ///
     /// The token is needed once, when a program starts: what it has made stays in the program's memory. A copy of the disk, and of the
     /// configuration, is of no use without the token. The thread waits for the token.

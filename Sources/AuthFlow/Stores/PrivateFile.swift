@@ -108,7 +108,6 @@ package struct PrivateFile {
     /// Replaces the file. When this returns, the bytes survive a power failure; when it throws, the old ones are still
     /// there.
     package func replace(with bytes: [UInt8]) throws(AuthError) {
-        removeLeftovers()
         let temporary = try writeTemporary(bytes, suffix: "tmp")
         guard unsafe rename(temporary, path) == 0 else {
             let error = failure("cannot be replaced")
@@ -120,6 +119,7 @@ package struct PrivateFile {
 
     /// Writes the bytes, durably, under another name in the same directory.
     private func writeTemporary(_ bytes: [UInt8], suffix: String) throws(AuthError) -> String {
+        removeLeftovers()
         let temporary = "\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).\(suffix)"
         let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw failure("cannot be written") }

@@ -19,7 +19,9 @@ typedef enum {
     AUTHFLOW_SQLITE_OK = 0,
     AUTHFLOW_SQLITE_BUSY = 5,
     AUTHFLOW_SQLITE_LOCKED = 6,
+    AUTHFLOW_SQLITE_NO_MEMORY = 7,
     AUTHFLOW_SQLITE_READ_ONLY = 8,
+    AUTHFLOW_SQLITE_IO_ERROR = 10,
     AUTHFLOW_SQLITE_CORRUPT = 11,
     AUTHFLOW_SQLITE_FULL = 13,
     AUTHFLOW_SQLITE_CANNOT_OPEN = 14,
@@ -42,6 +44,7 @@ int authflow_sqlite_open(const char *path, authflow_sqlite_database *_Nullable *
 void authflow_sqlite_close(authflow_sqlite_database *database);
 /// How long a call waits for another process.
 void authflow_sqlite_set_patience(authflow_sqlite_database *database, int milliseconds);
+bool authflow_sqlite_is_in_transaction(authflow_sqlite_database *database);
 const char *authflow_sqlite_error(authflow_sqlite_database *database);
 
 /// Prepares a statement that is used many times.
