@@ -148,7 +148,7 @@ tpm: dependencies ## Sign by a key in an emulated TPM 2.0; installs what is miss
 docs: dependencies ## Build the manual of every library as static pages, in .build-docs/AuthFlow; warnings are errors
 	swift build
 	swift build --build-tests $(WEB)
-	.ci/build-docs .build-docs $$(swift build --show-bin-path) $$(swift build $(WEB) --show-bin-path)
+	.ci/build-docs .build-docs "$$(swift build --show-bin-path)" "$$(swift build $(WEB) --show-bin-path)"
 
 reference: dependencies ## Write the JSON Schema and the tables of docs/configuration.md from the declared keys
 	swift build --product authflow

@@ -160,7 +160,7 @@ for name, text, _ in FLOWS:
     callback, fresh = (statistics.median(flow_times[name, operation]) for operation in ("callback", "fresh"))
     count, wait = (statistics.median(values) for values in zip(*waits[name]))
     lines.append(f"| {name} | {text} | {callback / 1000:.0f} us | {fresh / 1000:.2f} us | {count:.0f} | {wait:.0f} ms |")
-lines += ["", "| headless sign-in, a process each | time | processor | memory at most |", "|---|---|---|---|"]
+lines += ["", "| headless sign-in, a process each | time | processor | peak memory |", "|---|---|---|---|"]
 for name, _ in SIGN_INS:
     whole, processor, memory = (statistics.median(values) for values in zip(*sign_ins[name]))
     lines.append(f"| {name} | {whole:.0f} ms | {processor:.0f} ms | {memory:.0f} MB |")

@@ -3,6 +3,12 @@ import AuthFlow
 import AuthFlowJSON
 import AuthFlowTerminal
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 struct ConfigCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "config",
@@ -12,7 +18,8 @@ struct ConfigCommand: AsyncParsableCommand {
 
     struct Check: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
-            abstract: "Check every profile, or one, without sending a request. Secrets that it refers to must exist."
+            abstract:
+                "Check every profile, or one, without sending a request. Secrets that it refers to must exist, and programs that print them are run."
         )
 
         @Argument(help: "The file. Default: as with --config.")
@@ -21,14 +28,17 @@ struct ConfigCommand: AsyncParsableCommand {
         @OptionGroup var options: ProfileOptions
 
         func validate() throws {
-            guard path == nil || options.config == nil && options.issuer == nil else {
+            guard path == nil || options.config == nil && options.issuer == nil && options.clientID == nil else {
                 throw ValidationError("The file is given once.")
             }
         }
 
         func run() async throws {
             var choice = options.choice
-            if let path { choice.config = path }
+            if let path {
+                try ConfigCommand.requireTrust(path)
+                choice.config = path
+            }
             let file = try choice.file()
             var issues: [ConfigurationIssue] = []
             for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
@@ -64,6 +74,22 @@ struct ConfigCommand: AsyncParsableCommand {
                 }
             }
             if !issues.isEmpty { throw ConfigurationError(issues: issues) }
+        }
+    }
+
+    /// A file of the working directory is not used before its user has looked at it: a check runs the programs that it names.
+    private static func requireTrust(_ path: String) throws {
+        let local = "\(FileManager.default.currentDirectoryPath)/\(ConfigurationChoice.localName)"
+        func resolved(_ path: String) -> String { URL(fileURLWithPath: path).resolvingSymlinksInPath().path }
+        guard resolved(path) == resolved(local) else { return }
+        guard
+            try ConfigurationTrust().verdict(on: path, content: try ConfigurationFile.contents(ofFile: path))
+                == .trusted
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(ConfigurationChoice.localName) in this directory is not trusted. Look at it, then run: authflow config trust"
+            )
         }
     }
 

@@ -26,7 +26,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     @Flag(
         help:
-            "Mend what can be mended here: a configuration file that other users can write to, and a scheme that is not opened by this program."
+            "Fix what can be fixed on this machine: a configuration file that other users can write to, and a scheme that is not opened by this program."
     )
     var fix = false
 
@@ -53,7 +53,7 @@ struct DoctorCommand: AsyncParsableCommand {
 
     /// A file of this user's that others can write to is not used. What they may have written before is for the user to look at.
     private func mendPermissions(_ findings: inout Findings) {
-        guard options.issuer == nil else { return }
+        guard options.issuer == nil, options.clientID == nil else { return }
         let path = ConfigurationChoice(option: options.config).path
         let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
         guard descriptor >= 0 else { return }
@@ -65,7 +65,7 @@ struct DoctorCommand: AsyncParsableCommand {
         if fchmod(descriptor, status.st_mode & 0o7755) == 0 {
             findings.note(
                 "file",
-                "mended: only you can write to \(path) now. Look at what is in it: others could before."
+                "fixed: only you can write to \(path) now. Look at what is in it: others could before."
             )
         } else {
             findings.bad("file", "others can write to \(path), and that cannot be changed")
@@ -93,7 +93,7 @@ struct DoctorCommand: AsyncParsableCommand {
                 _ = try LoopbackPort.tryOut(host: host, port: port)
                 findings.good("port", "\(host):\(port), that of the redirect URI, could be bound")
             } catch let error as AuthError where error.code == .portBusy {
-                findings.bad("port", "\(host):\(port), that of the redirect URI, is in use by another program")
+                findings.bad("port", "\(host):\(port), that of the redirect URI, is in use")
             } catch {
                 findings.bad("port", "\(host):\(port), that of the redirect URI, cannot be bound: \(error)")
             }
@@ -127,12 +127,14 @@ struct DoctorCommand: AsyncParsableCommand {
         }
         let profile = try file.profile(options.profile)
         findings.good("file", origin)
-        let client = try options.choice.client(launchEnvironment: launchEnvironment, transport: clock.over)
+        var quiet = options.choice
+        // The findings are what is told, and nothing stands between them.
+        quiet.isQuiet = !options.verbose
+        let client = try quiet.client(launchEnvironment: launchEnvironment, transport: clock.over)
         findings.good("profile", profile.name)
         if let flow = client.flowWithoutUser {
             findings.good("user", "none is needed: the client asks for tokens of its own (\(flow.rawValue))")
         } else {
-            Self.examineRedirectPorts(client, &findings)
             try examineUserAgents(client, profile, launchEnvironment, &findings)
         }
         do {
@@ -169,6 +171,8 @@ struct DoctorCommand: AsyncParsableCommand {
                 "none can work here. authflow login --no-browser shows the address, authflow login --device a code"
             )
         }
+        // No other user agent binds it.
+        if agents.chosen?.hasPrefix("loopback") ?? true { Self.examineRedirectPorts(client, &findings) }
         for reason in agents.reasons where !reason.hasSuffix(": ") && !reason.isEmpty { findings.note("", reason) }
         examineSchemes(client, &findings)
     }
@@ -181,7 +185,7 @@ struct DoctorCommand: AsyncParsableCommand {
             } else if fix {
                 do {
                     try handler.install(program: try ToolEnvironment.program())
-                    findings.good("scheme", "mended: \(scheme): is opened with this program from now on")
+                    findings.good("scheme", "fixed: \(scheme): is opened with this program from now on")
                 } catch {
                     findings.bad("scheme", "\(error)")
                 }

@@ -60,7 +60,7 @@ struct ExecCommand: AsyncParsableCommand {
             // The loader and shells act on these, and print what they cannot use.
             guard !name.hasPrefix("LD_"), !name.hasPrefix("DYLD_"), !["PATH", "IFS", "ENV", "BASH_ENV"].contains(name)
             else {
-                throw ValidationError("\(name) has a meaning of its own, and must not hold a token.")
+                throw ValidationError("\(name) is used by the system or the shell, and cannot hold a token.")
             }
         }
         guard TokenRequest.lifetimes.contains(minTTL) else {

@@ -6,11 +6,14 @@ import AuthFlowJSON
 struct FailureReport {
     private let json: JSON
 
+    /// Their standard output, or what stands behind their options, is another program's.
+    private static let others = ["curl", "mcp", "credential", "exec"]
+
     /// - Returns: nil when no JSON was asked for, or the command has answered.
     init?(_ error: any Error, _ status: ExitCode, arguments: [String] = CommandLine.arguments) {
-        // What stands behind "--" is another program's.
-        let own = Array(arguments.prefix { $0 != "--" })
+        let own = ProgramName.arguments(arguments)
         let isFormat = zip(own, own.dropFirst()).contains { $0 == "--format" && $1 == "json" }
+        guard !Terminal.hasResult, !Self.others.contains(own.first ?? "") else { return nil }
         guard own.contains("--json") || own.contains("--format=json") || isFormat, !(error is HelperAnswered),
             status != ExitStatus.signedOutHereOnly
         else { return nil }
@@ -22,7 +25,13 @@ struct FailureReport {
                 AuthError.Code.invalidConfiguration.rawValue
             default: "failed"
             }
-        let message = error is CancellationError ? "Cancelled." : ExitStatus.message(for: error)
+        let message =
+            switch error {
+            case is CancellationError: "Cancelled."
+            // Without the usage, which stands on standard error.
+            case let error as CommandLineError: AuthFlowCommand.message(for: error.error)
+            default: ExitStatus.message(for: error)
+            }
         var members: [String: JSON] = ["error": .string(code), "message": .string(message)]
         if code == AuthError.Code.loginRequired.rawValue { members["command"] = SignInAdvice.command.map(JSON.string) }
         self.json = .object(members)

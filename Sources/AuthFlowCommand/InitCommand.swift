@@ -105,7 +105,7 @@ struct InitCommand: AsyncParsableCommand {
         do {
             signIn = try await choice.client().signIn()
         } catch let error as AuthError where error.code == .noUserAgent {
-            throw error.withAdvice
+            throw error.withAdvice()
         }
         try Report.print(signIn.credential, asJSON: false)
         if let error = signIn.storageError { throw error }

@@ -103,8 +103,7 @@ struct InitProvider {
         }
         do {
             return try await TerminalPrompt.ask(question, isSecret: false).trimmingWhitespace()
-        } catch let error as AuthError where error.code == .userAgentFailed {
-            // The end of the input, such as Ctrl-D.
+        } catch let error as AuthError where error.message == TerminalPrompt.closed {
             throw CancellationError()
         }
     }

@@ -87,7 +87,9 @@ struct LoginCommand: AsyncParsableCommand {
             try await ResourceReport.print(client, asJSON: json)
             return
         }
-        let client = try options.choice(scopes: scope.scopes).client(
+        var choice = options.choice(scopes: scope.scopes)
+        try await choice.addUsualScopes()
+        let client = try choice.client(
             flows: flows,
             userAgent: userAgent,
             launchEnvironment: launchEnvironment,
@@ -103,7 +105,7 @@ struct LoginCommand: AsyncParsableCommand {
             signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }
         } catch let error as AuthError where error.code == .noUserAgent {
             adviseScheme(client)
-            throw error.withAdvice
+            throw error.withAdvice(besides: noBrowser ? ["--no-browser"] : [])
         }
         try Report.print(signIn.credential, asJSON: json)
         // The sign-in has succeeded, but the next command will not find the credential.
@@ -120,7 +122,9 @@ struct LoginCommand: AsyncParsableCommand {
 
     private func requirePlace(forTrace path: String) throws(AuthError) {
         let directory = ConfigurationFile.directory(of: path)
-        guard FileManager.default.isWritableFile(atPath: directory) else {
+        var isDirectory = false
+        let isThere = FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory)
+        guard FileManager.default.isWritableFile(atPath: directory), !isThere || !isDirectory else {
             throw AuthError(
                 .storageFailed,
                 "The trace cannot be written to \(DisplayText.sanitized(path)): its directory is not there, or you may not write to it."
@@ -143,12 +147,13 @@ struct LoginCommand: AsyncParsableCommand {
 
 extension AuthError {
     /// The error of a sign-in that no user agent can show, with the commands that need none.
-    var withAdvice: AuthError {
+    /// - Parameter options: Those that were given already.
+    func withAdvice(besides options: [String] = []) -> AuthError {
         let command = SignInAdvice.command ?? "authflow login"
-        return AuthError(
-            code,
-            "\(message) To see the address all the same: \(command) --no-browser. To sign in on another device, with a code: \(command) --device.",
-            underlyingError: self
-        )
+        let advice = [
+            ("--no-browser", "To see the address all the same"),
+            ("--device", "To sign in on another device, where the provider offers that"),
+        ].filter { !options.contains($0.0) }.map { "\($0.1): \(command) \($0.0)." }
+        return AuthError(code, ([message] + advice).joined(separator: " "), underlyingError: self)
     }
 }

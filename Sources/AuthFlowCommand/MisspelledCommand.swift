@@ -1,7 +1,7 @@
 import ArgumentParser
 import AuthFlow
 
-/// A command that there is none of: the parser would take it for an argument that is not expected.
+/// A command that does not exist: the parser would report an unexpected argument.
 struct MisspelledCommand: Error, CustomStringConvertible {
     let description: String
 
@@ -28,9 +28,15 @@ struct MisspelledCommand: Error, CustomStringConvertible {
             parent = command
             path.append(word)
         }
-        let isHelp = arguments.contains { ["--help", "-h", "-help"].contains($0) }
-        guard arguments.first == "exec", !arguments.contains("--"), !isHelp else { return nil }
-        let program = arguments.dropFirst().first.flatMap { $0.hasPrefix("-") ? nil : $0 } ?? "PROGRAM"
+        // Options of this tool stand before the program.
+        let own = arguments.dropFirst().prefix { $0.hasPrefix("-") }
+        let builtIn = ["--help", "-h", "-help", "--help-hidden", "-help-hidden", "--version"]
+        guard arguments.first == "exec", !own.contains("--"), !own.contains(where: builtIn.contains) else { return nil }
+        let rest = arguments.dropFirst(1 + own.count)
+        // A value of an option may come first; the program is behind "--" then.
+        guard !own.isEmpty || !rest.isEmpty else { return nil }
+        guard own.isEmpty || !rest.contains("--") else { return nil }
+        let program = own.isEmpty ? rest.first ?? "PROGRAM" : "PROGRAM"
         self.description =
             "Put -- before the program: authflow exec -- \(DisplayText.sanitized(program, limit: 60))"
     }

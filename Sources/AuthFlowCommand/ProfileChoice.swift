@@ -92,14 +92,27 @@ struct ProfileChoice: Hashable {
     }
 }
 
+extension ProfileChoice {
+    /// Has a client that no file describes ask for what renews the session, where the provider knows it and no scopes are named.
+    mutating func addUsualScopes() async throws {
+        guard withoutFile?.scopes.isEmpty == true else { return }
+        var quiet = self
+        quiet.isQuiet = !isVerbose
+        let known = try await quiet.client().metadata().scopes ?? []
+        if known.contains("offline_access") { withoutFile?.scopes = ClientWithoutFile.usualScopes + ["offline_access"] }
+    }
+}
+
 /// A client by its options alone: "authflow login --issuer URL --client-id ID" needs no file.
 struct ClientWithoutFile: Hashable {
     /// Empty when it is missing.
     let issuer: String
     /// Empty when it is missing.
     let clientID: String
-    /// Those that a sign-in asks for; empty for openid, profile and email.
+    /// Those that a sign-in asks for; empty for the usual ones.
     var scopes: [String] = []
+
+    static let usualScopes = ["openid", "profile", "email"]
 
     /// Checks what a user has written, in the words of the options: there is no file to name a place in.
     private func check() throws(AuthError) {
@@ -123,7 +136,7 @@ struct ClientWithoutFile: Hashable {
         var profile: [String: JSON] = [
             "provider": "oidc", "issuer": .string(issuer), "client_id": .string(clientID),
         ]
-        let scopes = scopes.isEmpty ? ["openid", "profile", "email"] : scopes
+        let scopes = scopes.isEmpty ? Self.usualScopes : scopes
         profile["scopes"] = .array(scopes.map(JSON.string))
         let json = JSON.object(["profiles": .object([issuer: .object(profile)])])
         return try ConfigurationFile(text: try json.serialized(), name: "options")

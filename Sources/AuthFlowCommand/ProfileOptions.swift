@@ -29,8 +29,8 @@ struct ProfileOptions: ParsableArguments {
 
     func validate() throws {
         guard !quiet || !verbose else { throw ValidationError("--quiet and --verbose cannot be combined.") }
-        guard issuer == nil || config == nil && profile == nil else {
-            throw ValidationError("--issuer takes the place of --config and --profile.")
+        guard issuer == nil && clientID == nil || config == nil && profile == nil else {
+            throw ValidationError("--issuer and --client-id take the place of --config and --profile.")
         }
     }
 

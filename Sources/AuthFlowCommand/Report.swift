@@ -13,8 +13,8 @@ enum Report {
         if asJSON {
             try Terminal.result(json(credential))
         } else {
-            let title = credential.state == .ended ? "The session has ended of" : "Signed in as"
-            Terminal.result("\(title) \(credential.displayName)")
+            let name = credential.displayName
+            Terminal.result(credential.state == .ended ? "The session of \(name) has ended" : "Signed in as \(name)")
             for (name, value) in lines(credential) {
                 Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }
@@ -22,19 +22,22 @@ enum Report {
     }
 
     private static func lines(_ credential: Credential) -> [(String, String)] {
-        let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
-        let token =
-            switch credential.state {
-            case .fresh: "until \(end)"
-            case .expired: "expired at \(end), refreshed when it is needed"
-            case .ended: "expired at \(end)"
-            }
         return [
             ("subject", credential.identity.map { DisplayText.sanitized($0.subject) } ?? "unknown"),
             ("issuer", DisplayText.sanitized(credential.issuer ?? "unknown")),
             ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "))),
-            ("access token", token),
+            ("access token", lifetime(of: credential)),
         ]
+    }
+
+    /// How long the access token lasts, or that it has expired.
+    static func lifetime(of credential: Credential) -> String {
+        let end = credential.tokens.expiresAt.map { $0.formatted(.iso8601) } ?? "an unknown time"
+        return switch credential.state {
+        case .fresh: "until \(end)"
+        case .expired: "expired at \(end), refreshed when it is needed"
+        case .ended: "expired at \(end)"
+        }
     }
 
     private static func json(_ credential: Credential) -> JSON {
@@ -51,7 +54,7 @@ enum Report {
 }
 
 extension Credential {
-    /// What has become of the tokens, by this machine's clock.
+    /// The state of the tokens, by this machine's clock.
     enum State: String {
         /// The access token has not expired, as far as is known.
         case fresh

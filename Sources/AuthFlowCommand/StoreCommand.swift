@@ -55,7 +55,7 @@ struct StoreCommand: AsyncParsableCommand {
             guard let encrypted = store as? EncryptedSessionStore else {
                 throw AuthError(
                     .unsupported,
-                    "The store of the profile \(profile.name) has no encryption keys, or cannot list what it keeps: PostgreSQL and Redis can."
+                    "The store of the profile \(profile.name) has no encryption keys, or cannot list what it keeps: SQLite, PostgreSQL and Redis can."
                 )
             }
             let (rewrapped, left) = try await encrypted.rewrap()

@@ -32,7 +32,13 @@ enum Terminal {
         if number == EPIPE { lostReader.store(true, ordering: .relaxed) }
     }
 
+    /// Whether a result was printed, in whole or in part.
+    static var hasResult: Bool { wroteResult.load(ordering: .relaxed) }
+
+    private static let wroteResult = Atomic(false)
+
     private static func write(_ text: String) {
+        wroteResult.store(true, ordering: .relaxed)
         if !SystemCall.write(text.utf8, to: STDOUT_FILENO) { note(failure: errno) }
     }
 

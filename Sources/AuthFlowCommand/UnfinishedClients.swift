@@ -25,8 +25,9 @@ enum UnfinishedClients {
         if signsOut.withLock({ $0 }) {
             return Words(
                 began: "Revoking the tokens at the provider. Press Ctrl-C again to stop waiting.",
-                done: "Finished.",
-                late: "The provider did not answer in time. Tokens that were not revoked work until they expire."
+                done: "The provider has answered. You are signed out on this machine; see: authflow status",
+                late:
+                    "You are signed out on this machine. Tokens that the provider has not revoked work until they expire."
             )
         }
         return Words(

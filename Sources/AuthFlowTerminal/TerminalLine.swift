@@ -19,6 +19,9 @@ struct TerminalLine {
     let terminal: Int32
     let maximumSize: Int
 
+    /// What the error of a terminal says that was closed.
+    static let closed = "The terminal was closed."
+
     /// Waits for a line and returns it without its newline.
     /// - Parameters:
     ///   - waitsInBackground: Whether to wait until the program is in the foreground. One that reads in the background is
@@ -40,7 +43,7 @@ struct TerminalLine {
             }
             let count = unsafe SystemCall.read(terminal, &byte, 1)
             if count < 0, errno == EINTR { continue }
-            guard count == 1 else { throw AuthError(.userAgentFailed, "The terminal was closed.") }
+            guard count == 1 else { throw AuthError(.userAgentFailed, Self.closed) }
             if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
             line.append(byte)
         }

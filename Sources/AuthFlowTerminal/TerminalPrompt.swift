@@ -17,6 +17,9 @@ import Glibc
 /// Cancelling the task ends the prompt and restores the terminal's echo. A program that is killed while a secret is
 /// typed cannot restore it: have Ctrl-C cancel the task instead.
 public enum TerminalPrompt {
+    /// What the error says of a terminal that was closed, as by Ctrl-D.
+    package static var closed: String { TerminalLine.closed }
+
     /// Asks a question and waits for a line.
     /// - Parameters:
     ///   - question: The question. Control characters are removed.

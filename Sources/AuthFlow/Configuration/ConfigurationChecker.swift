@@ -128,10 +128,7 @@ struct ConfigurationChecker {
 
     private mutating func unknown(_ what: String, _ name: String, among names: [String], at path: JSONPath) {
         let shown = DisplayText.sanitized(name, limit: 60)
-        let hint =
-            NearestName.of(name, among: names).map { "Did you mean \"\($0)\"?" }
-            ?? "Known: \(names.joined(separator: ", "))"
-        report("the \(what) \"\(shown)\" is not known. \(hint)", at: path)
+        report("the \(what) \"\(shown)\" is not known. \(NearestName.advice(name, among: names))", at: path)
     }
 
     private static func list(_ names: [String]) -> String {

@@ -46,7 +46,8 @@ public struct ConfigurationFile: Sendable {
     /// The folder that relative paths in a configuration file start from.
     package static func directory(of path: String) -> String {
         let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
-        return String(absolute.prefix(upTo: absolute.lastIndex(of: "/") ?? absolute.startIndex))
+        let directory = absolute.prefix(upTo: absolute.lastIndex(of: "/") ?? absolute.startIndex)
+        return directory.isEmpty ? "/" : String(directory)
     }
 
     /// Reads a text.
@@ -141,9 +142,7 @@ public struct ConfigurationFile: Sendable {
     }
 
     private func unknownProfile(_ name: String, at path: JSONPath) -> ConfigurationError {
-        let hint =
-            NearestName.of(name, among: profileNames).map { "Did you mean \"\($0)\"?" }
-            ?? "Known: \(profileNames.joined(separator: ", "))"
+        let hint = NearestName.advice(name, among: profileNames)
         let shown = DisplayText.sanitized(name, limit: 60)
         return source.error(
             "there is no profile \"\(shown)\". \(hint)",

@@ -127,7 +127,7 @@ extension TokenStoreFactory {
             #else
             throw object.error("this system has no PKCS #11 tokens", at: keyInToken)
             #endif
-        default: throw object.error("an encryption key is a \"key\" or, by \"pkcs11\", made by one in a token")
+        default: throw object.error("an encryption key needs either \"key\" or \"pkcs11\"")
         }
     }
 

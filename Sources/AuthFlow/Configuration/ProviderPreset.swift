@@ -174,8 +174,7 @@ extension ProviderPreset {
         }
         guard let preset = presets.first(where: { $0.name == name }) else {
             let names = presets.map(\.name)
-            let known = names.isEmpty ? "This program has none" : "Known: \(names.joined(separator: ", "))"
-            let hint = NearestName.of(name, among: names).map { "Did you mean \"\($0)\"?" } ?? known
+            let hint = names.isEmpty ? "This program has none" : NearestName.advice(name, among: names)
             throw source.error(
                 "there is no preset \"\(DisplayText.sanitized(name, limit: 60))\". \(hint)",
                 at: path

@@ -55,9 +55,7 @@ struct UserAgentChoice: Sendable {
         if let configured = choices.first(where: { $0.name == name }) { return configured }
         let names = [auto] + factories.map(\.name)
         guard names.contains(name) else {
-            let hint =
-                NearestName.of(name, among: names).map { "Did you mean \"\($0)\"?" }
-                ?? "Known: \(names.joined(separator: ", "))."
+            let hint = NearestName.advice(name, among: names)
             throw AuthError(
                 .invalidConfiguration,
                 "The user agent \"\(DisplayText.sanitized(name, limit: 60))\" is not known. \(hint)"

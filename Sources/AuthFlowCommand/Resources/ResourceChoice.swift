@@ -43,6 +43,12 @@ struct ResourceChoice: Hashable {
         transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
     ) throws -> ResourceClient {
+        guard choice.withoutFile == nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "--client-id takes the place of a profile, with --issuer: an address needs none."
+            )
+        }
         var options = ResourceClient.Options()
         options.scopes = scopes
         options.resource = resource

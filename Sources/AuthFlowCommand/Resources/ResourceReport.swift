@@ -24,17 +24,19 @@ enum ResourceReport {
                 "requested_scopes": .array(status.requestedScopes.map(JSON.string)),
                 "scopes": .array(credential.tokens.scopes.map(JSON.string)),
                 "expires_at": end.map(JSON.string) ?? .null,
+                "state": .string(credential.state.rawValue),
                 "token_type": .string(credential.tokens.tokenType),
                 "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
             ])
             return credential
         }
-        Terminal.result("Signed in to \(DisplayText.sanitized(status.resource, limit: 300))")
+        let title = credential.state == .ended ? "The session has ended at" : "Signed in to"
+        Terminal.result("\(title) \(DisplayText.sanitized(status.resource, limit: 300))")
         let lines = [
             ("issuer", DisplayText.sanitized(status.issuer, limit: 300)),
             ("client", "\(DisplayText.sanitized(status.clientID, limit: 300)) (\(how(status.identification)))"),
             ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "), limit: 300)),
-            ("access token", "until \(end ?? "an unknown time")"),
+            ("access token", Report.lifetime(of: credential)),
         ]
         for (name, value) in lines { Terminal.result("  \(Terminal.column(name, width: 14))\(value)") }
         return credential
