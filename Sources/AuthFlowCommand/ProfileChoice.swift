@@ -27,7 +27,7 @@ enum Known {
         .tree(host: ToolEnvironment.host, ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
     ]
     static let stores = TokenStoreFactory.standard + [.sqlite, .postgreSQL, .redis]
-    static let presets = ProviderPreset.all
+    static let presets = ProviderPreset.all + [.forgeRock, .gitHub, .okta]
     static let assertions = AssertionSourceFactory.standard + [.command]
 }
 

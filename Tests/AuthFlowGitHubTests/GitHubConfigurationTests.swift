@@ -28,6 +28,26 @@ import Testing
         #expect(throws: AuthError.self) { try GitHubHost(name) }
     }
 
+    @Test func aProfileWithThePresetNeedsNoSecret() async throws {
+        struct Presenter: DevicePresenter {
+            func present<Return: Sendable>(
+                _ authorization: DeviceAuthorization,
+                while body: () async throws -> Return
+            ) async throws -> Return { try await body() }
+        }
+        let text =
+            #"{"profiles": {"work": {"preset": "github", "client_id": "Iv1.0123456789abcdef", "store": "memory"}}}"#
+        let client = try AuthClient(
+            profile: try ConfigurationFile(text: Array(text.utf8), presets: [.gitHub]).profile(),
+            providers: [.gitHub],
+            userAgents: [],
+            devicePresenter: Presenter()
+        )
+        let metadata = try await client.metadata()
+        #expect(metadata.deviceAuthorizationEndpoint?.url == "https://github.com/login/device/code")
+        #expect(client.registration.authentication.method == .none)
+    }
+
     @Test func signsInFromAConfigurationFile() async throws {
         let app = GitHubEmulator.App()
         try await GitHubScene.with(.sockets) { scene in
