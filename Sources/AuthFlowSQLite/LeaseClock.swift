@@ -9,7 +9,7 @@ import Darwin
 import Glibc
 #endif
 
-/// The clock of leases, which all processes of a machine share and which nobody can set: a time since the machine was started.
+/// The clock of leases, which all processes of a machine share and which cannot be set: the time since the machine was started.
 package struct LeaseClock: Sendable {
     /// Milliseconds since the start, those that the machine has slept included.
     package let now: @Sendable () -> Int64
