@@ -331,7 +331,7 @@ import Glibc
         #expect(try SQLiteFiles(folder.file).number("SELECT count(*) FROM messages") == 0)
     }
 
-    @Test func aWriterThatDoesNotFinishIsWaitedForAndReported() async throws {
+    @Test func aWriterThatHasNotFinishedIsWaitedFor() async throws {
         let store = try store()
         try await store.withLease(on: key("user")) { try await store.write([1], under: $0) }
         let other = try SQLiteFiles(folder.file)
@@ -373,7 +373,9 @@ import Glibc
 
     deinit { if let database = unsafe database { unsafe authflow_sqlite_close(database) } }
 
-    func run(_ text: String) throws {
+    /// Runs a statement to its first row.
+    /// - Returns: The number in it; zero without one.
+    @discardableResult func number(_ text: String) throws -> Int64 {
         guard let database = unsafe database else { throw CancellationError() }
         var statement: OpaquePointer?
         let prepared = unsafe authflow_sqlite_prepare(database, text, &statement)
@@ -382,20 +384,10 @@ import Glibc
         defer { unsafe authflow_sqlite_finalize(made) }
         let result = unsafe authflow_sqlite_step(made)
         try #require(result == 100 || result == 101)
+        return result == 100 ? unsafe authflow_sqlite_column_integer(made, 0) : 0
     }
 
-    /// The number in the first row.
-    func number(_ text: String) throws -> Int64 {
-        guard let database = unsafe database else { throw CancellationError() }
-        var statement: OpaquePointer?
-        let prepared = unsafe authflow_sqlite_prepare(database, text, &statement)
-        try #require(prepared == 0)
-        guard let made = unsafe statement else { throw CancellationError() }
-        defer { unsafe authflow_sqlite_finalize(made) }
-        let result = unsafe authflow_sqlite_step(made)
-        try #require(result == 100)
-        return unsafe authflow_sqlite_column_integer(made, 0)
-    }
+    func run(_ text: String) throws { try number(text) }
 
     static func make(_ path: String, _ statements: String...) throws {
         let other = try SQLiteFiles(path)
