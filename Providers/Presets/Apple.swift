@@ -12,7 +12,7 @@ extension ProviderPreset {
         ],
         registration: [
             "Create a Services ID, which is the client_id, with the domain and the return URL of the application. Apple takes no address of this machine.",
-            "The client_secret is a JWT that lasts six months at most: signed by ES256 with a key of the team, iss the team's ID, sub the client_id, aud https://appleid.apple.com. Keep it in a file that is renewed in time: {\"client_secret\": {\"file\": ...}}.",
+            "Create a key for it, and keep it in a file that others cannot read: {\"client_key\": {\"file\": \"AuthKey.p8\", \"kid\": \"the key's ID\"}, \"client_secret_issuer\": \"the team's ID\"}. The secret, a JWT, is then made for each request.",
         ],
         console: "https://developer.apple.com/account/resources/identifiers/list/serviceId",
         source: "https://developer.apple.com/documentation/signinwithapplerestapi"

@@ -4,7 +4,9 @@ import AuthFlowJSON
 import AuthFlowOIDC
 import AuthFlowPresets
 import AuthFlowTesting
+import Foundation
 import HTTPTypes
+import Synchronization
 import Testing
 
 /// A server as Mastodon's is: OAuth 2.0 with its own document, no OpenID, and its endpoints below /oauth.
@@ -208,6 +210,84 @@ private struct KeyIssuerServer: ProviderEmulator {
             try ConfigurationFile(text: text, presets: ProviderPreset.all)
         }
         #expect(error.map { "\($0)" }?.contains("Did you mean \"google\"?") == true)
+    }
+
+    // MARK: A secret that is a JWT
+
+    /// Apple's server, as far as its clients' secrets go.
+    private struct SecretServer: ProviderEmulator {
+        let base: OIDCEmulator
+        let seen = Seen()
+        var origins: [String] { base.origins }
+
+        final class Seen: Sendable {
+            private let secrets = Mutex<[String]>([])
+            var all: [String] {
+                get { secrets.withLock { $0 } }
+                set { secrets.withLock { $0 = newValue } }
+            }
+        }
+
+        func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+            guard request.path == "/token", var form = FormURLEncoding.decode(String(decoding: body, as: UTF8.self)),
+                let secret = form["client_secret"]
+            else { return await base.handle(request, body: body) }
+            seen.all.append(secret)
+            form["client_secret"] = "the registered one"
+            return await base.handle(request, body: Array(FormURLEncoding.encodeQuery(form).utf8))
+        }
+    }
+
+    @Test func applesSecretIsAJWTThatIsMadeForEachRequest() async throws {
+        let path = FileManager.default.temporaryDirectory.appendingPathComponent("apple-\(UUID().uuidString).p8").path
+        defer { try? FileManager.default.removeItem(atPath: path) }
+        let key = try PrivateKey(generatedFor: .es256)
+        _ = FileManager.default.createFile(
+            atPath: path,
+            contents: Data(key.pem.exposed.utf8),
+            attributes: [.posixPermissions: 0o600]
+        )
+        let item = Case(
+            preset: .apple,
+            issuer: "https://appleid.apple.com",
+            members: #""client_key": {"file": "\#(path)", "kid": "ABC123DEFG"}, "client_secret_issuer": "TEAM123456","#
+        )
+        let emulator = try OIDCEmulator(
+            issuer: item.issuer,
+            clients: [
+                OIDCEmulator.Client(
+                    id: "authflow-demo",
+                    secret: "the registered one",
+                    authenticationMethod: "client_secret_post",
+                    redirectURIs: ["http://127.0.0.1/callback"]
+                )
+            ]
+        )
+        let server = SecretServer(base: emulator)
+        let client = try client(item, emulator, server: server)
+        for _ in 0..<2 { _ = try await client.signIn(.replaceAccount) }
+        let secrets = server.seen.all
+        #expect(secrets.count == 2)
+        for secret in secrets {
+            let parts = secret.split(separator: ".")
+            let header = try JSON(parsing: Base64URL.decode(String(parts[0])) ?? [])
+            let claims = try JSON(parsing: Base64URL.decode(String(parts[1])) ?? [])
+            #expect(header["alg"] == "ES256" && header["kid"] == "ABC123DEFG")
+            #expect(claims["iss"] == "TEAM123456" && claims["sub"] == "authflow-demo")
+            #expect(claims["aud"] == "https://appleid.apple.com")
+            let life = try #require(claims["exp"]?.integer) - (try #require(claims["iat"]?.integer))
+            // Apple: "must not be greater than 15777000 (6 months in seconds)".
+            #expect((1...300).contains(life))
+        }
+    }
+
+    @Test(arguments: [
+        #""client_secret": {"env": "SECRET"}, "client_secret_issuer": "TEAM123456","#,
+        #""client_secret_issuer": "TEAM123456","#,
+    ]) func aSignedSecretNeedsAKeyAndNoOtherSecret(_ members: String) throws {
+        let item = Case(preset: .apple, issuer: "https://appleid.apple.com", members: members)
+        let error = #expect(throws: ConfigurationError.self) { try client(item, try emulator(item)) }
+        #expect(error?.description.contains("client_") == true)
     }
 
     // MARK: Tokens of several tenants

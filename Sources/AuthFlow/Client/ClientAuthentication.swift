@@ -1,3 +1,4 @@
+import AuthFlowJSON
 import HTTPTypes
 
 #if canImport(FoundationEssentials)
@@ -171,6 +172,32 @@ public struct ClientAuthentication: Sendable {
         }
         (authentication.keyAlgorithm, authentication.audience) = (algorithm, audience)
         return authentication
+    }
+
+    /// A secret in the request body that is a JWT, made for each request and good for a minute: Apple's way.
+    /// - Parameters:
+    ///   - key: Signs the JWT. Its `kid` is the one that the key is registered by.
+    ///   - issuer: `iss`: who has registered the key, such as the identifier of a team. `sub` is the client's identifier, `aud` the issuer of
+    ///     the server.
+    ///   - algorithm: The algorithm; default: the best of the key's.
+    public static func signedSecret(
+        by key: SigningKeySource,
+        issuer: String,
+        algorithm: SignatureAlgorithm? = nil
+    ) -> ClientAuthentication {
+        ClientAuthentication(.clientSecretPost) { request in
+            let key = try await key.keyInTask()
+            let names: [String: JSON] = [
+                "iss": .string(issuer), "sub": .string(request.clientID), "aud": .string(request.issuer),
+            ]
+            let times = SignedTimes.claims(at: request.time, lifetime: ClientAssertion.lifetime)
+            let secret = try await key.jwt(
+                .object(names.merging(times) { $1 }),
+                type: "JWT",
+                algorithm: try key.algorithm(algorithm, allowed: nil, announced: nil)
+            )
+            return ["client_id": request.clientID, "client_secret": secret]
+        }
     }
 
     /// A JWT of the client's platform, which the server trusts in place of a key of the client's own.

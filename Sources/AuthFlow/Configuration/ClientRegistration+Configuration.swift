@@ -90,6 +90,17 @@ extension ClientAuthentication {
             guard let value else { throw configuration.error("\"\(method.rawValue)\" needs a \"\(name)\"", at: key) }
             return value
         }
+        if let issuer = try configuration[ProfileKeys.clientSecretIssuer] {
+            guard method == .clientSecretPost, secret == nil, assertion == nil else {
+                throw configuration.error(
+                    "a secret that client_key signs needs \"client_authentication\": \"client_secret_post\", and no other secret",
+                    at: ProfileKeys.clientSecretIssuer
+                )
+            }
+            let clientKey = try needed(clientKey, "client_key", .clientSecretPost)
+            self = .signedSecret(by: clientKey.source, issuer: issuer, algorithm: clientKey.algorithm)
+            return
+        }
         switch method ?? usual {
         case .none:
             guard secret == nil else {

@@ -20,6 +20,11 @@ public enum ProfileKeys {
         ]),
         "How the client authenticates. private_key_jwt needs client_key or client_assertion, spiffe_jwt client_assertion, and the TLS methods client_certificate. Default: private_key_jwt with a client_key or client_assertion, none without a secret, otherwise what the provider asks for, mostly client_secret_basic."
     )
+    static let clientSecretIssuer = ConfigurationKey(
+        "client_secret_issuer",
+        .text,
+        "The client's secret is a JWT that client_key signs for each request, with this iss: at Apple the identifier of the team. With client_authentication client_secret_post."
+    )
     static let clientKey = ConfigurationKey(
         "client_key",
         ClientKey.value,
@@ -242,7 +247,8 @@ public enum ProfileKeys {
     /// Their declarations, in the order of the manual.
     static let declarations: [ConfigurationKeyDeclaration] =
         ([
-            clientID, clientSecret, clientAuthentication, clientKey, decryptionKey, encryptedResponses,
+            clientID, clientSecret, clientAuthentication, clientSecretIssuer, clientKey, decryptionKey,
+            encryptedResponses,
             signedIntrospection,
             assertionAudience, assertionAlgorithm, flow,
             scopes,
