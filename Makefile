@@ -53,7 +53,8 @@ demo-forgerock: dependencies ## Sign in through a tree at the bundled ForgeRock 
 	@Samples/forgerock-login/demo.sh $$(swift build --show-bin-path)/authflow $(SAMPLE_PROGRAMS)/forgerock-login
 
 # A package of its own: no other sample needs a web framework.
-WEB := --package-path Samples/web-login --scratch-path .build-web
+# A cached plan would not notice a new file of AuthFlow.
+WEB := --package-path Samples/web-login --scratch-path .build-web --disable-build-manifest-caching
 demo-web: test-dependencies ## Sign in to a web application with two real Chromiums: in memory, in a file, on PostgreSQL and on Redis
 	swift build --product authflow
 	swift build --build-tests $(WEB)
