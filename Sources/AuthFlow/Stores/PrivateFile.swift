@@ -58,7 +58,7 @@ package struct PrivateFile {
         defer { close(descriptor) }
         var status = stat()
         guard unsafe fstat(descriptor, &status) == 0 else { throw failure("cannot be examined") }
-        try requirePrivate(status)
+        try requirePrivate(status, isCredential: true)
         guard status.st_size <= maximumSize else {
             throw AuthError(
                 .credentialUnusable,
@@ -79,14 +79,19 @@ package struct PrivateFile {
         return bytes
     }
 
-    private func requirePrivate(_ status: stat) throws(AuthError) {
+    /// - Parameter isCredential: Whether a sign-out would remove the file.
+    private func requirePrivate(_ status: stat, isCredential: Bool) throws(AuthError) {
         guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid() else {
             throw AuthError(.storageFailed, "\(path) is not a plain file of this user, so it is not trusted.")
         }
+        let remedy =
+            isCredential
+            ? "Sign out locally, which removes it, and sign in again; or if you are sure"
+            : "If you are sure that they are not"
         guard status.st_mode & 0o077 == 0 else {
             throw AuthError(
                 .storageFailed,
-                "Others can read \(path), so its tokens may be known to them. Sign out locally, which removes it, and sign in again; or if you are sure, run: chmod 600 '\(path)'"
+                "Others can read \(path), so its tokens may be known to them. \(remedy), run: chmod 600 '\(path)'"
             )
         }
     }
@@ -95,7 +100,7 @@ package struct PrivateFile {
     package func requirePrivate() throws(AuthError) {
         var status = stat()
         guard unsafe lstat(path, &status) == 0 else { throw failure("cannot be examined") }
-        try requirePrivate(status)
+        try requirePrivate(status, isCredential: false)
     }
 
     /// Which file is at the path; nil when there is none.
