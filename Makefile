@@ -6,6 +6,8 @@
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
   python3-venv curl gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils softhsm2 opensc
+# What has failed is printed last.
+SWIFT_TEST := .ci/failures-last swift test --disable-xctest
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
 
 help: ## Show this list
@@ -58,7 +60,7 @@ WEB := --package-path Samples/web-login --scratch-path .build-web --disable-buil
 demo-web: test-dependencies ## Sign in to a web application with two real Chromiums: in memory, in a file, on PostgreSQL and on Redis
 	swift build --product authflow
 	swift build --build-tests $(WEB)
-	swift test --disable-xctest --skip-build $(WEB)
+	$(SWIFT_TEST) --skip-build $(WEB)
 	@Samples/web-login/demo.sh $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
 	@Tests/Databases/databases.sh Samples/web-login/demo_databases.sh \
 	  $$(swift build --show-bin-path)/authflow $$(swift build $(WEB) --show-bin-path)/web-login
@@ -66,7 +68,7 @@ demo-web: test-dependencies ## Sign in to a web application with two real Chromi
 samples: dependencies ## Build the samples from outside, and test them against the emulators
 	$(SAMPLES)
 	swift build --build-tests
-	AUTHFLOW_PROGRAMS=$(SAMPLE_PROGRAMS) swift test --disable-xctest --skip-build --filter SampleTests
+	AUTHFLOW_PROGRAMS=$(SAMPLE_PROGRAMS) $(SWIFT_TEST) --skip-build --filter SampleTests
 
 # Tests of processes and ports run separately, and only a few tests run at a time: on two processors, all at once would
 # make requests time out.
@@ -74,8 +76,8 @@ AT_A_TIME := SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=4
 # Tests beside programs that a script starts.
 SLOW := InteropTests|SampleTests|DatabaseTests
 define run_tests
-	$(AT_A_TIME) swift test --disable-xctest $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|$(SLOW)'
-	$(AT_A_TIME) swift test --disable-xctest $(1) --skip-build --filter 'CommandTests|LoopbackTests|SecurityTests'
+	$(AT_A_TIME) $(SWIFT_TEST) $(1) --skip 'CommandTests|LoopbackTests|SecurityTests|$(SLOW)'
+	$(AT_A_TIME) $(SWIFT_TEST) $(1) --skip-build --filter 'CommandTests|LoopbackTests|SecurityTests'
 endef
 
 test: dependencies ## Run all tests
@@ -88,7 +90,7 @@ check: dependencies ## What a change needs before it is proposed: no warnings in
 	swift build --build-tests 2>&1 | tee .build/check.log | grep -E '^(error|/.*(error|warning)):?' || true
 	@tail -1 .build/check.log | grep -q 'Build complete'
 	@! grep -E "^$(CURDIR)/(Sources|Providers)/.*warning:" .build/check.log
-	$(AT_A_TIME) swift test --disable-xctest --skip-build --skip '$(SLOW)|CommandTests|LoopbackTests|SecurityTests'
+	$(AT_A_TIME) $(SWIFT_TEST) --skip-build --skip '$(SLOW)|CommandTests|LoopbackTests|SecurityTests'
 	$(MAKE) lint
 
 conformance: dependencies ## Run the conformance rows and write docs/conformance.md
@@ -98,24 +100,24 @@ conformance: dependencies ## Run the conformance rows and write docs/conformance
 
 interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, and with a real Chromium; tokens for kubectl, git, skopeo and aws; keys in tokens; a real GNOME Keyring
 	swift build --build-tests
-	Tests/Interop/servers.sh swift test --skip-build --disable-xctest --filter ServersTests
-	Tests/Interop/glewlwyd.sh swift test --skip-build --disable-xctest --filter InteropTests
+	Tests/Interop/servers.sh $(SWIFT_TEST) --skip-build --filter ServersTests
+	Tests/Interop/glewlwyd.sh $(SWIFT_TEST) --skip-build --filter InteropTests
 	Tests/Interop/glewlwyd.sh Tests/Interop/sts.sh $$(swift build --show-bin-path)/authflow
-	Tests/Interop/idpyoidc.sh swift test --skip-build --disable-xctest --filter IdpyoidcTests
-	Tests/Interop/softhsm.sh swift test --skip-build --disable-xctest --filter PKCS11Tests
+	Tests/Interop/idpyoidc.sh $(SWIFT_TEST) --skip-build --filter IdpyoidcTests
+	Tests/Interop/softhsm.sh $(SWIFT_TEST) --skip-build --filter PKCS11Tests
 	Tests/Interop/mcp.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/helpers.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/browser.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/desktop.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/private_windows.sh $$(swift build --show-bin-path)/authflow
-	Tests/Interop/keyring.sh unlocked swift test --skip-build --disable-xctest --filter KeyringTests
-	Tests/Interop/keyring.sh locked swift test --skip-build --disable-xctest --filter KeyringTests
-	Tests/Interop/keyring.sh absent swift test --skip-build --disable-xctest --filter KeyringTests
-	Tests/Interop/keyring.sh hanging swift test --skip-build --disable-xctest --filter KeyringTests
+	Tests/Interop/keyring.sh unlocked $(SWIFT_TEST) --skip-build --filter KeyringTests
+	Tests/Interop/keyring.sh locked $(SWIFT_TEST) --skip-build --filter KeyringTests
+	Tests/Interop/keyring.sh absent $(SWIFT_TEST) --skip-build --filter KeyringTests
+	Tests/Interop/keyring.sh hanging $(SWIFT_TEST) --skip-build --filter KeyringTests
 
 databases: dependencies ## Test the stores on a PostgreSQL and a Redis server of their own, and in files
 	swift build --build-tests
-	Tests/Databases/databases.sh swift test --skip-build --disable-xctest --filter DatabaseTests
+	Tests/Databases/databases.sh $(SWIFT_TEST) --skip-build --filter DatabaseTests
 
 SESSIONS ?= 10000
 DURATION ?= 120
@@ -144,7 +146,7 @@ bench-peers: dependencies ## Measure beside other libraries and tools, from Debi
 
 tpm: dependencies ## Sign by a key in an emulated TPM 2.0; installs what is missing
 	swift build --build-tests
-	Tests/Interop/tpm.sh swift test --skip-build --disable-xctest --filter PKCS11Tests
+	Tests/Interop/tpm.sh $(SWIFT_TEST) --skip-build --filter PKCS11Tests
 
 docs: dependencies ## Build the manual of every library as static pages, in .build-docs/AuthFlow; warnings are errors
 	swift build
@@ -210,10 +212,10 @@ consumer: dependencies ## Build packages that depend on this one: an app, and a 
 	Samples/custom-user-agent/demo.sh $(SAMPLE_PROGRAMS)/authflow $(SAMPLE_PROGRAMS)/custom-user-agent
 
 sanitize: dependencies ## Run the tests of the C boundaries under the address and leak sanitizers
-	swift test --disable-xctest --sanitize=address --scratch-path .build-sanitize --filter 'AuthFlowJSONTests|AuthFlowHeadlessTests|BadServerTests|SystemTransportTests'
+	$(SWIFT_TEST) --sanitize=address --scratch-path .build-sanitize --filter 'AuthFlowJSONTests|AuthFlowHeadlessTests|BadServerTests|SystemTransportTests'
 
 no-traits: dependencies ## Build and test without libjansson
-	$(AT_A_TIME) swift test --disable-xctest --disable-default-traits --scratch-path .build-no-traits \
+	$(AT_A_TIME) $(SWIFT_TEST) --disable-default-traits --scratch-path .build-no-traits \
 	  --skip '$(SLOW)|CommandTests|LoopbackTests|SecurityTests'
 
 SOAK ?= 1000

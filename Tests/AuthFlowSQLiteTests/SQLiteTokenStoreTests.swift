@@ -205,8 +205,7 @@ import Glibc
             try await store.withLease(on: key) { try await store.write(Array(secret.utf8), under: $0) }
             _ = try await store.remove([key])
         }
-        // Moves the log into the file, as SQLite does now and then.
-        try SQLiteFiles(folder.file).run("PRAGMA wal_checkpoint(TRUNCATE)")
+        try SQLiteFiles(folder.file).checkpoint()
         let bytes = try #require(FileManager.default.contents(atPath: folder.file))
         #expect(!String(decoding: bytes, as: UTF8.self).contains(secret))
     }
@@ -285,7 +284,7 @@ import Glibc
         try await store.withLease(on: key) { try await store.write([1], under: $0) }
         let other = try self.store(path: backup)
         try await other.withLease(on: key) { try await other.write([9], under: $0) }
-        try SQLiteFiles(backup).run("PRAGMA wal_checkpoint(TRUNCATE)")
+        try SQLiteFiles(backup).checkpoint()
         #expect(unsafe rename(backup, folder.file) == 0)
         for _ in 0..<2 {
             let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key) }
@@ -343,6 +342,19 @@ import Glibc
         #expect(try await waiting.value)
     }
 
+    /// The last connection that closes removes the log, and locks the file for as long.
+    @Test func aStoreOpensWhileAnotherCloses() async throws {
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for number in 0..<4 {
+                group.addTask {
+                    for turn in 0..<25 { _ = try await store().claim(key("\(number) \(turn)"), for: .seconds(60)) }
+                }
+            }
+            try await group.waitForAll()
+        }
+        #expect(try SQLiteFiles(folder.file).number("SELECT count(*) FROM records") == 100)
+    }
+
     @Test func twoThatOpenANewFileAtOnceAreSafe() async throws {
         // The first that any of them asks for.
         let claim = key("claim")
@@ -369,6 +381,8 @@ import Glibc
         }
         let result = unsafe authflow_sqlite_open(path, &database)
         try #require(result == 0)
+        // The last connection that closes locks the file for a moment, on a thread of its own.
+        if let database = unsafe database { unsafe authflow_sqlite_set_patience(database, 20_000) }
     }
 
     deinit { if let database = unsafe database { unsafe authflow_sqlite_close(database) } }
@@ -388,6 +402,9 @@ import Glibc
     }
 
     func run(_ text: String) throws { try number(text) }
+
+    /// Moves the log into the file, as SQLite does now and then.
+    func checkpoint() throws { try #require(number("PRAGMA wal_checkpoint(TRUNCATE)") == 0, "The file is busy.") }
 
     static func make(_ path: String, _ statements: String...) throws {
         let other = try SQLiteFiles(path)
