@@ -43,7 +43,7 @@ extension ConfigurationFile {
             "additionalProperties": ["anyOf": .array(profiles)],
         ]
         schema["properties"] = .object(properties)
-        return .object(schema)
+        return SharedSchemas(of: schema, names: [ConfigurationShape.secret.jsonSchema: "secret"]).schema
     }
 }
 

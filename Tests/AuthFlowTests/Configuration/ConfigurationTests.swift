@@ -398,4 +398,36 @@ extension UserAgentFactory {
         #expect(profile?["properties"]?["issuer"]?["description"] == "The issuer.")
         #expect(profile?["additionalProperties"] == false)
     }
+
+    @Test func partsOfTheJSONSchemaThatRepeatAreWrittenOnce() throws {
+        func name(_ description: String) -> JSON {
+            ["type": "object", "properties": ["first": ["type": "string"]], "description": .string(description)]
+        }
+        let either: JSON = ["anyOf": [["type": "string"], ["enum": [1]]]]
+        let users: JSON = ["type": "array", "items": ["properties": ["name": name("A user's."), "age": either]]]
+        let shared = SharedSchemas(
+            of: [
+                "properties": ["users": users, "age": either, "only": ["properties": ["name": name("An owner's.")]]],
+                "additionalProperties": ["anyOf": [["properties": ["name": either]]]],
+            ],
+            names: [either: "number"]
+        )
+        let number: JSON = ["$ref": "#/$defs/number"]
+        func nameReference(_ description: String) -> JSON {
+            ["$ref": "#/$defs/name", "description": .string(description)]
+        }
+        #expect(
+            shared.schema == [
+                "$defs": ["number": either, "name": ["type": "object", "properties": ["first": ["type": "string"]]]],
+                "properties": [
+                    "users": [
+                        "type": "array",
+                        "items": ["properties": ["name": nameReference("A user's."), "age": number]],
+                    ],
+                    "age": number, "only": ["properties": ["name": nameReference("An owner's.")]],
+                ],
+                "additionalProperties": ["anyOf": [["properties": ["name": number]]]],
+            ]
+        )
+    }
 }

@@ -1,0 +1,96 @@
+package import AuthFlowJSON
+
+/// A JSON Schema whose repeated parts are written once, under `$defs`: the profiles of all providers have most members in common.
+///
+/// > A subschema can use "$ref" to refer to a schema [...]. "$defs" [...] provides a standardized location for schema authors to inline
+/// > re-usable JSON Schemas. (JSON Schema 2020-12, section 8.2)
+package struct SharedSchemas {
+    /// The whole schema.
+    package private(set) var schema: JSON = [:]
+
+    private var occurrences: [JSON: Int] = [:]
+    private var names: [JSON: String]
+    private var definitions: [String: JSON] = [:]
+
+    /// - Parameters:
+    ///   - schema: A schema without references.
+    ///   - names: The names of definitions. Any other is named after a member that has it.
+    package init(of schema: [String: JSON], names: [JSON: String]) {
+        self.names = names
+        count(in: .object(schema))
+        var shared = referring(.object(schema)).object ?? [:]
+        shared["$defs"] = definitions.isEmpty ? nil : .object(definitions)
+        self.schema = .object(shared)
+    }
+
+    /// Counts each member's schema once for every place where it will be written.
+    private mutating func count(in schema: JSON) {
+        for (key, value) in schema.object ?? [:] {
+            switch key {
+            case "properties":
+                for member in (value.object ?? [:]).values {
+                    let shape = Self.shape(of: member)
+                    let isFirst = occurrences[shape] == nil
+                    occurrences[shape, default: 0] += 1
+                    // A definition's parts are written with it, once.
+                    if isFirst { count(in: shape) }
+                }
+            case "anyOf": for choice in value.array ?? [] { count(in: choice) }
+            case "items", "additionalProperties": count(in: value)
+            default: break
+            }
+        }
+    }
+
+    /// The same schema, with references to what occurs more than once.
+    private mutating func referring(_ schema: JSON) -> JSON {
+        guard var keys = schema.object else { return schema }
+        // In an order that is always the same, for the names.
+        for (key, value) in keys.sorted(by: { $0.key < $1.key }) {
+            switch key {
+            case "properties":
+                var members = value.object ?? [:]
+                for (name, member) in members.sorted(by: { $0.key < $1.key }) {
+                    members[name] = reference(to: member, of: name)
+                }
+                keys[key] = .object(members)
+            case "anyOf": keys[key] = .array((value.array ?? []).map { referring($0) })
+            case "items", "additionalProperties": keys[key] = referring(value)
+            default: break
+            }
+        }
+        return .object(keys)
+    }
+
+    private mutating func reference(to member: JSON, of name: String) -> JSON {
+        let shape = Self.shape(of: member)
+        guard occurrences[shape, default: 0] > 1, shape["properties"] != nil || shape["anyOf"] != nil else {
+            return referring(member)
+        }
+        let definition = names[shape] ?? unusedName(for: name)
+        if definitions[definition] == nil {
+            names[shape] = definition
+            // Reserves the name while its parts take theirs.
+            definitions[definition] = [:]
+            definitions[definition] = referring(shape)
+        }
+        var reference: [String: JSON] = ["$ref": .string("#/$defs/\(definition)")]
+        for key in Self.annotations { reference[key] = member[key] }
+        return .object(reference)
+    }
+
+    private func unusedName(for name: String) -> String {
+        let taken = Set(names.values)
+        guard taken.contains(name) else { return name }
+        var number = 2
+        while taken.contains("\(name)_\(number)") { number += 1 }
+        return "\(name)_\(number)"
+    }
+
+    /// What a member says of itself, beside what it may be.
+    private static let annotations = ["description", "default"]
+
+    private static func shape(of member: JSON) -> JSON {
+        .object((member.object ?? [:]).filter { !annotations.contains($0.key) })
+    }
+}
