@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Runs an operation and stops it when time runs out.
 ///
 /// The operation is cancelled and awaited, so that whatever it opened is closed when this returns.
@@ -15,17 +17,42 @@ public func withDeadline<Return: Sendable>(
     orThrow timeoutError: @Sendable @escaping () -> AuthError,
     _ operation: @Sendable @escaping () async throws -> Return
 ) async throws -> Return {
-    try await withThrowingTaskGroup(of: Return?.self) { group in
-        group.addTask { try await operation() }
-        group.addTask {
-            // The deadline may fire a little late, so that the system can wake up for several things at once.
-            try await clock.sleep(for: duration, tolerance: .milliseconds(100))
-            return nil
+    let deadline = Deadline()
+    let task = Task { try await operation() }
+    @Sendable func end() {
+        guard !isLifted() else { return }
+        deadline.hasPassed.store(true, ordering: .relaxed)
+        task.cancel()
+    }
+    return try await withTaskCancellationHandler {
+        let stop = clock.call(end, after: duration)
+        defer { stop() }
+        let result = await task.result
+        guard !deadline.hasPassed.load(ordering: .relaxed) else { throw timeoutError() }
+        return try result.get()
+    } onCancel: {
+        task.cancel()
+    }
+}
+
+/// Whether the time of an operation has run out.
+private final class Deadline: Sendable {
+    let hasPassed = Atomic(false)
+}
+
+extension Clock<Duration> {
+    /// Has a function called later.
+    /// - Returns: A function that makes sure that it is not called any more, if it was not.
+    fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> () -> Void {
+        if self is ContinuousClock {
+            let alarm = Alarms.shared.add(at: .now + duration, function)
+            return { Alarms.shared.remove(alarm) }
         }
-        defer { group.cancelAll() }
-        guard let first = try await group.next() else { throw CancellationError() }
-        if let value = first { return value }
-        guard isLifted(), let late = try await group.next(), let value = late else { throw timeoutError() }
-        return value
+        let timer = Task {
+            // A deadline may be a little late; a wait has no tolerance. A clock of a test can tell them apart by it.
+            try await sleep(for: duration, tolerance: Alarms.tolerance)
+            function()
+        }
+        return { timer.cancel() }
     }
 }

@@ -15,24 +15,93 @@ struct ImmediateClock: Clock {
     func sleep(until deadline: Instant, tolerance: Duration?) async throws { try Task.checkCancellation() }
 }
 
-@Suite struct DeadlineTests {
-    @Test func throwsWhenTheDeadlinePasses() async {
+@Suite(.timeLimit(.minutes(1))) struct DeadlineTests {
+    /// The system's clock has deadlines that share a timer; any other clock has a timer for each.
+    enum Timing: CaseIterable {
+        case systemClock, otherClock
+
+        var clock: any Clock<Duration> { self == .systemClock ? ContinuousClock() : ImmediateClock() }
+    }
+
+    private func late() -> AuthError { AuthError(.timedOut, "late") }
+
+    @Test(arguments: Timing.allCases) func throwsWhenTheDeadlinePasses(_ timing: Timing) async {
         let error = await #expect(throws: AuthError.self) {
-            try await withDeadline(.seconds(5), clock: ImmediateClock()) {
-                AuthError(.timedOut, "late")
-            } _: {
-                try await Task.never()
-            }
+            try await withDeadline(.milliseconds(1), clock: timing.clock, orThrow: late) { try await Task.never() }
         }
         #expect(error?.code == .timedOut)
     }
 
-    @Test func returnsAResultThatIsInTime() async throws {
-        let value = try await withDeadline(.seconds(60), clock: ContinuousClock()) {
-            AuthError(.timedOut, "late")
-        } _: {
-            5
+    /// What it opened is closed when the error is thrown.
+    @Test(arguments: Timing.allCases) func anOperationIsAwaitedAfterItsDeadline(_ timing: Timing) async {
+        let (ended, end) = AsyncStream<Void>.makeStream()
+        let error = await #expect(throws: AuthError.self) {
+            try await withDeadline(.milliseconds(1), clock: timing.clock, orThrow: late) {
+                try? await Task.never()
+                end.finish()
+                return 5
+            }
+        }
+        #expect(error?.code == .timedOut)
+        for await _ in ended {}
+    }
+
+    @Test(arguments: Timing.allCases) func aDeadlineThatIsLiftedLetsTheOperationEnd(_ timing: Timing) async throws {
+        let (passed, pass) = AsyncStream<Void>.makeStream()
+        let value = try await withDeadline(
+            .milliseconds(1),
+            clock: timing.clock,
+            unless: {
+                pass.finish()
+                return true
+            },
+            orThrow: late
+        ) {
+            for await _ in passed {}
+            try Task.checkCancellation()
+            return 5
         }
         #expect(value == 5)
+    }
+
+    @Test func returnsAResultThatIsInTime() async throws {
+        let value = try await withDeadline(.seconds(60), clock: ContinuousClock(), orThrow: late) { 5 }
+        #expect(value == 5)
+    }
+
+    @Test func cancelsTheOperationOfATaskThatIsCancelled() async {
+        let (began, begin) = AsyncStream<Void>.makeStream()
+        let task = Task {
+            try await withDeadline(.seconds(60), clock: ContinuousClock(), orThrow: late) {
+                begin.finish()
+                try await Task.never()
+            }
+        }
+        for await _ in began {}
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+    }
+
+    /// The one that sleeps for all of them wakes up for the earliest, in whatever order they come.
+    @Test func everyDeadlineIsKept() async throws {
+        let results = await withTaskGroup(of: (isShort: Bool, error: AuthError.Code?).self) { group in
+            for number in 0..<300 {
+                group.addTask {
+                    let isShort = number % 3 == 1
+                    let duration = isShort ? Duration.milliseconds(300 - number) : .seconds(3600)
+                    do {
+                        try await withDeadline(duration, clock: ContinuousClock(), orThrow: late) {
+                            if isShort { try await Task.never() }
+                        }
+                        return (isShort, nil)
+                    } catch {
+                        return (isShort, (error as? AuthError)?.code)
+                    }
+                }
+            }
+            return await group.reduce(into: []) { $0.append($1) }
+        }
+        #expect(results.count == 300)
+        #expect(results.allSatisfy { $0.error == ($0.isShort ? .timedOut : nil) })
     }
 }
