@@ -1,3 +1,9 @@
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
 extension JSON: Hashable {
     /// Compares two values. Names and strings are equal when their code points are: `==` of Swift's strings applies
     /// Unicode normalization, which could make two different subjects the same user.
@@ -42,9 +48,23 @@ extension StringProtocol {
     }
 }
 
+extension String {
+    /// The same for whole strings, whose bytes are compared all at once.
+    public func isIdentical(to other: String) -> Bool {
+        guard utf8.count == other.utf8.count else { return false }
+        let result = unsafe utf8.withContiguousStorageIfAvailable { left in
+            unsafe other.utf8.withContiguousStorageIfAvailable { right in
+                guard let left = unsafe left.baseAddress, let right = unsafe right.baseAddress else { return true }
+                return unsafe memcmp(left, right, utf8.count) == 0
+            }
+        }
+        return (result ?? nil) ?? utf8.elementsEqual(other.utf8)
+    }
+}
+
 extension Sequence where Element == String {
     /// Whether one of the strings has the same code points as this one.
-    public func containsIdentical(_ text: some StringProtocol) -> Bool {
+    public func containsIdentical(_ text: String) -> Bool {
         contains { $0.isIdentical(to: text) }
     }
 }

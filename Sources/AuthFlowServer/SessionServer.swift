@@ -50,7 +50,7 @@ public final class SessionServer: Sendable {
         client: OAuthClient,
         store: any SessionTokenStore,
         options: SessionServerOptions,
-        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
         func refused(_ reason: String) -> AuthError { AuthError(.invalidConfiguration, reason) }
         guard client.registration.authentication.method != .none else {
@@ -114,7 +114,7 @@ public final class SessionServer: Sendable {
 
     private let resource: String?
     let isSecure: Bool
-    let observer: @Sendable (FlowEvent) -> Void
+    let observer: (@Sendable (FlowEvent) -> Void)?
 
     /// Whether a request is for one of the routes here. Its body has to be read then; every other body is the application's.
     public func handles(_ request: HTTPRequest) -> Bool {

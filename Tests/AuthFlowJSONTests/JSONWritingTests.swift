@@ -31,4 +31,21 @@ import Testing
         let error = try #require(throws: JSONError.self) { try JSON.array([1, ["n": .double(number)]]).serialized() }
         #expect(error.code == .numberOutOfRange)
     }
+
+    @Test(arguments: [
+        JSON.null, "", "a", "\u{1}\u{1F}\u{0}\"\\/", "Ä€😀\u{7F}\u{2028}", .integer(.min), .integer(.max), 0, 1.5, true,
+        false, [],
+        [:], [[], [[:]]], ["\u{1}\u{2}": ["a", "b", 1, .null]], .double(-Double.greatestFiniteMagnitude),
+        .double(-.leastNonzeroMagnitude), .double(-1.7976931348623157e-308), .double(-0.1), .double(.pi * -1e100),
+    ]) func theTextIsNoLongerThanItsSizeSays(_ json: JSON) throws {
+        for json in [json, [json, json], ["name": json, "\u{3}": [json]]] {
+            #expect(try json.serialized().count <= json.maximumSerializedSize)
+        }
+    }
+
+    @Test func aNumberThatIsNotFiniteHasNoSize() {
+        #expect(
+            JSON.array([.double(.nan), ["a": .double(.infinity)], .double(.nan)]).maximumSerializedSize >= .max / 2
+        )
+    }
 }

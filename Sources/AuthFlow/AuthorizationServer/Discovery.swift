@@ -168,7 +168,7 @@ struct Discovery: Sendable {
             return metadata
         }
         var members = metadata.json.object ?? [:]
-        for (name, path) in ProviderMetadata.endpointNames where metadata[keyPath: path] == nil {
+        for (name, endpoint) in metadata.endpoints where endpoint == nil {
             members[name] = other.json[name]
         }
         var supplemented = other

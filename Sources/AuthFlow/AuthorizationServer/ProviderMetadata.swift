@@ -187,16 +187,17 @@ extension ProviderMetadata {
 }
 
 extension ProviderMetadata {
-    /// The endpoints, by their names in a metadata document.
-    static let endpointNames: [(name: String, path: EndpointPath)] = [
-        ("authorization_endpoint", \.authorizationEndpoint), ("token_endpoint", \.tokenEndpoint),
-        ("jwks_uri", \.jwksURI), ("userinfo_endpoint", \.userInfoEndpoint),
-        ("end_session_endpoint", \.endSessionEndpoint), ("revocation_endpoint", \.revocationEndpoint),
-        ("introspection_endpoint", \.introspectionEndpoint),
-        ("device_authorization_endpoint", \.deviceAuthorizationEndpoint),
-        ("registration_endpoint", \.registrationEndpoint),
-        ("pushed_authorization_request_endpoint", \.pushedAuthorizationRequestEndpoint),
-    ]
+    /// The endpoints, with their names in a metadata document.
+    var endpoints: [(name: String, endpoint: Endpoint?)] {
+        [
+            ("authorization_endpoint", authorizationEndpoint), ("token_endpoint", tokenEndpoint), ("jwks_uri", jwksURI),
+            ("userinfo_endpoint", userInfoEndpoint), ("end_session_endpoint", endSessionEndpoint),
+            ("revocation_endpoint", revocationEndpoint), ("introspection_endpoint", introspectionEndpoint),
+            ("device_authorization_endpoint", deviceAuthorizationEndpoint),
+            ("registration_endpoint", registrationEndpoint),
+            ("pushed_authorization_request_endpoint", pushedAuthorizationRequestEndpoint),
+        ]
+    }
 
     /// The endpoints that a client calls, which may have an alias.
     private static let aliasedEndpoints:

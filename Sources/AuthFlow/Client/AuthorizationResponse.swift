@@ -116,8 +116,10 @@ public struct AuthorizationResponse: Sendable {
             throw elsewhere(callback, pending.redirectURI)
         }
         let isFragment = pending.responseMode.delivery == .fragment
-        let query = isFragment ? encoded : encoded.prefix { $0 != "#" }
-        guard encoded.dropFirst(query.count + 1).isEmpty else {
+        // RFC 3986 section 3.5: a fragment, also an empty one, begins with a number sign; one at the end is harmless.
+        let fragment = isFragment ? nil : encoded.utf8.firstIndex(of: UInt8(ascii: "#"))
+        let query = encoded[..<(fragment ?? encoded.endIndex)]
+        guard encoded[query.endIndex...].utf8.count <= 1 else {
             throw AuthError(
                 .invalidCallback,
                 "The redirect carries a fragment (#...), which was not asked for (response_mode)."

@@ -125,7 +125,7 @@ public struct ClientAuthentication: Sendable {
             // first. Skipping that works until one of them holds a colon, a percent sign or a plus. A space is sent as %20, which
             // also those understand who undo percent-encoding alone.
             let pair = [request.clientID, secret.exposed]
-                .map { FormURLEncoding.encode($0).replacing("+", with: "%20") }.joined(separator: ":")
+                .map(FormURLEncoding.encodeWithoutPlus).joined(separator: ":")
             return Proof(authorization: Secret("Basic \(Data(pair.utf8).base64EncodedString())"))
         }
     }

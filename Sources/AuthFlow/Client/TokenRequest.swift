@@ -74,6 +74,7 @@ extension OAuthClient {
 
     /// What a refused request proved itself with: the assertion for a grant, or that of the client.
     private func refusedProof(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
+        guard assertion != nil || client != nil else { return nil }
         let refused: (name: String, jwt: String)? =
             switch response.providerError?.error {
             case "invalid_grant": assertion.map { ("assertion", $0) }

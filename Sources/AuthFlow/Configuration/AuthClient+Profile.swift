@@ -44,7 +44,7 @@ extension AuthClient {
         overrides: Overrides = Overrides(),
         transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
-        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
         let (choices, configuration) = try profile.checked(
             providers: providers,

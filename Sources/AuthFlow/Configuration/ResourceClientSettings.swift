@@ -119,7 +119,7 @@ extension ResourceClient {
         options: Options = Options(),
         transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
-        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
         let choices = ProfileChoices(providers: [], userAgents: userAgents, stores: stores, assertions: [])
         let configuration = try settings.checked(choices, host)
@@ -163,7 +163,7 @@ extension ResourceClient {
         client: AuthClient,
         options: Options = Options(),
         transport: any HTTPTransport,
-        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
         var options = options
         options.name = client.options.name

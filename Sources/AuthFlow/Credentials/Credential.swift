@@ -138,7 +138,10 @@ extension Credential {
 
     /// Whether it can be kept.
     var hasStorableSize: Bool {
-        (try? json.serialized()).map { $0.count <= Self.maximumSize } ?? false
+        let json = json
+        // Nearly all are far too small for it to matter how they are written.
+        if json.maximumSerializedSize <= Self.maximumSize { return true }
+        return (try? json.serialized()).map { $0.count <= Self.maximumSize } ?? false
     }
 
     /// Passes when the credential can be kept. It is asked before it is: what is written and too large to be read would lock

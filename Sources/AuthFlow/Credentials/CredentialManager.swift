@@ -22,7 +22,7 @@ public final class CredentialManager: Sendable {
     private let cacheLimit: Int
     private let renewal: Renewal?
     private let refreshesAhead: Bool
-    private let observer: @Sendable (FlowEvent) -> Void
+    private let observer: (@Sendable (FlowEvent) -> Void)?
     private let cache = Mutex(Cache())
 
     /// Credentials that were used a while ago are forgotten by generations: they are read from the store again when needed.
@@ -52,7 +52,7 @@ public final class CredentialManager: Sendable {
         cacheLimit: Int = 20_000,
         renewal: Renewal? = nil,
         refreshesAhead: Bool = false,
-        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) {
         self.client = client
         self.store = store

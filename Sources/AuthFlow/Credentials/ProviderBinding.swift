@@ -13,11 +13,12 @@ struct ProviderBinding: Sendable, Hashable {
         var members: [String: JSON] = ["issuer": .string(metadata.issuer)]
         if case .at(let address) = metadata.document { members["document"] = .string(address) }
         var endpoints: [String: JSON] = [:]
-        for (name, path) in ProviderMetadata.endpointNames {
-            guard let url = metadata[keyPath: path]?.url else { continue }
+        for (name, endpoint) in metadata.endpoints {
+            guard let url = endpoint?.url else { continue }
             // An alias for clients with a certificate is in the document too, and may move as the others do.
-            let discovered = [metadata.json[name], metadata.json["mtls_endpoint_aliases"]?[name]]
-            if metadata.document == nil || !discovered.contains(.string(url)) { endpoints[name] = .string(url) }
+            let isDiscovered =
+                metadata.json[name] == .string(url) || metadata.json["mtls_endpoint_aliases"]?[name] == .string(url)
+            if metadata.document == nil || !isDiscovered { endpoints[name] = .string(url) }
         }
         if !endpoints.isEmpty { members["endpoints"] = .object(endpoints) }
         self.json = .object(members)

@@ -114,18 +114,15 @@ extension FlowEvent: CustomStringConvertible, CustomReflectable {
 
 /// Publishes the events of one flow.
 public struct FlowReporter: Sendable {
-    private let flowID: String
-    private let now: @Sendable () -> Date
-    private let observer: @Sendable (FlowEvent) -> Void
+    /// What is known of the flow; nil when nothing is published, and so nothing has to be made.
+    private let published: (flowID: String, now: @Sendable () -> Date, observer: @Sendable (FlowEvent) -> Void)?
 
     /// Creates a reporter.
     /// - Parameters:
     ///   - host: Gives the flow its ID and the events their time.
-    ///   - observer: Receives every event, at once and in order.
-    public init(host: HostServices = .system, observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }) {
-        self.flowID = Base64URL.encode(host.randomBytes(6))
-        self.now = host.now
-        self.observer = observer
+    ///   - observer: Receives every event, at once and in order; default: none does.
+    public init(host: HostServices = .system, observer: (@Sendable (FlowEvent) -> Void)? = nil) {
+        self.published = observer.map { (Base64URL.encode(host.randomBytes(6)), host.now, $0) }
     }
 
     /// Publishes one event.
@@ -137,11 +134,12 @@ public struct FlowReporter: Sendable {
     public func report(
         _ step: FlowEvent.Step,
         _ progress: FlowEvent.Progress = .note,
-        details: [String: String] = [:],
+        details: @autoclosure () -> [String: String] = [:],
         url: String? = nil
     ) {
+        guard let (flowID, now, observer) = published else { return }
         observer(
-            FlowEvent(flowID: flowID, step: step, progress: progress, time: now(), details: details, url: url)
+            FlowEvent(flowID: flowID, step: step, progress: progress, time: now(), details: details(), url: url)
         )
     }
 
@@ -157,10 +155,10 @@ public struct FlowReporter: Sendable {
     /// Runs a step and publishes its beginning and its end.
     func step<Return>(
         _ step: FlowEvent.Step,
-        details: [String: String] = [:],
+        details: @autoclosure () -> [String: String] = [:],
         _ body: () async throws -> Return
     ) async throws -> Return {
-        report(step, .began, details: details)
+        report(step, .began, details: details())
         do {
             let result = try await body()
             report(step, .succeeded)

@@ -1,32 +1,49 @@
 /// `application/x-www-form-urlencoded` (RFC 6749 Appendix B, WHATWG URL section 5).
 public enum FormURLEncoding {
     /// Encodes for a form body, and for the two halves of HTTP Basic client credentials: a space becomes `+`.
-    public static func encodeForm(_ parameters: FormParameters) -> String {
-        parameters.pairs.map { "\(encode($0.name))=\(encode($0.value))" }.joined(separator: "&")
-    }
+    public static func encodeForm(_ parameters: FormParameters) -> String { encode(parameters, space: "+") }
 
     /// Encodes for the query of a URL. A space becomes `%20`, which both kinds of decoders understand.
-    public static func encodeQuery(_ parameters: FormParameters) -> String {
-        encodeForm(parameters).split(separator: "+", omittingEmptySubsequences: false).joined(separator: "%20")
-    }
+    public static func encodeQuery(_ parameters: FormParameters) -> String { encode(parameters, space: "%20") }
 
     /// Encodes one name or value.
-    public static func encode(_ text: String) -> String {
-        var result = ""
+    public static func encode(_ text: String) -> String { encode(text, space: "+") }
+
+    /// Encodes one name or value for a reader that may not take a `+` for a space.
+    static func encodeWithoutPlus(_ text: String) -> String { encode(text, space: "%20") }
+
+    private static func encode(_ parameters: FormParameters, space: String) -> String {
+        var bytes: [UInt8] = []
+        for (index, pair) in parameters.pairs.enumerated() {
+            if index > 0 { bytes.append(UInt8(ascii: "&")) }
+            append(pair.name, to: &bytes, space: space)
+            bytes.append(UInt8(ascii: "="))
+            append(pair.value, to: &bytes, space: space)
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    private static func encode(_ text: String, space: String) -> String {
+        var bytes: [UInt8] = []
+        append(text, to: &bytes, space: space)
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    private static let digits = Array("0123456789ABCDEF".utf8)
+
+    private static func append(_ text: String, to bytes: inout [UInt8], space: String) {
         for byte in text.utf8 {
             switch byte {
             case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
                 UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
                 UInt8(ascii: "*"):
-                result.unicodeScalars.append(Unicode.Scalar(byte))
+                bytes.append(byte)
             case UInt8(ascii: " "):
-                result += "+"
+                bytes.append(contentsOf: space.utf8)
             default:
-                result += byte < 16 ? "%0" : "%"
-                result += String(byte, radix: 16, uppercase: true)
+                bytes += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 0xF)]]
             }
         }
-        return result
     }
 
     /// Decodes a form body or a query.
@@ -69,6 +86,11 @@ public enum FormURLEncoding {
     }
 
     private static func hexValue(_ byte: UInt8) -> UInt8? {
-        Character(Unicode.Scalar(byte)).hexDigitValue.map(UInt8.init)
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+        default: nil
+        }
     }
 }

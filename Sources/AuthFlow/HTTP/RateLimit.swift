@@ -22,9 +22,9 @@ extension TransportResponse {
         let isUsedUp = rateLimit("Remaining") == "0"
         let retryAfter = retryAfter(now: now)
         let isLimited = status == 429 || status == 403 && (isUsedUp || retryAfter != nil)
+        guard isLimited || status >= 500 else { return }
         let words = providerError
-        let isFailing = status == 503 || status >= 500 && !Self.saysMore(words)
-        guard isLimited || isFailing else { return }
+        guard isLimited || status == 503 || !Self.saysMore(words) else { return }
         let reset = isUsedUp ? rateLimit("Reset").flatMap { UInt32($0) } : nil
         let untilReset = reset.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }
         let wait = retryAfter ?? untilReset

@@ -3,6 +3,9 @@ public import FoundationEssentials
 #else
 public import Foundation
 #endif
+#if canImport(Glibc)
+import Glibc
+#endif
 
 /// The host services that the engine uses: time, randomness, waiting, and the process environment.
 ///
@@ -38,6 +41,13 @@ public struct HostServices: Sendable {
 
     /// Bytes from the system's generator (`getrandom` on Linux, `arc4random_buf` on Apple's systems).
     public static func systemRandomBytes(_ count: Int) -> [UInt8] {
+        #if canImport(Glibc)
+        // One call of the system: "The maximum permitted value for the length argument is 256" (getentropy(3)).
+        if count <= 256 {
+            var bytes = [UInt8](repeating: 0, count: count)
+            if unsafe bytes.withUnsafeMutableBytes({ unsafe getentropy($0.baseAddress, count) }) == 0 { return bytes }
+        }
+        #endif
         var generator = SystemRandomNumberGenerator()
         var bytes: [UInt8] = []
         bytes.reserveCapacity(count + 8)

@@ -33,7 +33,7 @@ public final class ResourceClient: Sendable {
     let registrations: KeptRegistrations
     let transport: any HTTPTransport
     let host: HostServices
-    let observer: @Sendable (FlowEvent) -> Void
+    let observer: (@Sendable (FlowEvent) -> Void)?
     let nonces = DPoPNonces()
     let state = Mutex(State())
 
@@ -120,7 +120,7 @@ public final class ResourceClient: Sendable {
         options: Options = Options(),
         transport: any HTTPTransport = SystemTransport(),
         host: HostServices = .system,
-        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws {
         try self.init(
             address,
@@ -142,7 +142,7 @@ public final class ResourceClient: Sendable {
         options: Options,
         transport: any HTTPTransport,
         host: HostServices,
-        observer: @escaping @Sendable (FlowEvent) -> Void
+        observer: (@Sendable (FlowEvent) -> Void)?
     ) throws {
         self.address = try Endpoint(address, name: "address of the resource")
         if let document = options.clientMetadataDocument { try ClientMetadataDocument.checkAddress(document) }

@@ -27,7 +27,7 @@ public final class AuthClient: Sendable {
     private let fixed: ManagedCredential
     private let recordName: String
     private let owned = Mutex<[String: ManagedCredential]>([:])
-    private let observer: @Sendable (FlowEvent) -> Void
+    private let observer: (@Sendable (FlowEvent) -> Void)?
 
     /// The options of an ``AuthClient``.
     public struct Options: Sendable {
@@ -69,7 +69,7 @@ public final class AuthClient: Sendable {
         methods: [SignInMethod],
         store: any TokenStore = MemoryTokenStore(),
         options: Options = Options(),
-        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) {
         self.init(
             client: client,
@@ -85,7 +85,7 @@ public final class AuthClient: Sendable {
         methods: SignInMethods,
         store: any TokenStore,
         options: Options,
-        observer: @escaping @Sendable (FlowEvent) -> Void
+        observer: (@Sendable (FlowEvent) -> Void)?
     ) {
         self.client = client
         self.methods = methods

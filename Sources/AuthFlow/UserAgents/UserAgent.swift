@@ -105,11 +105,12 @@ extension RedirectOptions {
     /// RFC 9700 section 4.1.3: "exact string matching". What follows the redirect URI can only be its query, or its fragment.
     static func response(in url: String, at redirectURI: String, _ mode: ResponseMode) -> Substring? {
         // RFC 3986 section 2: a URI is made of printable ASCII. To Swift's characters a combining mark would hide a separator.
-        guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), url.hasPrefix(redirectURI) else { return nil }
-        let rest = url.dropFirst(redirectURI.count)
-        let separator: Character = mode == .fragment ? "#" : redirectURI.contains("?") ? "&" : "?"
-        guard rest.first == separator else { return nil }
-        return rest.dropFirst()
+        guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), url.utf8.starts(with: redirectURI.utf8)
+        else { return nil }
+        let rest = url.utf8.dropFirst(redirectURI.utf8.count)
+        let separator = mode == .fragment ? "#" : redirectURI.utf8.contains(UInt8(ascii: "?")) ? "&" : "?"
+        guard rest.starts(with: separator.utf8) else { return nil }
+        return Substring(rest.dropFirst())
     }
 
     /// Whether parameters hold exactly the expected state. A redirect without it must not end a wait, or be told why.

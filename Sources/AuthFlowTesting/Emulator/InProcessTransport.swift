@@ -22,7 +22,9 @@ public struct InProcessTransport: HTTPTransport {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func send(_ call: TransportRequest) async throws -> TransportResponse {
         try Task.checkCancellation()
-        guard let handler = handlers[try Endpoint(call.url).origin] else {
+        let named = "\(call.head.scheme ?? "")://\(call.head.authority ?? "")"
+        // An address may name the port that is meant anyway.
+        guard let handler = try handlers[named] ?? handlers[Endpoint(call.url).origin] else {
             throw AuthError(.networkFailed, "Nothing listens at \(call.head.authority ?? "").")
         }
         let response = try await handler(call.head, call.body)
