@@ -40,6 +40,9 @@ package protocol RecordTable: Sendable {
 
     /// Begins to receive messages.
     func listen()
+
+    /// Whether a message comes when it is sent, and not when this process looks for it.
+    var sendsMessagesAtOnce: Bool { get }
 }
 
 /// The result of asking for a lease.

@@ -48,6 +48,8 @@ struct PostgreSQLRecords: RecordTable {
 
     private static let interval = "::bigint * interval '1 millisecond'"
 
+    var sendsMessagesAtOnce: Bool { true }
+
     func listen() { database.listen() }
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? {

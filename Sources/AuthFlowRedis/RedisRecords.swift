@@ -70,6 +70,8 @@ struct RedisRecords: RecordTable {
         }
     }
 
+    var sendsMessagesAtOnce: Bool { true }
+
     func listen() { database.listen() }
 
     func bytes(of digest: [UInt8]) async throws -> [UInt8]? { try await run(.read, on: key(digest)).bytes }

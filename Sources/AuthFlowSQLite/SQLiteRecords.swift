@@ -321,6 +321,8 @@ final class SQLiteRecords: RecordTable {
     /// How often messages are looked for.
     private static var interval: Duration { .milliseconds(100) }
 
+    var sendsMessagesAtOnce: Bool { false }
+
     func listen() {
         listening.withLock { listening in
             guard listening == nil else { return }
