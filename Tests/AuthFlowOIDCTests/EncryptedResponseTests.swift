@@ -15,7 +15,7 @@ import Testing
     static func client(
         _ key: DecryptionKey,
         _ algorithm: KeyManagementAlgorithm = .ecdhESA256KW,
-        encryption: String = "A256GCM",
+        encryption: ContentEncryption = .a256GCM,
         responses: Set<EncryptedResponse> = [.idToken],
         _ change: (inout EmulatedEncryption) -> Void = { _ in }
     ) -> OIDCEmulator.Client {
@@ -44,11 +44,11 @@ import Testing
     }
 
     @Test(arguments: [
-        (KeyManagementAlgorithm.rsaOAEP, "A128CBC-HS256"), (.rsaOAEP256, "A256GCM"), (.ecdhES, "A128GCM"),
-        (.ecdhESA128KW, "A128CBC-HS256"), (.ecdhESA256KW, "A256CBC-HS512"),
+        (KeyManagementAlgorithm.rsaOAEP, ContentEncryption.a128CBCHS256), (.rsaOAEP256, .a256GCM),
+        (.ecdhES, .a128GCM), (.ecdhESA128KW, .a128CBCHS256), (.ecdhESA256KW, .a256CBCHS512),
     ]) func signsInRefreshesAndSignsOutWithEncryptedIDTokens(
         _ algorithm: KeyManagementAlgorithm,
-        _ encryption: String
+        _ encryption: ContentEncryption
     ) async throws {
         let key = try #require(Self.keys[algorithm])
         let registered = Self.client(key, algorithm, encryption: encryption)

@@ -377,7 +377,7 @@ extension Target {
         let header: JSON = ["alg": "ES256", "kid": .string(strange.keyID(for: .es256))]
         let inner = try strange.sign(claims, header: header, with: .es256)
         let tokens = try keys.flatMap { key in
-            try ["A128GCM", "A128CBC-HS256"].map { encryption in
+            try [ContentEncryption.a128GCM, .a128CBCHS256].map { encryption in
                 try EmulatedEncryption(
                     to: key.publicJWK,
                     algorithm: key.algorithms[0],

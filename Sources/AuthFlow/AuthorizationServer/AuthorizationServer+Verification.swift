@@ -99,11 +99,19 @@ extension AuthorizationServer {
         }
     }
 
+    /// The server's keys that messages to it are encrypted with.
+    func encryptionKeys(_ metadata: ProviderMetadata) async throws -> [EncryptionKey] {
+        let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
+        return try await keys.encryptionKeys(at: place, fetch: fetchKeys)
+    }
+
+    private var fetchKeys: KeySource.Fetch {
+        { [self] in try await send(TransportRequest(.get, $0, headerFields: [.accept: "application/json"])) }
+    }
+
     private func verdict(on jws: JWS, metadata: ProviderMetadata) async throws -> KeySource.Verdict {
         let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
-        let fetch: KeySource.Fetch = { [self] in
-            try await send(TransportRequest(.get, $0, headerFields: [.accept: "application/json"]))
-        }
+        let fetch = fetchKeys
         let verdict: Result<KeySource.Verdict, any Error>
         do {
             let known = try await keys.verdict(on: jws, at: place, template: metadata.tokenIssuer, fetch: fetch)

@@ -115,6 +115,9 @@ public import AuthFlowJSON
         /// The key that signs authorization requests (RFC 9101); default, nil: they are not signed.
         public var requestObjectKey: SigningKeySource?
 
+        /// How signed authorization requests are encrypted to the server; default, nil: they are not.
+        public var requestObjectEncryption: RequestObjectEncryption?
+
         /// Where the server fetches request objects instead of being sent them (`request_uri`); default, nil: they are sent. For
         /// servers that do not know pushed requests.
         public var requestObjectReference: RequestObjectReference?
@@ -184,6 +187,13 @@ extension ClientRegistration.Values {
                     "Request objects need a key that signs them (RFC 9101 section 4)."
                 )
             }
+        }
+        // RFC 9101 section 10.2: what is not signed could come from any sender.
+        guard requestObjectEncryption == nil || requestObjectKey != nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Encrypted requests need a key that signs them first (RFC 9101 section 4)."
+            )
         }
         guard dpopKey == nil || usesDPoP else {
             throw AuthError(.invalidConfiguration, "A DPoP key is given, and tokens are not to be bound to it.")

@@ -36,7 +36,7 @@ extension OAuthClient {
     /// The longest time that a request object is good for, in seconds. FAPI 2.0 Message Signing section 5.3.2 allows an hour.
     private static let requestObjectLifetime: Int64 = 300
 
-    /// Signs an authorization request (RFC 9101 section 4).
+    /// Signs an authorization request (RFC 9101 section 4), and encrypts it where that is agreed on: "a nested JWT", signed first.
     func requestObject(
         _ parameters: FormParameters,
         _ source: SigningKeySource,
@@ -51,7 +51,9 @@ extension OAuthClient {
             announced: announced
         )
         // Section 10.8: a type of its own keeps it from being taken for another kind of JWT.
-        return try await key.jwt(claims, type: "oauth-authz-req+jwt", algorithm: algorithm)
+        let object = try await key.jwt(claims, type: "oauth-authz-req+jwt", algorithm: algorithm)
+        guard let encryption = registration.requestObjectEncryption else { return object }
+        return try encryption.encrypted(object, with: try await server.encryptionKeys(metadata), metadata, host)
     }
 
     /// The parameters for a request whose object the server fetches (RFC 9101 section 5.2, OIDC Core section 6.2).

@@ -61,6 +61,13 @@ extension ClientRegistration {
             }
             values.requestObjectKey = key.source
         }
+        values.requestObjectEncryption = try configuration[keys.requestEncryption]
+        guard values.requestObjectEncryption == nil || values.requestObjectKey != nil else {
+            throw configuration.error(
+                "encrypted requests have to be signed: set \"signed_requests\"",
+                at: keys.requestEncryption
+            )
+        }
         values = try configuration.located(keys.securityProfile) { [values] () throws(AuthError) in
             var values = values
             try values.applyProfile()

@@ -110,6 +110,28 @@ public enum ProfileKeys {
         default: false,
         "Whether authorization requests are signed with client_key (RFC 9101)."
     )
+    private static let requestAlgorithm = ConfigurationKey(
+        "algorithm",
+        .choice(of: KeyManagementAlgorithm.all),
+        "The algorithm that is registered (request_object_encryption_alg). Default: the best one that the provider offers."
+    )
+    private static let requestContent = ConfigurationKey(
+        "content",
+        .choice(of: ContentEncryption.allCases),
+        "How the content is encrypted (request_object_encryption_enc). Default: the best one that the provider offers."
+    )
+    static let requestEncryption = ConfigurationKey(
+        "encrypted_requests",
+        ConfigurationValue<RequestObjectEncryption?>.either(
+            ConfigurationValue<Bool>.flag.map { isWanted throws(AuthError) in isWanted ? RequestObjectEncryption() : nil
+            },
+            .object([requestAlgorithm, requestContent]) { object throws(ConfigurationError) in
+                RequestObjectEncryption(algorithm: try object[requestAlgorithm], content: try object[requestContent])
+            }
+        ),
+        default: nil,
+        "Whether signed requests are encrypted to the provider, with a key of its key set. Default: false."
+    )
     static let authorizationDetails = ConfigurationKey(
         "authorization_details",
         ConfigurationValue<JSON>.array { json throws(AuthError) in try AuthorizationDetails.check(json) },
@@ -255,7 +277,7 @@ public enum ProfileKeys {
             resources, namesResourcesOnRefresh, requiresAnnouncedPKCE, authorizationDetails, demandsExactDetails,
             redirectURI, responseMode, pushedRequests,
             repeatedPushedParameters,
-            signsRequests, securityProfile,
+            signsRequests, requestEncryption, securityProfile,
             idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
             sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters, CredentialHelperSettings.key,
         ] as [any AnyConfigurationKey]).map(\.declaration)

@@ -8,16 +8,22 @@ import Foundation
 #endif
 
 /// How the content of an encrypted token is encrypted and authenticated (`enc`, RFC 7518 section 5).
-package enum ContentEncryption: String, Sendable, CaseIterable {
-    case a128GCM = "A128GCM"
-    case a192GCM = "A192GCM"
+public enum ContentEncryption: String, Sendable, CaseIterable {
+    /// AES GCM with a key of 256 bits.
     case a256GCM = "A256GCM"
-    case a128CBCHS256 = "A128CBC-HS256"
-    case a192CBCHS384 = "A192CBC-HS384"
+    /// AES CBC with a key of 256 bits, authenticated by HMAC with SHA-512.
     case a256CBCHS512 = "A256CBC-HS512"
+    /// AES GCM with a key of 192 bits.
+    case a192GCM = "A192GCM"
+    /// AES CBC with a key of 192 bits, authenticated by HMAC with SHA-384.
+    case a192CBCHS384 = "A192CBC-HS384"
+    /// AES GCM with a key of 128 bits.
+    case a128GCM = "A128GCM"
+    /// AES CBC with a key of 128 bits, authenticated by HMAC with SHA-256.
+    case a128CBCHS256 = "A128CBC-HS256"
 
     /// The size of its key, in bytes.
-    package var keySize: Int {
+    var keySize: Int {
         switch self {
         case .a128GCM: 16
         case .a192GCM: 24
@@ -67,9 +73,41 @@ package enum ContentEncryption: String, Sendable, CaseIterable {
         }
     }
 
+    /// Encrypts.
+    /// - Returns: The initialization vector, the ciphertext and the tag.
+    func encrypt(
+        _ plain: [UInt8],
+        key: SymmetricKey,
+        authenticating header: [UInt8],
+        randomBytes: (Int) -> [UInt8]
+    ) throws -> [[UInt8]] {
+        switch self {
+        case .a128GCM, .a192GCM, .a256GCM:
+            let vector = randomBytes(12)
+            let nonce = try AES.GCM.Nonce(data: vector)
+            let box = try AES.GCM.seal(plain, using: key, nonce: nonce, authenticating: header)
+            return [vector, Array(box.ciphertext), Array(box.tag)]
+        case .a128CBCHS256, .a192CBCHS384, .a256CBCHS512:
+            let bytes = unsafe key.withUnsafeBytes { unsafe Array($0) }
+            let vector = randomBytes(16)
+            let ciphertext = Array(
+                try AES._CBC.encrypt(
+                    plain,
+                    using: SymmetricKey(data: bytes.suffix(keySize / 2)),
+                    iv: try AES._CBC.IV(ivBytes: vector)
+                )
+            )
+            let tag = code(
+                of: Self.authenticated(header, vector, ciphertext),
+                key: SymmetricKey(data: bytes.prefix(keySize / 2))
+            )
+            return [vector, ciphertext, Array(tag.prefix(keySize / 2))]
+        }
+    }
+
     /// What the tag of the CBC modes is over (section 5.2.2.1): the header, the initialization vector, the ciphertext, and the
     /// length of the header in bits.
-    package static func authenticated(
+    static func authenticated(
         _ header: [UInt8],
         _ initializationVector: [UInt8],
         _ ciphertext: [UInt8]
@@ -78,7 +116,7 @@ package enum ContentEncryption: String, Sendable, CaseIterable {
     }
 
     /// The authentication code of the CBC modes, before it is cut to half its length.
-    package func code(of bytes: [UInt8], key: SymmetricKey) -> [UInt8] {
+    func code(of bytes: [UInt8], key: SymmetricKey) -> [UInt8] {
         switch self {
         case .a192CBCHS384: Array(HMAC<SHA384>.authenticationCode(for: bytes, using: key))
         case .a256CBCHS512: Array(HMAC<SHA512>.authenticationCode(for: bytes, using: key))

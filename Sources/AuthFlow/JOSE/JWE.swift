@@ -8,7 +8,7 @@ import Foundation
 #endif
 
 /// An encrypted token in compact form (RFC 7516 section 7.1).
-struct JWE: Sendable {
+package struct JWE: Sendable {
     private let algorithm: KeyManagementAlgorithm
     private let encryption: ContentEncryption
     private let header: JSON
@@ -23,13 +23,13 @@ struct JWE: Sendable {
     private static let keyLimit = 4
 
     /// Whether a token has the five parts of an encrypted one.
-    static func isEncrypted(_ token: Secret) -> Bool {
+    package static func isEncrypted(_ token: Secret) -> Bool {
         token.exposed.utf8.reduce(0) { $1 == UInt8(ascii: ".") ? $0 + 1 : $0 } == 4
     }
 
     /// Parses a token.
     /// - Throws: ``AuthError`` with `invalid_id_token`, or `unsupported` for an algorithm that is not used.
-    init(_ compact: Secret) throws(AuthError) {
+    package init(_ compact: Secret) throws(AuthError) {
         guard compact.exposed.utf8.count <= JWS.maximumSize else {
             throw Self.refusal("it has more than \(JWS.maximumSize) bytes")
         }
@@ -75,7 +75,7 @@ struct JWE: Sendable {
     /// - Returns: The signed token that was encrypted, or claims.
     /// - Throws: ``AuthError`` with `invalid_id_token`. Whatever fails in decrypting, the error is the same: the difference would
     ///   tell an attacker something about the key (RFC 7516 section 11.5).
-    func decrypted(with keys: [DecryptionKey], mayBeUnsigned: Bool = false) throws(AuthError) -> Secret {
+    package func decrypted(with keys: [DecryptionKey], mayBeUnsigned: Bool = false) throws(AuthError) -> Secret {
         let keyID = header["kid"]?.string
         let fitting = keys.filter { key in
             key.algorithms.contains(algorithm) && (keyID == nil || key.keyID == keyID)

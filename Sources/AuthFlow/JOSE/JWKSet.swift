@@ -11,6 +11,9 @@ package struct JWKSet: Sendable {
 
     package let keys: [JWK]
 
+    /// The provider's keys that messages to it are encrypted with.
+    let encryptionKeys: [EncryptionKey]
+
     /// Reads a set and omits the keys that cannot be used here.
     /// - Throws: ``AuthError`` with `invalid_reply` when it is not a key set at all, or has too many keys.
     package init(_ json: JSON) throws(AuthError) {
@@ -21,6 +24,7 @@ package struct JWKSet: Sendable {
             throw AuthError(.invalidResponse, "The provider's key set has more than \(Self.maximumKeyCount) keys.")
         }
         self.keys = keys.compactMap(JWK.init)
+        self.encryptionKeys = keys.compactMap(EncryptionKey.init)
     }
 
     /// The keys that may have made a signature with this header, by key ID, type, use and algorithm.

@@ -24,6 +24,9 @@ public struct KeyManagementAlgorithm: RawRepresentable, Sendable, Hashable {
         .ecdhESA256KW, .ecdhESA192KW, .ecdhESA128KW, .ecdhES, .rsaOAEP256, .rsaOAEP,
     ]
 
+    /// Whether an RSA key encrypts the content encryption key.
+    var wrapsByRSA: Bool { self == .rsaOAEP || self == .rsaOAEP256 }
+
     /// The size of the agreed key that wraps another, in bytes; nil where none is wrapped.
     var wrappingKeySize: Int? {
         switch self {

@@ -114,6 +114,12 @@ final class KeySource: Sendable {
         return verdict
     }
 
+    /// The provider's keys that messages to it are encrypted with.
+    /// - Throws: ``AuthError`` when they are needed and cannot be fetched.
+    func encryptionKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> [EncryptionKey] {
+        try await usableKeys(at: endpoint, fetch: fetch).0.encryptionKeys
+    }
+
     private static func verdict(on jws: JWS, by keys: JWKSet, _ template: TokenIssuerTemplate?) -> Verdict {
         // A key of one tenant says nothing about the users of another.
         func mayHaveSigned(_ key: JWK) -> Bool {

@@ -130,6 +130,15 @@ extension OIDCEmulator {
     /// The parameters that a client has signed (RFC 9101 section 4, FAPI 2.0 Message Signing section 5.3.1).
     private func parameters(ofRequestObject text: String, _ client: Client) -> Result<FormParameters, Reason> {
         func refuse(_ text: String) -> Result<FormParameters, Reason> { .failure(Reason(text: text)) }
+        var text = text
+        if let key = requestDecryptionKey, JWE.isEncrypted(Secret(text)) {
+            guard let signed = try? JWE(Secret(text)).decrypted(with: [key]) else {
+                return refuse("it cannot be decrypted")
+            }
+            text = signed.exposed
+        } else if client.mustEncryptRequests {
+            return refuse("it is not encrypted")
+        }
         guard let jws = try? JWS(Secret(text)) else { return refuse("it is no JWT") }
         // OIDC Core section 6.1: none is allowed for a client that is registered so.
         let isUnsigned =

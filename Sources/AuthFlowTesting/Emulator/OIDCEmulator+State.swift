@@ -14,6 +14,7 @@ extension OIDCEmulator {
         var clients: [Client]
         var fault: EmulatorFault?
         var signingAlgorithm = SignatureAlgorithm.es256
+        var requestDecryptionKey: DecryptionKey?
         var requests: [ReceivedRequest] = []
         var pending: [String: Authorization] = [:]
         var sessions: [String: Session] = [:]

@@ -78,6 +78,8 @@ public final class OIDCEmulator: ProviderEmulator {
         public var mustPushRequests = false
         /// Whether it has to sign them.
         public var mustSignRequests = false
+        /// Whether it has to encrypt them, too.
+        public var mustEncryptRequests = false
 
         /// Creates a client.
         public init(
@@ -111,6 +113,12 @@ public final class OIDCEmulator: ProviderEmulator {
     public var fault: EmulatorFault? {
         get { state.withLock { $0.fault } }
         set { state.withLock { $0.fault = newValue } }
+    }
+
+    /// The key that request objects may be encrypted to; nil for none.
+    public var requestDecryptionKey: DecryptionKey? {
+        get { state.withLock { $0.requestDecryptionKey } }
+        set { state.withLock { $0.requestDecryptionKey = newValue } }
     }
 
     /// The signature algorithm of ID Tokens. HMAC algorithms use the client's secret.
@@ -342,6 +350,14 @@ public final class OIDCEmulator: ProviderEmulator {
             document["mtls_endpoint_aliases"] = certificateEndpoints
             document["tls_client_certificate_bound_access_tokens"] = true
         }
+        if let key = requestDecryptionKey {
+            document["request_object_encryption_alg_values_supported"] = .array(
+                key.algorithms.map { .string($0.rawValue) }
+            )
+            document["request_object_encryption_enc_values_supported"] = .array(
+                ContentEncryption.allCases.map { .string($0.rawValue) }
+            )
+        }
         if pushedRequests != .never { document["pushed_authorization_request_endpoint"] = .string("\(base)/par") }
         if pushedRequests == .always { document["require_pushed_authorization_requests"] = true }
         return (fault?.metadata ?? MetadataFault()).applied(to: document)
@@ -356,6 +372,7 @@ public final class OIDCEmulator: ProviderEmulator {
             // The right keys stand between wrong ones.
             members = copy == 1 ? decoys + members : members + decoys
         }
+        if let key = requestDecryptionKey { members.append(key.publicJWK) }
         var document: [String: JSON] = ["keys": .array(members)]
         fault.document.members(&document)
         var response = TransportResponse.json(.object(document))

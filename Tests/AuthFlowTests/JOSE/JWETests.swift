@@ -45,6 +45,92 @@ import Testing
         #expect(unsafe key.withUnsafeBytes { Base64URL.encode($0) } == "VqqN6vgjbSBcIijNcacQGg")
     }
 
+    @Test(arguments: KeyManagementAlgorithm.all, ContentEncryption.allCases)
+    func readsWhatItWrites(_ algorithm: KeyManagementAlgorithm, _ content: ContentEncryption) throws {
+        let curves = ["P-256", "P-384", "P-521", "X25519"]
+        let wanted = EncryptedTokens.keys.keys.sorted().compactMap { name -> DecryptionKey? in
+            guard let text = EncryptedTokens.keys[name], var members = try? JSON(parsing: Array(text.utf8)).object,
+                algorithm.wrapsByRSA ? members["kty"] == "RSA" : curves.contains(members["crv"]?.string ?? "")
+            else { return nil }
+            members["alg"] = .string(algorithm.rawValue)
+            return try? DecryptionKey(jwk: .object(members))
+        }
+        #expect(!wanted.isEmpty)
+        for key in wanted {
+            let text = try #require(EncryptionKey(key.publicJWK)).encrypted(EncryptedTokens.content, algorithm, content)
+            #expect(try JWE(Secret(text)).decrypted(with: [key]).exposed == EncryptedTokens.content)
+            let again = try #require(EncryptionKey(key.publicJWK)).encrypted(
+                EncryptedTokens.content,
+                algorithm,
+                content
+            )
+            #expect(text != again)
+        }
+    }
+
+    struct Example: CustomTestStringConvertible {
+        let name: String
+        let header: [String: JSON]
+        let content: ContentEncryption
+        let text: String
+        let key: [UInt8]
+        let vector: [UInt8]
+        let end: String
+        var testDescription: String { name }
+    }
+
+    @Test(arguments: [
+        Example(
+            name: "RFC 7516 appendix A.1",
+            header: ["alg": "RSA-OAEP", "enc": "A256GCM"],
+            content: .a256GCM,
+            text: "The true sign of intelligence is not knowledge but imagination.",
+            key: [
+                177, 161, 244, 128, 84, 143, 225, 115, 63, 180, 3, 255, 107, 154, 212, 246, 138, 7, 110, 91, 112, 46,
+                34, 105, 47, 130, 203, 46, 122, 234, 64, 252,
+            ],
+            vector: [227, 197, 117, 252, 2, 219, 233, 68, 180, 225, 77, 219],
+            end:
+                "48V1_ALb6US04U3b.5eym8TW_c8SuK0ltJ3rpYIzOeDQz7TALvtu6UG9oMo4vpzs9tX_EFShS8iB7j6jiSdiwkIr3ajwQzaBtQD_A.XFBoMYUZodetZdvTiFvSkQ"
+        ),
+        Example(
+            name: "RFC 7516 appendix A.2",
+            header: ["alg": "RSA1_5", "enc": "A128CBC-HS256"],
+            content: .a128CBCHS256,
+            text: "Live long and prosper.",
+            key: [
+                4, 211, 31, 197, 84, 157, 252, 254, 11, 100, 157, 250, 63, 170, 106, 206, 107, 124, 212, 45, 111, 107,
+                9, 219, 200, 177, 0, 240, 143, 156, 44, 207,
+            ],
+            vector: [3, 22, 60, 12, 43, 67, 104, 105, 108, 108, 105, 99, 111, 116, 104, 101],
+            end: "AxY8DCtDaGlsbGljb3RoZQ.KDlTtXchhZTGufMYmOYGS4HffxPSUrfmqCHXaI9wOGY.9hH0vgRfYgPnAHOd8stkvw"
+        ),
+    ]) func encryptsTheContentOfTheExamples(_ example: Example) throws {
+        let key = try #require(EncryptionKey(DecryptionKey(generatedFor: .rsaOAEP256).publicJWK))
+        let text = try key.encrypted(
+            example.text,
+            .rsaOAEP256,
+            example.content,
+            header: { $0 = example.header },
+            randomBytes: { $0 == example.key.count ? example.key : example.vector }
+        )
+        #expect(text.hasPrefix(Base64URL.encode(try JSON.object(example.header).serialized()) + "."))
+        #expect(text.split(separator: ".").dropFirst(2).joined(separator: ".") == example.end)
+    }
+
+    @Test(
+        arguments: [
+            ["use": "sig"], ["key_ops": ["verify"]], ["key_ops": "encrypt"], ["alg": "RSA1_5"], ["alg": "RS256"],
+            ["alg": 1],
+            ["kty": "oct", "k": "AAAA"], ["crv": "secp256k1"], ["x": "AA"], ["y": "="], ["d": "AAAA"],
+            ["x": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"],
+        ] as [[String: JSON]]
+    ) func encryptsToNoKeyThatIsForSomethingElse(_ change: [String: JSON]) throws {
+        let own = try DecryptionKey(generatedFor: .ecdhES).publicJWK.object ?? [:]
+        #expect(EncryptionKey(.object(own)) != nil)
+        #expect(EncryptionKey(.object(own.merging(change) { $1 })) == nil)
+    }
+
     @Test(arguments: EncryptedTokens.all) func refusesATokenInWhichOneByteDiffers(_ token: EncryptedTokens.Token) throws
     {
         let key = try key(token)

@@ -1,0 +1,122 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Testing
+
+/// Authorization requests that are signed and then encrypted to the provider (RFC 9101 section 4).
+@Suite struct EncryptedRequestTests {
+    private static let signingKey = Result { try PrivateKey(generatedFor: .es256) }
+
+    private func client(_ change: (inout OIDCEmulator.Client) -> Void = { _ in }) throws -> OIDCEmulator.Client {
+        var client = OIDCEmulator.Client.demo
+        client.jwks = ["keys": [try Self.signingKey.get().publicJWK]]
+        client.mustSignRequests = true
+        client.mustEncryptRequests = true
+        change(&client)
+        return client
+    }
+
+    private func registration(
+        _ encryption: RequestObjectEncryption? = RequestObjectEncryption(),
+        pushed: PushedRequests = .never
+    ) throws -> ClientRegistration.Values {
+        var values = try EmulatorScene.registration()
+        values.requestObjectKey = SigningKeySource(try Self.signingKey.get())
+        values.requestObjectEncryption = encryption
+        values.pushedRequests = pushed
+        return values
+    }
+
+    @Test(
+        arguments: [PushedRequests.never, .always],
+        [KeyManagementAlgorithm.rsaOAEP256, .rsaOAEP, .ecdhESA256KW, .ecdhES]
+    )
+    func signsInWithARequestThatTheProviderAloneCanRead(_ pushed: PushedRequests, _ algorithm: KeyManagementAlgorithm)
+        async throws
+    {
+        try await EmulatorScene.with(.sockets, clients: [client()]) { scene in
+            scene.emulator.pushedRequests = pushed
+            scene.emulator.requestDecryptionKey = try DecryptionKey(generatedFor: algorithm)
+            let client = try scene.client(registration: registration(pushed: pushed))
+            #expect(try await client.signIn().credential.identity != nil)
+            let path = pushed == .always ? "/par" : "/authorize"
+            let received = try #require(scene.emulator.receivedRequests.first { $0.path == path })
+            let sent = pushed == .always ? received.form : received.query
+            let parts = (sent["request"] ?? "").split(separator: ".", omittingEmptySubsequences: false)
+            #expect(parts.count == 5)
+            let header = try #require(parts.first.flatMap { Base64URL.decode($0) }.flatMap { try? JSON(parsing: $0) })
+            #expect(header["alg"]?.string == algorithm.rawValue)
+            #expect(header["enc"] == "A256GCM" && header["cty"] == "JWT" && header["kid"] != nil)
+        }
+    }
+
+    @Test func aProviderThatDemandsEncryptionIsNotSentASignedRequestAlone() async throws {
+        try await EmulatorScene.with(.inProcess, clients: [client()]) { scene in
+            scene.emulator.requestDecryptionKey = try DecryptionKey()
+            let request = try await OAuthClient(
+                server: scene.server(),
+                registration: ClientRegistration(registration(nil))
+            ).authorizationRequest()
+            await #expect(throws: (any Error).self) { try await scene.visit(request.url) }
+        }
+    }
+
+    struct Refusal: CustomTestStringConvertible {
+        let name: String
+        var encryption = RequestObjectEncryption()
+        var hasKey = true
+        var metadata: MetadataFault?
+        var testDescription: String { name }
+    }
+
+    @Test(arguments: [
+        Refusal(name: "no key", hasKey: false),
+        Refusal(name: "no key for the algorithm", encryption: .init(algorithm: .rsaOAEP256)),
+        Refusal(
+            name: "an algorithm that is not announced",
+            encryption: .init(algorithm: .ecdhESA256KW),
+            metadata: .member("request_object_encryption_alg_values_supported", ["RSA-OAEP-256"])
+        ),
+        Refusal(name: "no algorithm", metadata: .member("request_object_encryption_alg_values_supported", ["RSA1_5"])),
+        Refusal(
+            name: "no content encryption",
+            metadata: .member("request_object_encryption_enc_values_supported", ["X"])
+        ),
+        Refusal(
+            name: "a content encryption that is not announced",
+            encryption: .init(content: .a128GCM),
+            metadata: .member("request_object_encryption_enc_values_supported", ["A256GCM"])
+        ),
+    ]) func noRequestIsSentThatTheProviderCouldNotRead(_ refusal: Refusal) async throws {
+        try await EmulatorScene.with(.inProcess, clients: [client()]) { scene in
+            if refusal.hasKey { scene.emulator.requestDecryptionKey = try DecryptionKey() }
+            scene.emulator.fault = refusal.metadata.map { .metadata($0) }
+            let client = OAuthClient(
+                server: scene.server(),
+                registration: try ClientRegistration(registration(refusal.encryption))
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.authorizationRequest() }
+            #expect(error?.code == .unsupported)
+        }
+    }
+
+    @Test func whatIsNotAnnouncedIsTheDefaultOfRegistration() async throws {
+        try await EmulatorScene.with(.inProcess, clients: [client()]) { scene in
+            scene.emulator.requestDecryptionKey = try DecryptionKey(generatedFor: .ecdhES)
+            scene.emulator.fault = .metadata(.member("request_object_encryption_enc_values_supported", nil))
+            let client = OAuthClient(server: scene.server(), registration: try ClientRegistration(registration()))
+            let url = try await client.authorizationRequest().url
+            let request = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst())?["request"] ?? ""
+            let header = request.split(separator: ".").first.flatMap { Base64URL.decode($0) } ?? []
+            #expect(try JSON(parsing: header)["enc"] == "A128CBC-HS256")
+        }
+    }
+
+    @Test func whatIsEncryptedHasToBeSigned() throws {
+        var values = try registration()
+        values.requestObjectKey = nil
+        let error = #expect(throws: AuthError.self) { try ClientRegistration(values) }
+        #expect(error?.code == .invalidConfiguration)
+    }
+}
