@@ -18,26 +18,39 @@ public func withDeadline<Return: Sendable>(
     _ operation: @Sendable @escaping () async throws -> Return
 ) async throws -> Return {
     let deadline = Deadline()
-    let task = Task { try await operation() }
+    let task = Task {
+        // A result that came in time may be the only copy of something, however late it is fetched.
+        defer { _ = deadline.end(as: .finished) }
+        return try await operation()
+    }
     @Sendable func end() {
-        guard !isLifted() else { return }
-        deadline.hasPassed.store(true, ordering: .relaxed)
-        task.cancel()
+        if !isLifted(), deadline.end(as: .passed) { task.cancel() }
     }
     return try await withTaskCancellationHandler {
         let stop = clock.call(end, after: duration)
         defer { stop() }
         let result = await task.result
-        guard !deadline.hasPassed.load(ordering: .relaxed) else { throw timeoutError() }
+        guard !deadline.hasPassed else { throw timeoutError() }
         return try result.get()
     } onCancel: {
         task.cancel()
     }
 }
 
-/// Whether the time of an operation has run out.
+/// Which came first: the end of an operation, or that of its time.
 private final class Deadline: Sendable {
-    let hasPassed = Atomic(false)
+    enum End: UInt8, AtomicRepresentable {
+        case none, finished, passed
+    }
+
+    private let state = Atomic(End.none)
+
+    var hasPassed: Bool { state.load(ordering: .acquiring) == .passed }
+
+    /// - Returns: Whether nothing came before.
+    func end(as end: End) -> Bool {
+        state.compareExchange(expected: .none, desired: end, ordering: .acquiringAndReleasing).exchanged
+    }
 }
 
 extension Clock<Duration> {
