@@ -127,7 +127,7 @@ let package = Package(
         .target(name: "AuthFlowMCP", dependencies: ["AuthFlow", "AuthFlowJSON", httpTypes]),
 
         // The sessions of a web application's users
-        .target(name: "AuthFlowServer", dependencies: ["AuthFlow", "AuthFlowJSON", httpTypes]),
+        .target(name: "AuthFlowServer", dependencies: ["AuthFlow", "AuthFlowJSON", crypto, httpTypes]),
 
         // Both are empty without their trait, so that no other program fetches or builds a web framework for them.
         .target(

@@ -27,7 +27,9 @@ public struct SessionService: Service {
     /// - Throws: ``SessionsNotStored`` when refreshed tokens could not be written.
     public func run() async throws {
         await cancelWhenGracefulShutdown { [server] in await server.removeEndedSessions() }
-        guard await server.drain(within: patience) else { throw SessionsNotStored() }
+        // In a task of its own: one that is cancelled with the application would not wait.
+        let drain = Task { [server, patience] in await server.drain(within: patience) }
+        guard await drain.value else { throw SessionsNotStored() }
     }
 }
 

@@ -32,24 +32,34 @@ final class SQLiteLane: Sendable {
         _ call: @escaping @Sendable (SQLiteConnection) throws(DatabaseFailure) -> Value
     ) async throws -> Value {
         try await withCheckedThrowingContinuation { continuation in
-            add {
+            let isAdded = add {
                 continuation.resume(
                     with: Result { () throws(DatabaseFailure) in try call(try self.connection()) }.mapError {
                         $0 as any Error
                     }
                 )
             }
+            guard !isAdded else { return }
+            continuation.resume(
+                throwing: DatabaseFailure(.unreachable, "More than \(Self.mostWaiting) calls wait for the database.")
+            )
         }
     }
 
-    private func add(_ job: @escaping @Sendable () -> Void) {
-        let isFirst = state.withLock { state in
+    /// The most calls that wait.
+    private static let mostWaiting = 10_000
+
+    /// - Returns: Whether there was room for it.
+    private func add(_ job: @escaping @Sendable () -> Void) -> Bool {
+        let (isAdded, isFirst) = state.withLock { state in
+            guard state.jobs.count < Self.mostWaiting else { return (false, false) }
             state.jobs.append(job)
             defer { state.isRunning = true }
-            return !state.isRunning
+            return (true, !state.isRunning)
         }
         // Without another thread the caller's own has to do.
         if isFirst, !DetachedThread.run({ self.work() }) { work() }
+        return isAdded
     }
 
     private func work() {

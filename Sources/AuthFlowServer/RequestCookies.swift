@@ -6,17 +6,22 @@ struct RequestCookies: Sendable {
     private let pairs: [(name: String, value: String)]
 
     init(_ request: HTTPRequest) {
-        let fields = request.headerFields[fields: .cookie].map(\.value)
-        pairs = fields.joined(separator: ";").split(separator: ";").compactMap { part in
-            let parts = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+        // As bytes: to Swift's characters a mark in one cookie, which another site of the domain may have set, would hide the next.
+        let fields = request.headerFields[fields: .cookie].map { Array($0.value.utf8) }
+        pairs = fields.flatMap { $0.split(separator: UInt8(ascii: ";")) }.compactMap { part in
+            let parts = part.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
             guard parts.count == 2 else { return nil }
             return (Self.trimmed(parts[0]), Self.trimmed(parts[1]))
         }
     }
 
-    private static func trimmed(_ text: Substring) -> String {
-        let start = text.drop { $0 == " " || $0 == "\t" }
-        return String(start.reversed().drop { $0 == " " || $0 == "\t" }.reversed())
+    private static func trimmed(_ text: ArraySlice<UInt8>) -> String {
+        func isSpace(_ byte: UInt8) -> Bool { byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
+        let start = text.drop(while: isSpace)
+        return String(
+            decoding: start[..<((start.lastIndex { !isSpace($0) } ?? start.startIndex - 1) + 1)],
+            as: UTF8.self
+        )
     }
 
     /// The value of a cookie; nil when there is none, or more than one: another site of the same domain may have set one of them.

@@ -103,15 +103,18 @@ public struct ResourceProxy: Sendable {
         }
     }
 
-    /// Whether a path means the same to every server: no dot segments, no empty ones, no slash or backslash that is written otherwise.
+    /// Whether a path means the same to every server: no dot segments, also before parameters (`..;`) or encoded twice, no empty ones, no
+    /// slash or backslash that is written otherwise.
     private static func isPlain(_ path: Substring) -> Bool {
         let lowercased = path.lowercased()
         guard !path.contains("\\"), !lowercased.contains("%2f"), !lowercased.contains("%5c"),
             !lowercased.contains("%00"),
-            let decoded = FormURLEncoding.percentDecoded(String(path))
+            let decoded = FormURLEncoding.percentDecoded(String(path)),
+            !["%2e", "%2f", "%5c", "%00"].contains(where: decoded.lowercased().contains)
         else { return false }
         let segments = decoded.split(separator: "/", omittingEmptySubsequences: false)
-        return !segments.dropLast().contains("") && !segments.contains(".") && !segments.contains("..")
+        let names = segments.map { $0.prefix { $0 != ";" } }
+        return !segments.dropLast().contains("") && !names.contains(".") && !names.contains("..")
     }
 
     /// RFC 9110 section 7.6.1: these are about one connection.

@@ -1,4 +1,5 @@
 import AuthFlow
+import Crypto
 import HTTPTypes
 
 #if canImport(FoundationEssentials)
@@ -12,7 +13,7 @@ extension SessionServer {
     private static let slots = 5
 
     /// How long a sign-in may take.
-    private static let patience = Duration.seconds(600)
+    static let signInPatience = Duration.seconds(600)
 
     private var slotPrefix: String { "\(options.cookieName)-login-" }
 
@@ -25,7 +26,7 @@ extension SessionServer {
             value: value,
             sameSite: isPosted ? .none : .lax,
             isSecure: isSecure,
-            maximumAge: Self.patience
+            maximumAge: Self.signInPatience
         )
     }
 
@@ -36,12 +37,12 @@ extension SessionServer {
         let address = wanted.count == 1 ? ReturnAddress(wanted[0], prefixes: options.returnPrefixes) : nil
         do {
             var authorization = AuthorizationOptions()
-            authorization.lifetime = Self.patience
+            authorization.lifetime = Self.signInPatience
             var pendingRequest = try await client.authorizationRequest(authorization)
             // The cookie of the session does not come with the provider's redirect: what will have ended then is remembered now.
             let session = sessionIdentifier(of: request).map { credentials.recordKey(for: key($0)).name } ?? ""
             pendingRequest.note = "\(session) \(address?.path ?? options.startPath)"
-            let slot = newSlot()
+            let slot = newSlot(for: pendingRequest.state)
             try await pending.keep(pendingRequest, for: Secret(slot.value))
             return surplusSlots(RequestCookies(request))
                 .reduce(ServerResponse.redirect(to: pendingRequest.url).setting(slotCookie(slot.name, slot.value))) {
@@ -52,15 +53,20 @@ extension SessionServer {
         }
     }
 
-    /// A cookie for another sign-in, with a name of its own: a browser may begin several at once. Its value begins with the time, so that
-    /// the oldest of too many can be told.
-    private func newSlot() -> (name: String, value: String) {
+    /// A cookie for another sign-in, with a name of its own, which follows from the state: a browser may begin several at once, and a
+    /// response names the one that it belongs to. Its value begins with the time, so that the oldest of too many can be told.
+    private func newSlot(for state: Secret) -> (name: String, value: String) {
         let host = client.server.host
-        let name = slotPrefix + Base64URL.encode(host.randomBytes(Self.slotBytes))
-        return (name, "\(Int(host.now().timeIntervalSince1970)).\(Base64URL.encode(host.randomBytes(32)))")
+        return (
+            slotName(for: state), "\(Int(host.now().timeIntervalSince1970)).\(Base64URL.encode(host.randomBytes(32)))"
+        )
     }
 
     private static let slotBytes = 6
+
+    private func slotName(for state: Secret) -> String {
+        slotPrefix + Base64URL.encode(SHA256.hash(data: Array(state.exposed.utf8)).prefix(Self.slotBytes))
+    }
 
     /// The sign-ins under way in a browser, the newest first.
     private func slots(_ cookies: RequestCookies) -> [(name: String, value: String)] {
@@ -79,23 +85,17 @@ extension SessionServer {
     /// - Parameter parameters: Those of the authorization response, encoded.
     func finishSignIn(_ parameters: String, _ request: HTTPRequest) async -> TransportResponse {
         let callback = redirectURI + (redirectURI.contains("?") ? "&" : "?") + parameters
-        // A browser that began several at once has more than it will keep.
-        let slots = slots(RequestCookies(request)).prefix(2 * Self.slots)
         do {
-            var taken: (request: AuthorizationRequest, slot: String)?
-            for slot in slots where slot.value.utf8.count >= 43 {
-                do {
-                    taken = (try await pending.take(for: callback, in: Secret(slot.value), of: client), slot.name)
-                } catch let error as AuthError where error.code == .invalidCallback {
-                    continue
-                }
-                break
-            }
-            guard let taken else {
-                throw AuthError(
-                    .invalidCallback,
-                    "No sign-in of this browser waits for this response: it was finished already, took too long, or was begun elsewhere."
-                )
+            // The one cookie that can belong to it: one that another site of the domain has set, or several, cost no access to the store.
+            guard let state = PendingAuthorizations.state(in: callback, of: client),
+                let slot = slots(RequestCookies(request)).first(where: { $0.name == slotName(for: state) }),
+                slot.value.utf8.count >= 43
+            else { throw Self.unexpectedResponse }
+            let taken: (request: AuthorizationRequest, slot: String)
+            do {
+                taken = (try await pending.take(for: callback, in: Secret(slot.value), of: client), slot.name)
+            } catch let error as AuthError where error.code == .invalidCallback {
+                throw Self.unexpectedResponse
             }
             let removal = slotCookie(taken.slot, "").removal
             do {
@@ -122,6 +122,13 @@ extension SessionServer {
         }
     }
 
+    private static var unexpectedResponse: AuthError {
+        AuthError(
+            .invalidCallback,
+            "No sign-in of this browser waits for this response: it was finished already, took too long, or was begun elsewhere."
+        )
+    }
+
     /// Keeps a credential under a new identifier. What the browser had before ends: an identifier that was known before a sign-in must
     /// not have the session after it.
     /// - Parameter names: The names of the records of sessions that the browser had.
@@ -138,15 +145,28 @@ extension SessionServer {
             )
         )
         let own = credentials.recordKey(for: key)
+        do {
+            guard try await !wasEndedMeanwhile(credential) else {
+                throw AuthError(.loginRequired, "The provider has ended this sign-in meanwhile. Sign in again.")
+            }
+            try await endSessions(named: names, after: credential, at: own)
+        } catch {
+            // Its identifier is told to no browser.
+            if let removed = try? await credentials.remove([own]) { revoke(removed) }
+            throw error
+        }
+        return identifier
+    }
+
+    /// Ends the sessions that a browser had before a sign-in.
+    private func endSessions(named names: [String], after credential: Credential, at own: RecordKey) async throws {
         let old = Set(names.filter { !$0.isEmpty }).map {
             RecordKey(name: $0, issuer: own.issuer, clientID: own.clientID, resource: own.resource)
         }
-        if !old.isEmpty {
-            let removed = try await credentials.remove(old)
-            // Tokens of the same user may belong to the same grant, which is still in use.
-            revoke(removed.filter { $0.identity != credential.identity })
-        }
-        return identifier
+        guard !old.isEmpty else { return }
+        let removed = try await credentials.remove(old)
+        // Tokens of the same user may belong to the same grant, which is still in use.
+        revoke(removed.filter { $0.identity != credential.identity })
     }
 
     func sessionCookie(_ value: String) -> ResponseCookie {
@@ -170,14 +190,15 @@ extension SessionServer {
         }
         let status: HTTPResponse.Status =
             switch error.code {
-            case .invalidCallback, .accessDenied, .timedOut, .providerRejected, .issuerMismatch: .badRequest
+            case .invalidCallback, .accessDenied, .timedOut, .providerRejected, .issuerMismatch, .loginRequired:
+                .badRequest
             case .storageFailed, .leaseBusy: .serviceUnavailable
             default: .badGateway
             }
         // What is for the operator is told in the events, and not to the browser.
         let message =
             switch error.code {
-            case .invalidCallback, .accessDenied, .timedOut: error.message
+            case .invalidCallback, .accessDenied, .timedOut, .loginRequired: error.message
             default: "Signing in has failed (\(error.code.rawValue)). Try again."
             }
         return ServerResponse.refusal(status, message, start: options.startPath)

@@ -59,12 +59,12 @@ extension SessionServer {
             + (sessionID.map { [providerSessionTag(identity.issuer, $0)] } ?? [])
     }
 
-    private func userTag(_ issuer: String, _ subject: String) -> RecordTag {
+    func userTag(_ issuer: String, _ subject: String) -> RecordTag {
         RecordTag(["sub", client.registration.clientID, issuer, subject], key: options.tagKey)
     }
 
     /// OpenID Connect Back-Channel Logout section 2.4: a `sid` is unique within its issuer.
-    private func providerSessionTag(_ issuer: String, _ sessionID: String) -> RecordTag {
+    func providerSessionTag(_ issuer: String, _ sessionID: String) -> RecordTag {
         RecordTag(["sid", client.registration.clientID, issuer, sessionID], key: options.tagKey)
     }
 
@@ -88,17 +88,29 @@ extension SessionServer {
         }
         do {
             let key = credentials.recordKey(for: self.key(identifier))
-            let removed = try await credentials.remove([key])
             let parameters = [query, String(decoding: body, as: UTF8.self)].map {
                 FormURLEncoding.decode($0) ?? FormParameters()
             }
-            if parameters.contains(where: { $0["everywhere"] == "1" }), let identity = removed.first?.identity {
-                let others = try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject))
-                revoke(try await credentials.remove(others.map(\.key)))
+            var found: [TaggedCredential] = []
+            if parameters.contains(where: { $0["everywhere"] == "1" }) {
+                // Found before anything is removed: after a failure there is still the session that can ask again.
+                guard let session = try await session(of: request, isUse: false) else {
+                    return ServerResponse.refusal(
+                        .unauthorized,
+                        "This session had ended before, so the other ones could not be found. Sign in, and sign out everywhere again.",
+                        start: options.startPath
+                    ).setting(cookie)
+                }
+                if let identity = session.identity {
+                    found = try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject))
+                }
             }
+            let removed = try await credentials.remove(Array(Set([key] + found.map(\.key))))
+            let own = found.first { $0.key == key }?.credential ?? removed.first
             var end: EndSessionRequest?
-            if let credential = removed.first { end = try? await client.endSessionRequest(for: credential) }
-            revoke(removed)
+            if let own { end = try? await client.endSessionRequest(for: own) }
+            // A database that was asked twice, because it did not answer, has nothing to return the second time.
+            revoke(removed.isEmpty ? found.compactMap(\.credential) : removed)
             return ServerResponse.redirect(to: end?.url ?? options.startPath).setting(cookie)
         } catch {
             return ServerResponse.refusal(
@@ -126,74 +138,5 @@ extension SessionServer {
         } catch {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
         }
-    }
-
-    /// POST /backchannel-logout: the provider has ended sessions (OpenID Connect Back-Channel Logout 1.0 section 2.5).
-    func endSessions(_ body: [UInt8], _ request: HTTPRequest) async -> TransportResponse {
-        // Section 2.8: "If the logout request is not valid or the logout failed, the RP MUST respond with HTTP 400 Bad Request."
-        func refused(_ reason: String) -> TransportResponse {
-            ServerResponse.json(.badRequest, ["error": "invalid_request", "error_description": .string(reason)])
-        }
-        let form = FormURLEncoding.decode(String(decoding: body, as: UTF8.self))
-        guard let texts = form?.values(for: "logout_token"), texts.count == 1 else {
-            return refused("The request has no logout_token.")
-        }
-        let token: LogoutToken
-        do {
-            token = try await client.verify(logoutToken: Secret(texts[0]), options.logoutTokens)
-        } catch let error as AuthError where error.code == .invalidLogoutToken {
-            return refused(DisplayText.sanitized(error.message))
-        } catch {
-            return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
-        }
-        do {
-            let found = try await sessions(of: token)
-            let rest = max(1, token.acceptedUntil.timeIntervalSince(client.server.host.now()))
-            let claim = RecordKey(
-                name: token.identifier,
-                issuer: token.issuer,
-                clientID: client.registration.clientID,
-                kind: .claim
-            )
-            let isFirst = try await store.claim(claim, for: .seconds(rest))
-            // A provider that sends it again, because the first time something failed, means the sessions of that time. An attacker who
-            // sends it again ends none that were begun later.
-            let meant = isFirst ? found : found.filter { $0.credential.map { $0.signedInAt < token.issuedAt } ?? false }
-            guard isFirst || found.isEmpty || !meant.isEmpty else {
-                return refused("The logout token was used before (jti).")
-            }
-            let removed = try await credentials.remove(meant.map(\.key))
-            // Section 2.7: "refresh tokens issued without the offline_access property ... SHOULD be revoked", and with it "normally
-            // SHOULD NOT".
-            revoke(removed.filter { !$0.tokens.scopes.contains("offline_access") })
-            return ServerResponse.plain(.ok)
-        } catch {
-            return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
-        }
-    }
-
-    /// The sessions that a logout token ends: with `sid` those of that session at the provider, otherwise all of the user. One that cannot
-    /// be read here is meant too: another process may be able to.
-    private func sessions(of token: LogoutToken) async throws -> [TaggedCredential] {
-        func isOfUser(_ found: TaggedCredential) -> Bool {
-            guard let subject = token.subject, let credential = found.credential else { return true }
-            return credential.identity?.subject == subject
-        }
-        let ofUser =
-            if let subject = token.subject {
-                try await credentials.credentials(tagged: userTag(token.issuer, subject))
-            } else {
-                [TaggedCredential]()
-            }
-        guard let sessionID = token.sessionID else { return ofUser }
-        let ofSession = try await credentials.credentials(tagged: providerSessionTag(token.issuer, sessionID)).filter(
-            isOfUser
-        )
-        // A sign-in whose ID Token had no session identifier may be of this session.
-        return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
-    }
-
-    private static func sessionID(of credential: Credential) -> String? {
-        credential.tokens.verifiedIDToken?.claims["sid"]?.string
     }
 }

@@ -29,7 +29,7 @@ public struct AuthorizationRequest: Sendable, Hashable {
     public var note: String?
 
     let clientID: String
-    let state: Secret
+    package let state: Secret
     let nonce: Secret?
     let codeVerifier: Secret
     let responseMode: ResponseMode

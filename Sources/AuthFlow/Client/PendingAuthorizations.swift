@@ -65,11 +65,10 @@ public struct PendingAuthorizations: Sendable {
     public func take(for callback: String, in browser: Secret, of client: OAuthClient) async throws
         -> AuthorizationRequest
     {
-        let encoded = callback.dropFirst(callback.prefix { $0 != "?" && $0 != "#" }.count + 1)
-        guard let state = RedirectOptions.state(in: encoded, client.claimedState), !state.isEmpty else {
+        guard let state = Self.state(in: callback, of: client) else {
             throw AuthError(.invalidCallback, "The authorization response has no state.")
         }
-        let key = Self.key(Secret(state), browser, client.server.issuer, client.registration.clientID)
+        let key = Self.key(state, browser, client.server.issuer, client.registration.clientID)
         let bytes = try await takeBytes(key)
         guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {
             throw AuthError(
@@ -81,6 +80,12 @@ public struct PendingAuthorizations: Sendable {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
         }
         return request
+    }
+
+    /// The state in an authorization response, which names the request that it claims to belong to; nil when it has none, or several.
+    package static func state(in callback: String, of client: OAuthClient) -> Secret? {
+        let encoded = callback.dropFirst(callback.prefix { $0 != "?" && $0 != "#" }.count + 1)
+        return RedirectOptions.state(in: encoded, client.claimedState).flatMap { $0.isEmpty ? nil : Secret($0) }
     }
 
     private func takeBytes(_ key: RecordKey) async throws -> [UInt8]? {

@@ -29,6 +29,8 @@ public final class CredentialManager: Sendable {
     private struct Cache {
         var recent: [CredentialKey: ManagedCredential] = [:]
         var earlier: [CredentialKey: ManagedCredential] = [:]
+        /// Their keys by the digests of their records, which messages name.
+        var keys: [[UInt8]: CredentialKey] = [:]
     }
 
     /// Obtains a credential without a user and without a refresh token, for the resource of the key; nil for none in particular.
@@ -175,14 +177,13 @@ public final class CredentialManager: Sendable {
     /// Makes the next call for a credential read the store.
     /// - Parameter digest: The record; nil when any may have been removed.
     func forget(_ digest: [UInt8]?) {
-        let managed = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
-        for managed in managed {
-            if let digest {
-                if managed.digest == digest { managed.beginEpoch() }
-            } else {
-                managed.doubt()
-            }
+        guard let digest else {
+            for managed in cache.withLock({ Array($0.recent.values) + Array($0.earlier.values) }) { managed.doubt() }
+            return
         }
+        cache.withLock { cache in
+            cache.keys[digest].flatMap { cache.recent[$0] ?? cache.earlier[$0] }
+        }?.beginEpoch()
     }
 
     /// The stored credential, whether or not its access token is still fresh; nil when no user is signed in under this key.
@@ -245,11 +246,13 @@ public final class CredentialManager: Sendable {
             cache.earlier.removeValue(forKey: key)
             ?? managed(recordKey(for: key), account: nil, label: nil)
         cache.recent[key] = managed
+        cache.keys[managed.digest] = key
         if cache.recent.count >= cacheLimit / 2 {
             // What has something that is nowhere else stays.
             let needed = cache.earlier.filter { $0.value.isNeeded }
             cache.earlier = cache.recent.merging(needed) { recent, _ in recent }
             cache.recent = [:]
+            cache.keys = Dictionary(cache.earlier.map { ($1.digest, $0) }) { first, _ in first }
         }
         return managed
     }

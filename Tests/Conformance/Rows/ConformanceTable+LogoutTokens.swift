@@ -127,7 +127,12 @@ extension ConformanceTable {
             server,
             browser in
             try await browser.signIn(web, at: server)
-            let token = web.logoutRequest(try web.scene.emulator.logoutToken(for: "web", subject: "248289761001"))
+            // What is begun later has a later time.
+            let token = web.logoutRequest(
+                try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+                    claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - 1)
+                }
+            )
             for process in [server, try web.process()] {
                 let response = try await WebBrowser().send(.post, "/backchannel-logout", to: process, body: token)
                 try ConformanceRow.require(
@@ -228,6 +233,59 @@ extension ConformanceTable {
             try ConformanceRow.require(accepted == 200, "The status is \(accepted).")
             let left = try await [browsers[0].session(at: server), browsers[1].session(at: server)].map { $0 != nil }
             try ConformanceRow.require(left == [false, true], "Left: \(left).")
+        },
+        web("L24", "a sign-in under way", "what the provider has ended meanwhile begins no session, in any process") {
+            web,
+            server,
+            browser in
+            let (emulator, other, subject) = (web.scene.emulator, try web.process(), "248289761001")
+            // Whether the token names the user, and the session; the last one ends every sign-in of the user.
+            for (number, (user, isOfSession, isEnded)) in [
+                (nil, true, true), (subject, true, true), (subject, false, false), (nil, false, false),
+                ("another", nil, false), ("another", true, false), (subject, nil, true),
+            ].enumerated() as EnumeratedSequence<[(String?, Bool?, Bool)]> {
+                emulator.fault = .idToken(.claim("sid", .string("session-\(number)")))
+                // By the provider's clock: before the ID Token, and after.
+                for (time, isEnded) in [(Int64(-20), false), (20, isEnded)] {
+                    let callback = try await browser.visitProvider(web, at: server)
+                    let token = try emulator.logoutToken(
+                        for: "web",
+                        subject: user,
+                        sessionID: isOfSession.map { $0 ? "session-\(number)" : "another-\(number)" }
+                    ) { _, claims in claims["iat"] = .integer((claims["iat"]?.integer ?? 0) + time) }
+                    let heard = try await WebBrowser().send(
+                        .post,
+                        "/backchannel-logout",
+                        to: other,
+                        body: web.logoutRequest(token)
+                    )
+                    try ConformanceRow.require(heard.status == 200, "The status is \(heard.status).")
+                    let status = try await browser.send(.get, callback, to: server).status
+                    let isSignedIn = try await browser.session(at: server) != nil
+                    try ConformanceRow.require(
+                        isSignedIn != isEnded && status == (isEnded ? 400 : 200),
+                        "\(number), \(time) s: signed in \(isSignedIn), status \(status)"
+                    )
+                    browser.cookies = [:]
+                }
+            }
+        },
+        web("L25", "a token that was long on its way", "ends no session that was begun later") { web, server, browser in
+            try await browser.signIn(web, at: server)
+            for (age, isEnded) in [(Int64(100), false), (0, true)] {
+                let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+                    claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - age)
+                }
+                let response = try await WebBrowser().send(
+                    .post,
+                    "/backchannel-logout",
+                    to: server,
+                    body: web.logoutRequest(token)
+                )
+                try ConformanceRow.require(response.status == 200, "The status is \(response.status).")
+                let isOver = try await browser.session(at: server) == nil
+                try ConformanceRow.require(isOver == isEnded, "\(age) seconds old.")
+            }
         },
     ]
 }
