@@ -80,7 +80,7 @@ extension Cookie {
         }
         // RFC 6265bis section 5.7: an insecure origin cannot set a secure cookie; the prefixes of section 4.1.3 are
         // enforced.
-        if isSecure && endpoint.scheme != "https" { return nil }
+        if isSecure && !Self.isSecure(endpoint) { return nil }
         // Section 5.7: without Secure, "None" is not honoured.
         if sameSite == .none, !isSecure { sameSite = .lax }
         if name.hasPrefix("__Secure-") && !isSecure { return nil }
@@ -106,7 +106,13 @@ extension Cookie {
         let pathFits =
             requestPath == path
             || requestPath.hasPrefix(path) && (path.hasSuffix("/") || requestPath.dropFirst(path.count).first == "/")
-        return hostFits && pathFits && (!isSecure || endpoint.scheme == "https")
+        return hostFits && pathFits && (!isSecure || Self.isSecure(endpoint))
+    }
+
+    /// Whether secure cookies go there. Browsers count this machine's own loopback among the origins that can be trusted (Secure Contexts
+    /// section 3.1), and providers for development rely on it.
+    private static func isSecure(_ endpoint: Endpoint) -> Bool {
+        endpoint.scheme == "https" || Endpoint.isLoopback(host: endpoint.host)
     }
 
     /// Section 5.1.4, the default-path.

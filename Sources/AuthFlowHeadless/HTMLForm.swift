@@ -15,6 +15,12 @@ struct HTMLForm: Sendable {
         /// Where a button submits the form instead of the form's action (`formaction`); nil without one.
         var action: String?
 
+        /// Whether a text of a button has one of the words.
+        func says(_ words: [String], in text: KeyPath<Field, String> = \.label) -> Bool {
+            let said = " " + self[keyPath: text].lowercased().split { !$0.isLetter }.joined(separator: " ") + " "
+            return words.contains { said.contains(" \($0) ") }
+        }
+
         /// Whether two buttons submit the same data: only a script could tell them apart.
         func sendsSame(as other: Field) -> Bool {
             name == other.name && (name.isEmpty || value == other.value) && action == other.action
@@ -61,14 +67,21 @@ struct HTMLForm: Sendable {
         return try Endpoint(String(address.prefix { $0 != "#" }), name: "form action")
     }
 
+    /// The button that signs in: the first, as the Enter key presses it, but none that says the opposite where there is another.
+    var signInButton: Field? {
+        buttons.first { !$0.says(Self.refusals) && !$0.says(Self.refusals, in: \.value) } ?? buttons.first
+    }
+
+    private static let refusals = [
+        "cancel", "deny", "back", "abort", "reset", "decline", "reject", "abbrechen", "zurück", "ablehnen", "annuler",
+        "cancelar",
+    ]
+
     /// The one button with one of the words in its label, or else in its value, or else in its name.
     /// - Throws: ``/AuthFlow/AuthError`` when another button has one too, or submits the same data.
     func button(saying words: [String], on page: HeadlessPage) throws -> Field? {
         for text in [\Field.label, \Field.value, \Field.name] {
-            let candidates = buttons.filter { button in
-                let said = " " + button[keyPath: text].lowercased().split { !$0.isLetter }.joined(separator: " ") + " "
-                return words.contains { said.contains(" \($0) ") }
-            }
+            let candidates = buttons.filter { $0.says(words, in: text) }
             guard let button = candidates.first else { continue }
             let isClear = candidates.count == 1 && buttons.count { $0.sendsSame(as: button) } == 1
             guard isClear else {

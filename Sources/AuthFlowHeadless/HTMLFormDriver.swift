@@ -69,11 +69,11 @@ extension HTMLFormDriver: LoginDriver {
             }
             var values: [String: String] = [passwordField.name: password.exposed]
             if let field = form.userNameField { values[field.name] = username }
-            return try submit(form, on: page, values, pressing: form.buttons.first, typesCredentials: true)
+            return try submit(form, on: page, values, pressing: form.signInButton, typesCredentials: true)
         }
         if let field = form.userNameField {
             // This page asks for the user name, and the next one for the password.
-            return try submit(form, on: page, [field.name: username], pressing: form.buttons.first)
+            return try submit(form, on: page, [field.name: username], pressing: form.signInButton)
         }
         guard let button = try form.button(saying: consent.words, on: page) else {
             throw refusal(page, "is neither a sign-in page nor a consent page", html)

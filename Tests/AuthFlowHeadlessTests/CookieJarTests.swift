@@ -53,6 +53,10 @@ import Testing
             from: "https://id.example.com/",
             to: "https://id.example.com/"
         ),
+        // As in browsers: providers for development set secure cookies on this machine.
+        CookieCase(cookie: "a=1; Secure; SameSite=None", from: "http://127.0.0.1/", to: "http://127.0.0.1/"),
+        CookieCase(cookie: "a=1; Secure", from: "http://localhost/", to: "http://localhost/"),
+        CookieCase(cookie: "a=1; Secure", from: "http://[::1]/", to: "http://[::1]/"),
         CookieCase(cookie: "  a  =  1  ;Path=/", from: "https://id.example.com/", to: "https://id.example.com/"),
     ]
 
@@ -70,8 +74,6 @@ import Testing
         CookieCase(cookie: "a=1; Domain=example.com", from: "https://evilexample.com/", to: "https://example.com/"),
         CookieCase(cookie: "a=1; Domain=com", from: "https://example.com/", to: "https://other.com/"),
         CookieCase(cookie: "a=1; Domain=0.0.1", from: "http://127.0.0.1/", to: "http://127.0.0.1/"),
-        CookieCase(cookie: "a=1; Secure", from: "http://127.0.0.1/", to: "https://127.0.0.1/"),
-        CookieCase(cookie: "a=1; Secure", from: "https://127.0.0.1/", to: "http://127.0.0.1/"),
         CookieCase(cookie: "a=1; Max-Age=0", from: "https://id.example.com/", to: "https://id.example.com/"),
         CookieCase(cookie: "a=1; Max-Age=-5", from: "https://id.example.com/", to: "https://id.example.com/"),
         CookieCase(

@@ -145,6 +145,20 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
+    /// The password would be sent along all the same.
+    @Test(arguments: [
+        "<button name=d value=cancel>Cancel</button><button name=d value=login>Log in</button>",
+        "<input type=submit name=d value=Cancel><input type=submit name=d value=login>",
+        "<button name=d value=login>Continue</button><button name=d value=cancel>Cancel</button>",
+    ]) func pressesNoButtonThatSaysTheOpposite(_ buttons: String) async throws {
+        let response = try await visit { request, body in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?\(body)")
+                : Self.html("<form method=post><input name=u><input type=password name=p>\(buttons)</form>")
+        }
+        #expect(response.hasSuffix("d=login"), "\(response)")
+    }
+
     @Test func reportsTheFailedPageWithoutItsQuery() async throws {
         let error = try await #require(throws: AuthError.self) {
             try await visit(path: "/start?code=SECRET") { _, _ in Self.html("no", status: .internalServerError) }

@@ -93,6 +93,16 @@ import Testing
             fault: .deviceAuthorization(.member("error", "invalid_scope")),
             code: .providerRejected
         ),
+        BadResponse(
+            name: "an interval that is longer than the code is good for",
+            fault: .deviceAuthorization(.member("interval", 600)),
+            code: .invalidResponse
+        ),
+        BadResponse(
+            name: "a code that has expired",
+            fault: .deviceAuthorization(.member("expires_in", 0)),
+            code: .invalidResponse
+        ),
         BadResponse(name: "no ID Token", fault: .tokenResponse(.missingIDToken), code: .invalidIDToken),
         BadResponse(name: "an ID Token with a nonce", fault: .idToken(.claim("nonce", "n")), code: .invalidIDToken),
         BadResponse(name: "a wrong at_hash", fault: .idToken(.wrongAccessTokenHash), code: .invalidIDToken),

@@ -101,7 +101,7 @@ import Testing
         Refused(row: "unknown kid", fault: .idToken(.unknownKeyID), code: .invalidIDToken, last: "GET /jwks"),
         Refused(row: "no keys in the set", fault: .jwks(.empty), code: .invalidIDToken, last: "GET /jwks"),
         Refused(row: "too many keys", fault: .jwks(.tooManyKeys), code: .invalidResponse, last: "GET /jwks"),
-        Refused(row: "key set down", fault: .jwks(.unavailable), code: .invalidResponse, last: "GET /jwks"),
+        Refused(row: "key set down", fault: .jwks(.unavailable), code: .temporarilyUnavailable, last: "GET /jwks"),
         Refused(
             row: "userinfo without sub",
             fault: .userInfo(.missingSubject),

@@ -101,6 +101,7 @@ extension OAuthClient {
     ) async throws -> (response: TransportResponse, clientAssertion: String?) {
         let metadata = try await metadata()
         var assertion: String?
+        var sent: TransportRequest?
         let response = try await send(provenBy: key) {
             var attempt = request
             for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
@@ -121,15 +122,17 @@ extension OAuthClient {
                 )
             )
             assertion = attempt.protectedParameters["client_assertion"]
-            return TransportRequest(
+            let request = TransportRequest(
                 .post,
                 attempt.endpoint,
                 headerFields: attempt.headerFields,
                 body: Array(FormURLEncoding.encodeForm(try attempt.allParameters()).utf8)
             )
+            sent = request
+            return request
         }
         _ = server.learnClock(from: response)
-        return (response, assertion)
+        return (sent.map(response.withoutSecrets) ?? response, assertion)
     }
 
     /// Whether a response says that a proof with a time in it was not accepted.
@@ -223,7 +226,8 @@ extension TokenSet {
                 providerError: error
             )
         }
-        guard response.status == 200 else {
+        // RFC 6749 section 5.1 has 200. A 201 is as clear, and a refresh token that it brings has replaced the old one.
+        guard response.http.isSuccessful else {
             throw response.unexpectedStatus(.invalidResponse)
         }
         let parameters = try parameters.get()
@@ -282,7 +286,8 @@ extension ProviderError {
     /// Reads the error members of a JSON response (RFC 6749 section 5.2).
     /// - Returns: nil when there is no `error` string.
     public init?(_ json: JSON, status: Int) {
-        guard let error = json["error"]?.string else { return nil }
+        // Section 5.2: error = 1*NQSCHAR. An empty one is none.
+        guard let error = json["error"]?.string, !error.isEmpty else { return nil }
         self.init(
             error: error,
             errorDescription: json["error_description"]?.string,

@@ -99,7 +99,9 @@ extension OAuthClient {
     /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
     ///   provider is asked too often, `invalid_reply` for any other status.
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
-        let response = try await send(request, with: tokens)
+        var sent = request
+        sent.head.headerFields[.authorization] = "Bearer \(tokens.accessToken.exposed)"
+        let response = try await send(request, with: tokens).withoutSecrets(of: sent)
         if response.status == 401 {
             throw AuthError(
                 .accessTokenRejected,

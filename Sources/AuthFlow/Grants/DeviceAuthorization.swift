@@ -51,14 +51,16 @@ public struct DeviceAuthorization: Sendable {
         guard let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string else {
             throw refuse("has no \"verification_uri\"")
         }
-        guard let lifetime = try json.seconds("expires_in"), lifetime > 0 else {
-            throw refuse("has no \"expires_in\"")
-        }
+        guard let lifetime = try json.seconds("expires_in") else { throw refuse("has no \"expires_in\"") }
+        guard lifetime > 0 else { throw refuse("has a code that has expired already (expires_in)") }
         self.deviceCode = Secret(deviceCode)
         self.userCode = userCode
         self.lifetime = min(.seconds(lifetime), Self.longestLifetime)
         // "If no value is provided, clients MUST use 5 as the default." A provider that says 0 is not asked all the time.
         self.interval = max(.seconds(try json.seconds("interval") ?? 5), .seconds(1))
+        guard interval < self.lifetime else {
+            throw refuse("has an \"interval\" that is longer than the code is good for")
+        }
         do {
             self.verificationURI = try Endpoint(uri, name: "verification_uri")
             self.verificationURIComplete = try json["verification_uri_complete"]?.string.map { uri throws(AuthError) in
@@ -111,7 +113,7 @@ extension OAuthClient {
                 status: response.status
             )
         }
-        guard response.status == 200 else {
+        guard response.http.isSuccessful else {
             // A server without this grant responds as it does at any other address that it does not have.
             let isAbsent = [401, 403, 404, 405, 422].contains(response.status)
             throw response.unexpectedStatus(isAbsent ? .unsupported : .invalidResponse)

@@ -140,7 +140,7 @@ extension OAuthClient {
     /// The refresh token in a response of the token endpoint that is refused for another reason: the provider has replaced the old
     /// one by it, so without it the session would be lost.
     private func replacement(in response: ProviderResponse) -> Secret? {
-        guard response.status == 200, let parameters = try? adapter.responseParameters(response),
+        guard response.http.isSuccessful, let parameters = try? adapter.responseParameters(response),
             let token = parameters.token("refresh_token"), TokenSet.problem(of: token) == nil
         else { return nil }
         return token

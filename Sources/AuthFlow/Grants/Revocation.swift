@@ -28,7 +28,8 @@ extension OAuthClient {
     /// Revokes the tokens of a credential: by RFC 7009, or as its adapter does it. An access token that has expired needs no
     /// revocation.
     /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, `login_required` when the credential belongs to other
-    ///   endpoints, or what the first refusal was; the other tokens have been tried all the same.
+    ///   endpoints, or what the first refusal was; the other tokens have been tried all the same,
+    ///   unless the provider does not respond.
     public func revoke(_ credential: Credential) async throws {
         try await requireBinding(of: credential, with: \ProviderMetadata.revocationEndpoint)
         let tokens = credential.tokens
@@ -46,7 +47,7 @@ extension OAuthClient {
 
     /// Revokes tokens one after the other at the revocation endpoint (RFC 7009).
     /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, or what the first refusal was; the other tokens
-    ///   have been tried all the same.
+    ///   have been tried all the same, unless the provider does not respond.
     public func revoke(_ tokens: [RevocableToken]) async throws {
         guard !tokens.isEmpty else { return }
         let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))
@@ -70,6 +71,9 @@ extension OAuthClient {
                         "\(endpoint.host) does not revoke tokens of the kind \(Self.words(for: token)).",
                         providerError: error.providerError
                     )
+            } catch let error as AuthError where [.timedOut, .networkFailed].contains(error.code) {
+                // The next one would be waited for as long.
+                throw failure ?? error
             } catch {
                 failure = failure ?? error
             }
@@ -92,7 +96,7 @@ extension OAuthClient {
         let response = try await sendFormRequest(request)
         // RFC 7009 section 2.2: "The authorization server responds with HTTP status code 200 if the token has been revoked
         // successfully or if the client submitted an invalid token"; the body says nothing. Some respond with 204.
-        guard (200..<300).contains(response.status) else {
+        guard response.http.isSuccessful else {
             let error = (try? adapter.responseParameters(response)).flatMap {
                 ProviderError($0, status: response.status)
             }

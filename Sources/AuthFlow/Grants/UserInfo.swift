@@ -34,7 +34,13 @@ extension OAuthClient {
         // OIDC Core section 5.3.2: "The sub Claim in the UserInfo Response MUST be verified to exactly match the sub
         // Claim in the ID Token; if they do not match, the UserInfo Response values MUST NOT be used."
         if let idToken = tokens.verifiedIDToken {
-            guard claims["sub"] == .string(idToken.subject) else {
+            guard let subject = claims["sub"]?.string else {
+                throw AuthError(
+                    .invalidUserInfo,
+                    "Userinfo does not say whom it is about (sub, OpenID Connect Core section 5.3.2), so it was not used."
+                )
+            }
+            guard subject.isIdentical(to: idToken.subject) else {
                 throw AuthError(
                     .invalidUserInfo,
                     "Userinfo is about another user than the ID Token (sub differs), so it was not used."

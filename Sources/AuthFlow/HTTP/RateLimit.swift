@@ -28,7 +28,9 @@ extension TransportResponse {
         let reset = isUsedUp ? rateLimit("Reset").flatMap { UInt32($0) } : nil
         let untilReset = reset.map { Duration.seconds(max(0, TimeInterval($0) - now.timeIntervalSince1970)) }
         let wait = retryAfter ?? untilReset
-        let advice = wait.map { "Try again in \(Int($0.seconds.rounded(.up))) s." } ?? "Try again later."
+        let advice =
+            wait.flatMap { $0 <= .seconds(86_400) ? "Try again in \(Int($0.seconds.rounded(.up))) s." : nil }
+            ?? "Try again later."
         throw AuthError(
             .temporarilyUnavailable,
             isLimited

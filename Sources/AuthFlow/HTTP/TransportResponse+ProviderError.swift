@@ -8,7 +8,7 @@ extension TransportResponse {
     ///
     /// It is for users to read. The engine itself reads errors only where RFC 6749 puts them.
     public var providerError: ProviderError? {
-        let json = (try? JSON(parsing: body)).flatMap { $0.object == nil ? nil : $0 }
+        let json = (try? parsed()).flatMap { $0.object == nil ? nil : $0 }
         if let error = json.flatMap({ ProviderError($0, status: status) }) { return error }
         for challenge in AuthenticationChallenge.challenges(in: self) {
             guard let error = challenge.parameters["error"] else { continue }

@@ -94,7 +94,11 @@ struct IDTokenValidation: Sendable {
         guard expectation.algorithms.contains(jws.header.algorithm) else {
             let name = DisplayText.sanitized(jws.header.algorithm.rawValue, limit: 20)
             let allowed = expectation.algorithms.map(\.rawValue).joined(separator: ", ")
-            throw rules.refused("it is signed with \"\(name)\", and only \(allowed) are accepted here")
+            throw rules.refused(
+                allowed.isEmpty
+                    ? "it is signed with \"\(name)\", and the provider and the client have agreed on no algorithm that can be checked here"
+                    : "it is signed with \"\(name)\", and only \(allowed) are accepted here"
+            )
         }
         passed?("alg", "OpenID Connect Core section 3.1.3.7, 7")
 

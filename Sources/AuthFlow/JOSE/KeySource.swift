@@ -214,6 +214,7 @@ final class KeySource: Sendable {
         let task = SharedTask<Void> { [self] in
             do {
                 let response = try await fetch(endpoint)
+                try response.requireAvailable(from: endpoint.host, now: self.now())
                 let keys = try JWKSet(try Self.document(response, at: endpoint))
                 let now = self.now()
                 self.entries.withLock {

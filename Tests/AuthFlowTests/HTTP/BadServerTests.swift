@@ -288,7 +288,7 @@ import Testing
     @Test(arguments: [[ScriptedServer.Step.reset], []]) func aRequestIsNotRepeatedWhenItsConnectionDies(
         _ end: [ScriptedServer.Step]
     ) async throws {
-        for method in [HTTPRequest.Method.post, .get, .put, .delete] {
+        for method in [HTTPRequest.Method.post, .put, .delete] {
             try await ScriptedServer.run(
                 [.receive, .send(Self.response), .receive] + end,
                 [.receive, .send(Self.response)]
@@ -298,7 +298,7 @@ import Testing
                 let call = try TransportRequest(
                     method,
                     Endpoint("\(server.origin)/token"),
-                    body: method == .get || method == .delete ? [] : Array("refresh_token=once".utf8)
+                    body: method == .delete ? [] : Array("refresh_token=once".utf8)
                 )
                 let error = await #expect(throws: AuthError.self) { try await SystemTransport().send(call) }
                 #expect(error?.code == .networkFailed)
@@ -306,6 +306,21 @@ import Testing
                 #expect(server.requests.map(\.count).filter { $0 > 0 } == [2], "\(method): \(server.requests)")
                 if method == .post { #expect(server.requests.first?.last?.hasSuffix("refresh_token=once") == true) }
             }
+        }
+    }
+
+    /// RFC 9110 section 9.2.2: a client may repeat a request automatically when its method is safe.
+    @Test(arguments: [[ScriptedServer.Step.reset], []]) func aRequestThatChangesNothingIsRepeated(
+        _ end: [ScriptedServer.Step]
+    ) async throws {
+        try await ScriptedServer.run(
+            [.receive, .send(Self.response), .receive] + end,
+            [.receive, .send(Self.response)]
+        ) { server in
+            _ = try await post(server)
+            let call = try TransportRequest(.get, Endpoint("\(server.origin)/jwks"))
+            #expect(try await SystemTransport().send(call).status == 200)
+            #expect(server.requests.map(\.count) == [2, 1])
         }
     }
 

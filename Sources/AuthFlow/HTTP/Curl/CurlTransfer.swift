@@ -250,12 +250,12 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     /// refresh token works once, and a server may have processed a request that it did not respond to: what has been
     /// sent, even in part, is not sent again.
     ///
-    /// HTTP/2 servers refuse requests that come after GOAWAY (RFC 9113 section 6.8), which cannot be detected here. So
-    /// safe requests may be repeated over TLS, and the others use HTTP/1.1, in which no request is sent after a close.
+    /// RFC 9110 section 9.2.2 allows it for safe requests. HTTP/2 servers refuse requests that come after GOAWAY (RFC 9113 section
+    /// 6.8), which cannot be detected here: the others use HTTP/1.1, in which no request is sent after a close.
     private func mayBeSent() -> Bool {
         attempts += 1
         sent = .now
-        guard attempts > 1, !(isSafe && call.head.scheme == "https"), let easy,
+        guard attempts > 1, !isSafe, let easy,
             easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0
         else { return true }
         fault = AuthError(
