@@ -16,12 +16,7 @@ extension ConformanceTable {
         web(number, name, demand) { web, server, browser in
             try await browser.signIn(web, at: server)
             let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001", change: change)
-            let response = try await WebBrowser().send(
-                .post,
-                "/backchannel-logout",
-                to: server,
-                body: web.logoutRequest(token)
-            )
+            let response = try await web.logOut(token, at: server)
             try ConformanceRow.require(response.status == 400, "The status is \(response.status).")
             try ConformanceRow.require(
                 response.head.headerFields[.cacheControl] == "no-store",
@@ -47,12 +42,7 @@ extension ConformanceTable {
                 )
             }
             let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
-            let response = try await WebBrowser().send(
-                .post,
-                "/backchannel-logout",
-                to: server,
-                body: web.logoutRequest(token)
-            )
+            let response = try await web.logOut(token, at: server)
             try ConformanceRow.require(
                 response.status == 200 && response.body.isEmpty,
                 "The response is 200, without a body."
@@ -72,12 +62,7 @@ extension ConformanceTable {
             let sessionID = try (tokens.verifiedIDToken?.claims["sid"]?.string).required()
             for subject in ["another-user", "248289761001"] {
                 let token = try web.scene.emulator.logoutToken(for: "web", subject: subject, sessionID: sessionID)
-                _ = try await WebBrowser().send(
-                    .post,
-                    "/backchannel-logout",
-                    to: server,
-                    body: web.logoutRequest(token)
-                )
+                _ = try await web.logOut(token, at: server)
                 let isOver = try await browser.session(at: server) == nil
                 try ConformanceRow.require(isOver == (subject == "248289761001"), "Both have to agree.")
             }
@@ -113,12 +98,7 @@ extension ConformanceTable {
             try await browser.signIn(web, at: server)
             let other = try OIDCEmulator(issuer: web.scene.emulator.issuer, clients: [WebScene.client])
             let token = try other.logoutToken(for: "web", subject: "248289761001")
-            let response = try await WebBrowser().send(
-                .post,
-                "/backchannel-logout",
-                to: server,
-                body: web.logoutRequest(token)
-            )
+            let response = try await web.logOut(token, at: server)
             try ConformanceRow.require(response.status == 400, "The status is \(response.status).")
             try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
         },
@@ -128,20 +108,18 @@ extension ConformanceTable {
             browser in
             try await browser.signIn(web, at: server)
             // What is begun later has a later time.
-            let token = web.logoutRequest(
-                try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
-                    claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - 1)
-                }
-            )
+            let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+                claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - 1)
+            }
             for process in [server, try web.process()] {
-                let response = try await WebBrowser().send(.post, "/backchannel-logout", to: process, body: token)
+                let response = try await web.logOut(token, at: process)
                 try ConformanceRow.require(
                     response.status == 200,
                     "A provider that repeats itself is told that it is done."
                 )
             }
             try await browser.signIn(web, at: server)
-            let response = try await WebBrowser().send(.post, "/backchannel-logout", to: try web.process(), body: token)
+            let response = try await web.logOut(token, at: web.process())
             try ConformanceRow.require(response.status == 400, "It is refused.")
             try ConformanceRow.require(try await browser.session(at: server) != nil, "The session goes on.")
         },
@@ -157,12 +135,7 @@ extension ConformanceTable {
                     claims["exp"] = nil
                     claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - age)
                 }
-                let response = try await WebBrowser().send(
-                    .post,
-                    "/backchannel-logout",
-                    to: server,
-                    body: web.logoutRequest(token)
-                )
+                let response = try await web.logOut(token, at: server)
                 try ConformanceRow.require(
                     response.status == status,
                     "The status is \(response.status), \(age) seconds later."
@@ -178,12 +151,7 @@ extension ConformanceTable {
                     // Another process refreshes, and the provider's response is on its way.
                     let bytes = try await web.store.bytes(for: key).required()
                     let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001")
-                    let response = try await WebBrowser().send(
-                        .post,
-                        "/backchannel-logout",
-                        to: server,
-                        body: web.logoutRequest(token)
-                    )
+                    let response = try await web.logOut(token, at: server)
                     try ConformanceRow.require(response.status == 200, "The provider's request does not wait for it.")
                     try await web.store.write(bytes, under: lease)
                 }
@@ -215,12 +183,7 @@ extension ConformanceTable {
                     claims["iss"] = .string(issuer)
                     claims["tid"] = tenant.map(JSON.string)
                 }
-                return try await WebBrowser().send(
-                    .post,
-                    "/backchannel-logout",
-                    to: server,
-                    body: web.logoutRequest(token)
-                ).status
+                return try await web.logOut(token, at: server).status
             }
             for (issuer, tenant) in [
                 ("\(emulator.issuer)/first", "second"), ("\(emulator.issuer)/first", nil), (template, "first"),
@@ -253,12 +216,7 @@ extension ConformanceTable {
                         subject: user,
                         sessionID: isOfSession.map { $0 ? "session-\(number)" : "another-\(number)" }
                     ) { _, claims in claims["iat"] = .integer((claims["iat"]?.integer ?? 0) + time) }
-                    let heard = try await WebBrowser().send(
-                        .post,
-                        "/backchannel-logout",
-                        to: other,
-                        body: web.logoutRequest(token)
-                    )
+                    let heard = try await web.logOut(token, at: other)
                     try ConformanceRow.require(heard.status == 200, "The status is \(heard.status).")
                     let status = try await browser.send(.get, callback, to: server).status
                     let isSignedIn = try await browser.session(at: server) != nil
@@ -276,12 +234,7 @@ extension ConformanceTable {
                 let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
                     claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - age)
                 }
-                let response = try await WebBrowser().send(
-                    .post,
-                    "/backchannel-logout",
-                    to: server,
-                    body: web.logoutRequest(token)
-                )
+                let response = try await web.logOut(token, at: server)
                 try ConformanceRow.require(response.status == 200, "The status is \(response.status).")
                 let isOver = try await browser.session(at: server) == nil
                 try ConformanceRow.require(isOver == isEnded, "\(age) seconds old.")

@@ -52,8 +52,10 @@ package struct WebScene: Sendable {
         )
     }
 
-    /// A logout token for the application, as the body of the provider's request.
-    package func logoutRequest(_ token: String) -> [UInt8] { Array("logout_token=\(token)".utf8) }
+    /// The provider's request to a process of the application with a logout token.
+    package func logOut(_ token: String, at server: SessionServer) async throws -> TransportResponse {
+        try await WebBrowser().send(.post, "/backchannel-logout", to: server, body: Array("logout_token=\(token)".utf8))
+    }
 }
 
 /// A browser with its cookies.
