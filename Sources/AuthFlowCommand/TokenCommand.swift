@@ -25,6 +25,9 @@ struct TokenCommand: AsyncParsableCommand {
     )
     var minTTL = 60
 
+    @Flag(help: "Get a new token, also when the last one has not expired: for one that an API refuses.")
+    var refresh = false
+
     @Option(
         help:
             "How it is printed: raw, header (for curl -H @-), curl (for curl -K -), env (for a shell), or json with its type and its expiry."
@@ -48,6 +51,9 @@ struct TokenCommand: AsyncParsableCommand {
         guard TokenRequest.lifetimes.contains(minTTL) else {
             throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
         }
+        guard !refresh || resource.url == nil && resource.resource == nil else {
+            throw ValidationError("--refresh is for the token of a profile, and not for that of a resource.")
+        }
         guard !json || format == nil || format == .json else {
             throw ValidationError("--json cannot be combined with another --format.")
         }
@@ -60,6 +66,7 @@ struct TokenCommand: AsyncParsableCommand {
             oneOf: resource.url == nil ? resource.resource : nil,
             scopes: scope.scopes,
             minimumLifetime: minTTL,
+            refreshes: refresh,
             format: usedFormat
         ).run()
     }
@@ -78,6 +85,8 @@ struct TokenRequest: Hashable {
     /// The scopes of that token; empty for all.
     var scopes: [String] = []
     var minimumLifetime = 60
+    /// Whether the token is new whatever the age of the last one.
+    var refreshes = false
     var format = TokenFormat.raw
 
     func run() async throws {
@@ -91,7 +100,11 @@ struct TokenRequest: Hashable {
             return try format.print(tokens)
         }
         let credential =
-            if let resource { try await resource.client().freshCredential(lasting: duration) } else {
+            if let resource {
+                try await resource.client().freshCredential(lasting: duration)
+            } else if refreshes {
+                try await choice.client().refresh()
+            } else {
                 try await choice.client().freshCredential(lasting: duration)
             }
         try format.print(credential.tokens)

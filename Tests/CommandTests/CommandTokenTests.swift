@@ -51,6 +51,12 @@ import Testing
                 // No token of an hour lasts for a day: one that is new is not refreshed for that.
                 #expect(known.output == outcomes[0].output)
                 #expect(refreshes(emulator) == 1)
+                let renewed = try await CommandHarness.run(
+                    ["token", "--config", path, "--refresh"],
+                    environment: ["PASSWORD": "x"]
+                )
+                #expect(renewed.status == 0 && renewed.output != known.output, "\(renewed.talk)")
+                #expect(refreshes(emulator) == 2)
             }
         }
     }

@@ -36,7 +36,7 @@ import Testing
         ["token", "--config", "--json"], ["token", "--config=a.json"], ["token", "extra"],
         ["token", "--min-ttl", "many"],
         ["token", "--min-ttl", "86401"], ["token", "--min-ttl", "-1"], ["status", "--min-ttl", "5"], ["token", "--"],
-        ["token", "--jso"],
+        ["token", "--jso"], ["token", "--refresh"], ["token", "--refresh", "--json"],
         ["help", "token"], ["tokens"],
     ]) func leavesAllOtherArgumentsToTheParser(_ arguments: [String]) {
         #expect(DirectCommand(arguments) == nil)
