@@ -33,7 +33,10 @@ struct IdpyoidcTests {
         )
     }
 
-    @Test(arguments: ["", #""signed_requests": true,"#])
+    @Test(arguments: [
+        "", #""signed_requests": true,"#,
+        #""signed_requests": true, "encrypted_requests": {"algorithm": "RSA-OAEP-256", "content": "A256GCM"},"#,
+    ])
     func signsInWithAPushedRequestAndAPrivateKey(_ members: String) async throws {
         let client = try client(members)
         let credential = try await client.signIn().credential

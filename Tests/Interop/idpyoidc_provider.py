@@ -19,6 +19,7 @@ issuer = f"http://127.0.0.1:{port}"
 key_definitions = [
     {"type": "RSA", "use": ["sig"]},
     {"type": "EC", "crv": "P-256", "use": ["sig"]},
+    {"type": "RSA", "use": ["enc"]},
 ]
 methods = ["private_key_jwt"]
 os.chdir(folder)
