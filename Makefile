@@ -104,6 +104,7 @@ interop: test-dependencies ## Sign in at Glewlwyd and idpyoidc, to MCP servers, 
 	Tests/Interop/glewlwyd.sh $(SWIFT_TEST) --skip-build --filter InteropTests
 	Tests/Interop/glewlwyd.sh Tests/Interop/sts.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/idpyoidc.sh $(SWIFT_TEST) --skip-build --filter IdpyoidcTests
+	.build/interop-python/bin/python Tests/Interop/encrypted_requests.py $$(swift build --show-bin-path)/authflow
 	Tests/Interop/softhsm.sh $(SWIFT_TEST) --skip-build --filter PKCS11Tests
 	Tests/Interop/mcp.sh $$(swift build --show-bin-path)/authflow
 	Tests/Interop/helpers.sh $$(swift build --show-bin-path)/authflow

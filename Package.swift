@@ -356,6 +356,7 @@ let package = Package(
                 "README.md", "servers.sh", "keyring.sh", "browser.sh", "desktop.sh", "browser_login.py", "glewlwyd.sh",
                 "mcp.sh", "mcp_interop.py", "mcp_server.py", "fastmcp_server.py",
                 "glewlwyd_seed.py", "tls_proxy.py", "softhsm.sh", "tpm.sh", "idpyoidc.sh", "idpyoidc_provider.py",
+                "encrypted_requests.py",
                 "sts.sh", "helpers.sh", "helpers.py", "private_windows.sh",
             ]
         ),

@@ -3,16 +3,16 @@
 #
 #   Tests/Interop/idpyoidc.sh COMMAND [ARGUMENT ...]
 #
-# Installs idpyoidc and Flask into a folder of its own, starts idpyoidc_provider.py on a free port of 127.0.0.1, runs the command, and
+# Installs idpyoidc, Flask and joserfc into a folder of its own, starts idpyoidc_provider.py on a free port of 127.0.0.1, runs the command, and
 # ends it again. The command finds in its environment:
 #   AUTHFLOW_IDPYOIDC_ISSUER    the issuer
 #   AUTHFLOW_IDPYOIDC_REDIRECT  the redirect URI of the client authflow
 #   AUTHFLOW_IDPYOIDC_KEY       its private key, by which it authenticates at the endpoints for pushed requests and tokens
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-packages=("idpyoidc==5.0.0" "flask==3.1.3")
+packages=("idpyoidc==5.0.0" "flask==3.1.3" "joserfc==1.6.5")
 python=$here/../../.build/interop-python
-if ! "$python/bin/python" -c "import idpyoidc, flask" 2>/dev/null; then
+if ! "$python/bin/python" -c "import idpyoidc, flask, joserfc" 2>/dev/null; then
   python3 -m venv "$python"
   "$python/bin/pip" install --quiet --disable-pip-version-check "${packages[@]}"
 fi
