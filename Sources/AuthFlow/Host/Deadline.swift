@@ -9,6 +9,7 @@ import Synchronization
 ///   - isLifted: Called when time has run out; returns whether the operation may still run to its end; default: no.
 ///   - timeoutError: Makes the error to throw when time runs out.
 ///   - operation: What to run.
+/// - Returns: What `operation` returns, also when it came late: a refresh token in it may be the only copy.
 /// - Throws: What `operation` throws, the timeout error, or `CancellationError`.
 public func withDeadline<Return: Sendable>(
     _ duration: Duration,
@@ -17,52 +18,40 @@ public func withDeadline<Return: Sendable>(
     orThrow timeoutError: @Sendable @escaping () -> AuthError,
     _ operation: @Sendable @escaping () async throws -> Return
 ) async throws -> Return {
-    let deadline = Deadline()
-    let task = Task {
-        // A result that came in time may be the only copy of something, however late it is fetched.
-        defer { _ = deadline.end(as: .finished) }
-        return try await operation()
-    }
+    let hasPassed = Flag()
+    let task = Task { try await operation() }
     @Sendable func end() {
-        if !isLifted(), deadline.end(as: .passed) { task.cancel() }
+        guard !isLifted() else { return }
+        hasPassed.value.store(true, ordering: .relaxed)
+        task.cancel()
     }
     return try await withTaskCancellationHandler {
         let stop = clock.call(end, after: duration)
         defer { stop() }
-        let result = await task.result
-        guard !deadline.hasPassed else { throw timeoutError() }
-        return try result.get()
+        do {
+            return try await task.value
+        } catch {
+            throw hasPassed.value.load(ordering: .relaxed) ? timeoutError() : error
+        }
     } onCancel: {
         task.cancel()
     }
 }
 
-/// Which came first: the end of an operation, or that of its time.
-private final class Deadline: Sendable {
-    enum End: UInt8, AtomicRepresentable {
-        case none, finished, passed
-    }
-
-    private let state = Atomic(End.none)
-
-    var hasPassed: Bool { state.load(ordering: .acquiring) == .passed }
-
-    /// - Returns: Whether nothing came before.
-    func end(as end: End) -> Bool {
-        state.compareExchange(expected: .none, desired: end, ordering: .acquiringAndReleasing).exchanged
-    }
+private final class Flag: Sendable {
+    let value = Atomic(false)
 }
 
 extension Clock<Duration> {
     /// Has a function called later.
-    /// - Returns: A function that makes sure that it is not called any more, if it was not.
+    /// - Returns: A function that cancels the call, if it has not been made yet.
     fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> () -> Void {
         if self is ContinuousClock {
             let alarm = Alarms.shared.add(at: .now + duration, function)
             return { Alarms.shared.remove(alarm) }
         }
         let timer = Task {
-            // A deadline may be a little late; a wait has no tolerance. A clock of a test can tell them apart by it.
+            // Deadlines have a tolerance and plain waits have none, so a test's clock can tell them apart.
             try await sleep(for: duration, tolerance: Alarms.tolerance)
             function()
         }
