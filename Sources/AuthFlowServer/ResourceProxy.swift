@@ -109,12 +109,14 @@ public struct ResourceProxy: Sendable {
         let lowercased = path.lowercased()
         guard !path.contains("\\"), !lowercased.contains("%2f"), !lowercased.contains("%5c"),
             !lowercased.contains("%00"),
-            let decoded = FormURLEncoding.percentDecoded(String(path)),
-            !["%2e", "%2f", "%5c", "%00"].contains(where: decoded.lowercased().contains)
+            let decoded = FormURLEncoding.percentDecoded(String(path)).map({ Array($0.utf8) }),
+            // As bytes: to Swift's characters a mark would hide a slash or a semicolon. A percent sign is of a second encoding.
+            !decoded.contains(UInt8(ascii: "%"))
         else { return false }
-        let segments = decoded.split(separator: "/", omittingEmptySubsequences: false)
-        let names = segments.map { $0.prefix { $0 != ";" } }
-        return !segments.dropLast().contains("") && !names.contains(".") && !names.contains("..")
+        let segments = decoded.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        let names = segments.map { $0.prefix { $0 != UInt8(ascii: ";") } }
+        return !segments.dropLast().contains { $0.isEmpty }
+            && !names.contains { $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8) }
     }
 
     /// RFC 9110 section 7.6.1: these are about one connection.

@@ -42,9 +42,11 @@ extension SessionServer {
             let isFirst = try await store.claim(claim, for: .seconds(rest))
             // A token that was long on its way means the sessions of its time. A provider that sends it again, because the first time
             // something failed, means those too; an attacker who sends it again ends none that were begun later.
-            let leeway = isFirst ? client.registration.clockLeeway.seconds : 0
             let meant = found.filter { session in
-                session.credential.map { $0.signedInAt < token.issuedAt + leeway } ?? isFirst
+                guard let credential = session.credential else { return isFirst }
+                let begun = Self.beginning(of: credential)
+                return isFirst && Self.isOfSession(credential, token)
+                    || (isFirst ? begun <= token.issuedAt : begun < token.issuedAt)
             }
             guard isFirst || found.isEmpty || !meant.isEmpty else {
                 return refused("The logout token was used before (jti).")
@@ -53,13 +55,13 @@ extension SessionServer {
             do {
                 removed = try await credentials.remove(meant.map(\.key))
             } catch {
-                // It is sent again then, and is the first once more.
-                if isFirst { _ = try? await store.remove([claim]) }
+                // It is sent again then, and is the first once more. In a task of its own: this one may be cancelled.
+                if isFirst { await Task { [store] in _ = try? await store.remove([claim]) }.value }
                 throw error
             }
             // Section 2.7: "refresh tokens issued without the offline_access property ... SHOULD be revoked", and with it "normally
             // SHOULD NOT".
-            revoke(removed.filter { !$0.tokens.scopes.contains("offline_access") })
+            revoke((removed.isEmpty ? meant.compactMap(\.credential) : removed).filter(Self.endsWithItsSession))
             return ServerResponse.plain(.ok)
         } catch {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
@@ -87,6 +89,21 @@ extension SessionServer {
         return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
     }
 
+    /// Whether the tokens of a session end with it.
+    static func endsWithItsSession(_ credential: Credential) -> Bool {
+        !credential.tokens.scopes.contains("offline_access")
+    }
+
+    private static func isOfSession(_ credential: Credential, _ token: LogoutToken) -> Bool {
+        token.sessionID != nil && sessionID(of: credential) == token.sessionID
+    }
+
+    /// When a session began, by the provider's clock as far as it is known. A refresh may have replaced the ID Token by a later one, and
+    /// this machine's clock may be ahead: the earlier of the two is safe.
+    private static func beginning(of credential: Credential) -> Date {
+        min(credential.signedInAt, credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt)
+    }
+
     static func sessionID(of credential: Credential) -> String? {
         credential.tokens.verifiedIDToken?.claims["sid"]?.string
     }
@@ -95,8 +112,8 @@ extension SessionServer {
 // MARK: - Sign-ins under way
 
 // A logout token may come between the exchange of a code and the write of its session, and finds no session then. So the token leaves a
-// mark before it looks for sessions, and a sign-in looks for marks after its session was written: one of the two finds the other. Both
-// times are the provider's, so that a token ends no sign-in that came after it.
+// mark before it looks for sessions, and a sign-in looks for marks after its session was written: one of the two finds the other. The times
+// of both tokens are the provider's, so that a logout token ends no sign-in that came after it.
 
 extension SessionServer {
     /// What a mark is for: a user, a session at the provider, or both. The marks of a token with both are for that session, and for sign-ins

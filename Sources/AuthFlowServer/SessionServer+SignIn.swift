@@ -147,12 +147,14 @@ extension SessionServer {
         let own = credentials.recordKey(for: key)
         do {
             guard try await !wasEndedMeanwhile(credential) else {
-                throw AuthError(.loginRequired, "The provider has ended this sign-in meanwhile. Sign in again.")
+                if Self.endsWithItsSession(credential) { revoke([credential]) }
+                throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
             }
             try await endSessions(named: names, after: credential, at: own)
         } catch {
-            // Its identifier is told to no browser.
-            if let removed = try? await credentials.remove([own]) { revoke(removed) }
+            // No browser is told its identifier. In a task of its own: this one may be cancelled. Nothing is revoked: other sessions of
+            // the user may have tokens of the same grant.
+            await Task { [credentials] in _ = try? await credentials.remove([own]) }.value
             throw error
         }
         return identifier

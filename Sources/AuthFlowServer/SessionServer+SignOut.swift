@@ -71,7 +71,16 @@ extension SessionServer {
     /// Revokes tokens, while the response is on its way: that the session has ended does not depend on it.
     func revoke(_ removed: [Credential]) {
         guard !removed.isEmpty else { return }
-        credentials.begin { [client] in for credential in removed { try? await client.revoke(credential) } }
+        credentials.begin { [client] in
+            for credential in removed {
+                do {
+                    try await client.revoke(credential)
+                } catch let error as AuthError where [.timedOut, .networkFailed].contains(error.code) {
+                    // The next one would be waited for as long.
+                    return
+                } catch {}
+            }
+        }
     }
 }
 
@@ -97,7 +106,7 @@ extension SessionServer {
                 guard let session = try await session(of: request, isUse: false) else {
                     return ServerResponse.refusal(
                         .unauthorized,
-                        "This session had ended before, so the other ones could not be found. Sign in, and sign out everywhere again.",
+                        "This session has already ended, so your other sessions could not be found. Sign in again, then sign out everywhere.",
                         start: options.startPath
                     ).setting(cookie)
                 }
@@ -109,7 +118,7 @@ extension SessionServer {
             let own = found.first { $0.key == key }?.credential ?? removed.first
             var end: EndSessionRequest?
             if let own { end = try? await client.endSessionRequest(for: own) }
-            // A database that was asked twice, because it did not answer, has nothing to return the second time.
+            // If a removal is repeated because its answer was lost, the second one returns nothing.
             revoke(removed.isEmpty ? found.compactMap(\.credential) : removed)
             return ServerResponse.redirect(to: end?.url ?? options.startPath).setting(cookie)
         } catch {

@@ -5,6 +5,12 @@ import AuthFlowServer
 import AuthFlowTesting
 import HTTPTypes
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Rows for logout tokens, by the clauses of OpenID Connect Back-Channel Logout 1.0 section 2.6.
 extension ConformanceTable {
     private static func logout(
@@ -106,10 +112,13 @@ extension ConformanceTable {
             web,
             server,
             browser in
+            // A session of a few seconds ago, a token of the last second, and then a session of now.
+            let now = Int64(Date().timeIntervalSince1970)
+            web.scene.emulator.fault = .idToken(.claim("iat", .integer(now - 5)))
             try await browser.signIn(web, at: server)
-            // What is begun later has a later time.
+            web.scene.emulator.fault = nil
             let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
-                claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - 1)
+                claims["iat"] = .integer(now - 1)
             }
             for process in [server, try web.process()] {
                 let response = try await web.logOut(token, at: process)
@@ -238,6 +247,24 @@ extension ConformanceTable {
                 try ConformanceRow.require(response.status == 200, "The status is \(response.status).")
                 let isOver = try await browser.session(at: server) == nil
                 try ConformanceRow.require(isOver == isEnded, "\(age) seconds old.")
+            }
+        },
+        web("L26", "a clock that is ahead", "ends sessions whose beginning this machine's clock puts after the token") {
+            web,
+            _,
+            browser in
+            let ahead = try web.process(host: HostServices(now: { Date() + 90 }))
+            for isOfSession in [true, false] {
+                try await browser.signIn(web, at: ahead)
+                let tokens = try await ahead.freshTokens(for: try await browser.session(at: ahead).required())
+                let token = try web.scene.emulator.logoutToken(
+                    for: "web",
+                    subject: "248289761001",
+                    sessionID: isOfSession ? tokens.verifiedIDToken?.claims["sid"]?.string : nil
+                )
+                let status = try await web.logOut(token, at: ahead).status
+                try ConformanceRow.require(status == 200, "The status is \(status).")
+                try ConformanceRow.require(try await browser.session(at: ahead) == nil, "The session has ended.")
             }
         },
     ]

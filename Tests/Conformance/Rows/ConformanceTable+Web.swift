@@ -371,7 +371,8 @@ extension ConformanceTable {
             let count = web.scene.emulator.requests.count
             let paths = [
                 "/api/../admin", "/api/%2e%2e/admin", "/api/a//b", "/api/..%2fadmin", "/api/a%5cb", "/api/a\\b",
-                "/api/..;/admin", "/api/%2e%2e;x=1/admin", "/api/.;/a", "/api/%252e%252e/admin", "/api/..%252fadmin",
+                "/api/..;/admin", "/api/..;%CC%81/admin", "/api/../%CC%81x", "/api/%25252e%25252e/admin",
+                "/api/%2e%2e;x=1/admin", "/api/.;/a", "/api/%252e%252e/admin", "/api/..%252fadmin",
                 "/api//evil.example/",
                 "/api/@evil.example/", "/api/a#b", "/api/%00",
             ]
