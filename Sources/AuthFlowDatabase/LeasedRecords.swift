@@ -144,10 +144,10 @@ extension LeasedRecords {
                     )
                 }
                 table.listen()
-                // A message may be lost, so it is not all that is waited for. Where none comes at once, what is waited in vain is a
-                // quarter of the time that it takes.
+                // A message may be lost, so it is not all that is waited for. Without pushed messages, each pause is a quarter of the time
+                // waited so far, so the wait grows by a quarter at most.
                 let poll =
-                    table.sendsMessagesAtOnce
+                    table.pushesMessages
                     ? min(Duration.milliseconds(100) * (1 << min(attempt, 4)), .seconds(1))
                     : max(.milliseconds(2), min(waited / 4, .milliseconds(100)))
                 attempt += 1

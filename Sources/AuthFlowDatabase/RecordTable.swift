@@ -41,8 +41,8 @@ package protocol RecordTable: Sendable {
     /// Begins to receive messages.
     func listen()
 
-    /// Whether a message comes when it is sent, and not when this process looks for it.
-    var sendsMessagesAtOnce: Bool { get }
+    /// Whether messages are pushed to this process. If not, it polls for them.
+    var pushesMessages: Bool { get }
 }
 
 /// The result of asking for a lease.

@@ -67,13 +67,13 @@ struct HTMLForm: Sendable {
         return try Endpoint(String(address.prefix { $0 != "#" }), name: "form action")
     }
 
-    /// The button that signs in: the first, as the Enter key presses it, but none that says the opposite where there is another.
+    /// The button that signs in: the first, which Enter would press; buttons such as "Cancel" are skipped if there is another.
     var signInButton: Field? {
         buttons.first { !$0.says(Self.refusals) && !$0.says(Self.refusals, in: \.value) } ?? buttons.first
     }
 
     private static let refusals = [
-        "cancel", "deny", "back", "abort", "reset", "decline", "reject", "abbrechen", "zurück", "ablehnen", "annuler",
+        "cancel", "deny", "abort", "decline", "reject", "abbrechen", "ablehnen", "annuler",
         "cancelar",
     ]
 

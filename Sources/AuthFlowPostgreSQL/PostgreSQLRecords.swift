@@ -48,7 +48,7 @@ struct PostgreSQLRecords: RecordTable {
 
     private static let interval = "::bigint * interval '1 millisecond'"
 
-    var sendsMessagesAtOnce: Bool { true }
+    var pushesMessages: Bool { true }
 
     func listen() { database.listen() }
 

@@ -70,7 +70,7 @@ struct RedisRecords: RecordTable {
         }
     }
 
-    var sendsMessagesAtOnce: Bool { true }
+    var pushesMessages: Bool { true }
 
     func listen() { database.listen() }
 

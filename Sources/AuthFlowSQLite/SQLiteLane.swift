@@ -46,7 +46,7 @@ final class SQLiteLane: Sendable {
         }
     }
 
-    /// The most calls that wait.
+    /// The most calls that wait until the thread takes them up.
     private static let mostWaiting = 10_000
 
     /// - Returns: Whether there was room for it.

@@ -321,7 +321,7 @@ final class SQLiteRecords: RecordTable {
     /// How often messages are looked for.
     private static var interval: Duration { .milliseconds(100) }
 
-    var sendsMessagesAtOnce: Bool { false }
+    var pushesMessages: Bool { false }
 
     func listen() {
         listening.withLock { listening in

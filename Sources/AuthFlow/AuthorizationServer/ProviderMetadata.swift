@@ -139,7 +139,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     }
 
     private static func endpoint(_ name: String, in json: JSON, of issuer: Endpoint?) throws(AuthError) -> Endpoint? {
-        // Some servers name what they do not have, and leave it empty.
+        // Some servers list an endpoint that they do not have, with an empty value.
         guard let value = json[name], value != .null, value != "" else { return nil }
         guard let url = value.string else { throw unusable("\"\(name)\" is \(value.kind), not a URL") }
         let endpoint: Endpoint

@@ -34,18 +34,32 @@ public struct RequestObjectEncryption: Sendable, Hashable {
         _ host: HostServices
     ) throws -> String {
         let offered = metadata.json["request_object_encryption_alg_values_supported"]?.strings
-        let wanted = algorithm.map { [$0] } ?? KeyManagementAlgorithm.all
-        // A key that says what it is for is meant before one that does not.
-        let ordered = keys.filter(\.isMarked) + keys.filter { !$0.isMarked }
-        for candidate in wanted where offered?.contains(candidate.rawValue) != false {
-            // RSA-OAEP with SHA-1 has to be named.
-            let isNamed = candidate != .rsaOAEP || algorithm != nil || offered != nil
-            guard
-                let key = ordered.first(where: {
-                    $0.algorithms.contains(candidate) && (isNamed || $0.algorithms.count == 1)
-                })
-            else { continue }
-            return try key.encrypted(object, candidate, try contentEncryption(metadata), randomBytes: host.randomBytes)
+        if let algorithm, offered?.contains(algorithm.rawValue) == false {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) does not announce \(algorithm.rawValue) for requests (request_object_encryption_alg_values_supported)."
+            )
+        }
+        let wanted = (algorithm.map { [$0] } ?? KeyManagementAlgorithm.all).filter {
+            offered?.contains($0.rawValue) ?? true
+        }
+        // A key that says what it is for is meant before one that does not, which may be for signatures.
+        for keys in [keys.filter(\.isMarked), keys.filter { !$0.isMarked }] {
+            for candidate in wanted {
+                // RSA-OAEP with SHA-1 has to be named.
+                let isNamed = candidate != .rsaOAEP || algorithm != nil || offered != nil
+                guard
+                    let key = keys.first(where: {
+                        $0.algorithms.contains(candidate) && (isNamed || $0.algorithms.count == 1)
+                    })
+                else { continue }
+                return try key.encrypted(
+                    object,
+                    candidate,
+                    try contentEncryption(metadata),
+                    randomBytes: host.randomBytes
+                )
+            }
         }
         throw AuthError(
             .unsupported,

@@ -113,12 +113,12 @@ public enum ProfileKeys {
     private static let requestAlgorithm = ConfigurationKey(
         "algorithm",
         .choice(of: KeyManagementAlgorithm.all),
-        "The algorithm that is registered (request_object_encryption_alg). Default: the best one that the provider offers."
+        "The algorithm that is registered (request_object_encryption_alg). Default: the best one that the provider announces and has a key for."
     )
     private static let requestContent = ConfigurationKey(
         "content",
         .choice(of: ContentEncryption.allCases),
-        "How the content is encrypted (request_object_encryption_enc). Default: the best one that the provider offers."
+        "How the content is encrypted (request_object_encryption_enc). Default: the best one that the provider announces, else A128CBC-HS256."
     )
     static let requestEncryption = ConfigurationKey(
         "encrypted_requests",

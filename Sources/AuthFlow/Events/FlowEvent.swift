@@ -114,7 +114,7 @@ extension FlowEvent: CustomStringConvertible, CustomReflectable {
 
 /// Publishes the events of one flow.
 public struct FlowReporter: Sendable {
-    /// What is known of the flow; nil when nothing is published, and so nothing has to be made.
+    /// What is known of the flow; nil without an observer; no event is made then.
     private let published: (flowID: String, now: @Sendable () -> Date, observer: @Sendable (FlowEvent) -> Void)?
 
     /// Creates a reporter.

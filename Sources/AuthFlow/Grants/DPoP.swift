@@ -101,7 +101,7 @@ extension OAuthClient {
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var sent = request
         sent.head.headerFields[.authorization] = "Bearer \(tokens.accessToken.exposed)"
-        let response = try await send(request, with: tokens).withoutSecrets(of: sent)
+        let response = EchoedSecrets(in: sent).redacted(try await send(request, with: tokens))
         if response.status == 401 {
             throw AuthError(
                 .accessTokenRejected,
@@ -133,7 +133,7 @@ extension TransportResponse {
                 $0.scheme == "dpop" && $0.parameters["error"] == "use_dpop_nonce"
             }
             if isAsked { return true }
-            return (try? JSON(parsing: body))?["error"]?.string == "use_dpop_nonce"
+            return (try? parsed())?["error"]?.string == "use_dpop_nonce"
         default: return false
         }
     }

@@ -59,7 +59,7 @@ public struct DeviceAuthorization: Sendable {
         // "If no value is provided, clients MUST use 5 as the default." A provider that says 0 is not asked all the time.
         self.interval = max(.seconds(try json.seconds("interval") ?? 5), .seconds(1))
         guard interval < self.lifetime else {
-            throw refuse("has an \"interval\" that is longer than the code is good for")
+            throw refuse("has an \"interval\" that is not shorter than \"expires_in\"")
         }
         do {
             self.verificationURI = try Endpoint(uri, name: "verification_uri")

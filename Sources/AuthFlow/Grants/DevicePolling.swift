@@ -65,7 +65,7 @@ struct DevicePolling: Sendable {
             let backedOff = min(interval * (1 << min(silences, 8)), max(interval, Self.longestWaitAfterSilence))
             let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), asked)
             let remaining = authorization.lifetime - elapsed()
-            // The provider wants to be asked when the code is worth nothing any more: the user would wait for nothing.
+            // The provider asks for a pause that outlasts the code, so waiting is useless.
             if asked >= remaining, let lastSilence { throw lastSilence }
             guard wait < remaining else {
                 try await client.host.clock.sleep(for: max(remaining, .zero))

@@ -1,46 +1,100 @@
+import AuthFlowJSON
 import HTTPTypes
 
-extension TransportResponse {
-    /// The response without the secrets of its request: a server that refuses a request may repeat it in its words, and these are shown
-    /// to users, and kept in logs.
-    ///
-    /// A response that is no refusal is not changed: it may well return a token that was sent.
-    /// - Parameter request: What was sent, with a form as its body where it had any.
-    func withoutSecrets(of request: TransportRequest) -> TransportResponse {
-        guard !isSuccessful else { return self }
-        let secrets = request.secrets
-        guard !secrets.isEmpty else { return self }
-        func clean(_ text: String) -> String { secrets.reduce(text) { $0.replacing($1, with: "<redacted>") } }
-        var response = self
-        if let text = String(validating: body, as: UTF8.self) { response.body = Array(clean(text).utf8) }
-        // Where RFC 6750 section 3 puts the description of an error.
-        let challenges = head.headerFields[fields: .wwwAuthenticate]
-        response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
-            HTTPField(name: .wwwAuthenticate, value: clean($0.value))
-        }
-        return response
-    }
-}
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
-extension TransportRequest {
+/// The secrets that were sent with a request. A server that refuses it may repeat them in its words, which are shown to users and kept in
+/// logs.
+struct EchoedSecrets {
+    /// As bytes, the longest first: one may contain another.
+    private let secrets: [[UInt8]]
+
     /// Parameters of requests that are secrets, or prove something.
-    private static let secretNames: Set<String> = [
+    private static let names: Set<String> = [
         "code", "code_verifier", "refresh_token", "device_code", "client_secret", "client_assertion", "assertion",
         "token",
         "subject_token", "actor_token", "device_secret", "password", "request",
     ]
 
-    /// The secrets that were sent, also as they are encoded in a form and in JSON; those first that others are part of.
-    fileprivate var secrets: [String] {
+    /// - Parameter request: What was sent, with a form as its body where it had any.
+    init(in request: TransportRequest) {
         var secrets: [String] = []
-        if let authorization = head.headerFields[.authorization] {
-            secrets.append(String(authorization.split(separator: " ", maxSplits: 1).last ?? ""))
+        if let authorization = request.head.headerFields[.authorization] {
+            let credentials = String(authorization.split(separator: " ", maxSplits: 1).last ?? "")
+            secrets.append(credentials)
+            // RFC 7617 section 2: "user-id:password". RFC 6749 section 2.3.1: both are encoded as in a form.
+            if let pair = Data(base64Encoded: credentials).flatMap({ String(validating: $0, as: UTF8.self) }),
+                let colon = pair.utf8.firstIndex(of: UInt8(ascii: ":"))
+            {
+                let password = String(pair[pair.utf8.index(after: colon)...])
+                secrets += [password, FormURLEncoding.percentDecoded(password) ?? ""]
+            }
         }
-        let form = String(validating: body, as: UTF8.self).flatMap { FormURLEncoding.decode($0) }
-        for pair in form?.pairs ?? [] where Self.secretNames.contains(pair.name) {
-            secrets += [pair.value, FormURLEncoding.encode(pair.value), pair.value.replacing("/", with: #"\/"#)]
+        let form = String(validating: request.body, as: UTF8.self).flatMap { FormURLEncoding.decode($0) }
+        for pair in form?.pairs ?? [] where Self.names.contains(pair.name) {
+            secrets += [pair.value, FormURLEncoding.encode(pair.value)]
         }
-        // A word that is this short would be found where it is not meant.
-        return Set(secrets.filter { $0.utf8.count >= 6 }).sorted { ($0.utf8.count, $0) > ($1.utf8.count, $1) }
+        // A value this short would match by coincidence.
+        self.secrets = Set(secrets.filter { $0.utf8.count >= 6 }).map { Array($0.utf8) }.sorted { $0.count > $1.count }
+    }
+
+    /// A refusal without them. What programs read stays as it is: the error code, and the names of members.
+    func redacted(_ response: TransportResponse) -> TransportResponse {
+        // Some servers refuse with status 200. Tokens may be equal to those that were sent, so a response that brings some is not changed.
+        let isRefusal = !response.isSuccessful || response.body.firstRange(of: Array(#""error""#.utf8)) != nil
+        guard isRefusal, !secrets.isEmpty else { return response }
+        var response = response
+        let challenges = response.head.headerFields[fields: .wwwAuthenticate]
+        // Where RFC 6750 section 3 puts the description of an error, beside its code.
+        response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
+            HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: 16))
+        }
+        if let json = try? response.parsed(), json["access_token"] == nil,
+            !response.isSuccessful || json["error"] != nil
+        {
+            let clean = redacted(json)
+            if clean != json, let body = try? clean.serialized() { response.body = body }
+        } else if !response.isSuccessful, response.mediaType == "application/x-www-form-urlencoded",
+            let form = String(validating: response.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) })
+        {
+            var clean = FormParameters()
+            for pair in form.pairs { clean.append(pair.name, pair.name == "error" ? pair.value : redacted(pair.value)) }
+            response.body = Array(FormURLEncoding.encodeForm(clean).utf8)
+        }
+        return response
+    }
+
+    private func redacted(_ json: JSON) -> JSON {
+        switch json {
+        case .string(let text): return .string(redacted(text))
+        case .array(let elements): return .array(elements.map { redacted($0) })
+        case .object(let members):
+            // RFC 6749 section 5.2: a code. Words in its place are words.
+            return .object(
+                Dictionary(
+                    uniqueKeysWithValues: members.map { name, value in
+                        let isCode = name == "error" && value.string?.utf8.contains(UInt8(ascii: " ")) == false
+                        return (name, isCode ? value : redacted(value))
+                    }
+                )
+            )
+        default: return json
+        }
+    }
+
+    private func redacted(_ text: String, longerThan length: Int = 0) -> String {
+        var bytes = Array(text.utf8)
+        var isChanged = false
+        for secret in secrets where secret.count > length {
+            while let range = bytes.firstRange(of: secret) {
+                bytes.replaceSubrange(range, with: "<redacted>".utf8)
+                isChanged = true
+            }
+        }
+        return isChanged ? String(decoding: bytes, as: UTF8.self) : text
     }
 }

@@ -13,7 +13,7 @@ package struct EncryptionKey: Sendable {
     /// The `kid`.
     package let keyID: String?
 
-    /// Whether the key says that it is for encryption, by its `use` or its `alg`.
+    /// Whether the key says that it is for encryption, by its `use`, its `key_ops` or its `alg`.
     let isMarked: Bool
 
     /// What it can be used with, best first. RSA-OAEP with SHA-1 has to be named by the key, or by its owner.
@@ -72,7 +72,7 @@ package struct EncryptionKey: Sendable {
         }
         self.material = material
         self.keyID = json["kid"]?.string
-        self.isMarked = json["use"] != nil || json["alg"] != nil
+        self.isMarked = json["use"] != nil || json["alg"] != nil || json["key_ops"] != nil
     }
 
     /// Encrypts text to the owner of the key, in compact form (RFC 7516 section 7.1).

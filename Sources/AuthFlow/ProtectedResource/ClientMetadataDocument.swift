@@ -102,7 +102,7 @@ public struct ClientMetadataDocument: Sendable, Hashable {
             maximumResponseSize: maximumSize
         )
         let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
-        guard response.status == 200, let json = try? JSON(parsing: response.body) else {
+        guard response.status == 200, let json = try? response.parsed() else {
             throw AuthError(
                 .invalidConfiguration,
                 "There is no client metadata document at \(request.url) (status \(response.status)).",

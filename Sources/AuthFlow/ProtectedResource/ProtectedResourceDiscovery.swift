@@ -79,7 +79,7 @@ struct ProtectedResourceDiscovery: Sendable {
         // Section 3.2: a successful response "MUST use the 200 OK HTTP status code and return a JSON object using the
         // application/json content type". Applications that answer every path with a page have no document there.
         guard response.mediaType == "application/json" || response.mediaType.hasSuffix("+json"),
-            let json = try? JSON(parsing: response.body), json.object != nil
+            let json = try? response.parsed(), json.object != nil
         else { return nil }
         return try ProtectedResourceMetadata(json, of: address, at: place)
     }

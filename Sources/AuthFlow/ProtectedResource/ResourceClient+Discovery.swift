@@ -291,7 +291,7 @@ extension ResourceClient {
         guard let response = try? await ExchangeLimits.send(probe, by: transport, clock: host.clock),
             response.status == 400 || response.status == 401
         else { return false }
-        switch (try? JSON(parsing: response.body))?["error"]?.string {
+        switch (try? response.parsed())?["error"]?.string {
         case "invalid_client": return true
         case nil, "invalid_request": return Self.namesClient(response.body)
         default: return false

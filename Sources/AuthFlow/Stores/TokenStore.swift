@@ -113,7 +113,7 @@ public struct RecordKey: Sendable, Hashable {
         public static let authorizationRequest: Self = "authorization_request"
         /// Something that may happen once.
         public static let claim: Self = "claim"
-        /// A provider's word that sessions have ended.
+        /// A mark that a logout token has left.
         public static let logout: Self = "logout"
         /// Something that the apps of one vendor share.
         public static let shared: Self = "shared"

@@ -68,6 +68,19 @@ import Testing
         }
     }
 
+    /// Keys without a use may be for signatures.
+    @Test func aKeyThatIsForEncryptionIsPreferred() throws {
+        var signing = try #require(DecryptionKey(generatedFor: .ecdhES).publicJWK.object)
+        for name in ["use", "alg"] { signing[name] = nil }
+        let own = try DecryptionKey(generatedFor: .rsaOAEP256)
+        let keys = [JSON.object(signing), own.publicJWK].compactMap(EncryptionKey.init)
+        let metadata = try ProviderMetadata(["issuer": "https://id.example.com"])
+        let text = try RequestObjectEncryption().encrypted("a.b.c", with: keys, metadata, .system)
+        #expect(try JWE(Secret(text)).decrypted(with: [own]).exposed == "a.b.c")
+        let unmarked = try RequestObjectEncryption().encrypted("a.b.c", with: Array(keys.prefix(1)), metadata, .system)
+        #expect(JWE.isEncrypted(Secret(unmarked)))
+    }
+
     struct Example: CustomTestStringConvertible {
         let name: String
         let header: [String: JSON]

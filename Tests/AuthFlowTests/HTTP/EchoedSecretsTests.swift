@@ -1,0 +1,78 @@
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import HTTPTypes
+import Testing
+
+@testable import AuthFlow
+
+@Suite struct EchoedSecretsTests {
+    private func redacted(
+        _ body: String,
+        status: HTTPResponse.Status = .badRequest,
+        sent: FormParameters = ["refresh_token": "a/refresh+token=="],
+        authorization: String? = nil,
+        type: String = "application/json"
+    ) throws -> String {
+        var request = TransportRequest(
+            .post,
+            try Endpoint("https://id.example.com/token"),
+            body: Array(FormURLEncoding.encodeForm(sent).utf8)
+        )
+        request.head.headerFields[.authorization] = authorization
+        var head = HTTPResponse(status: status)
+        head.headerFields[.contentType] = type
+        let response = TransportResponse(head: head, body: Array(body.utf8))
+        return String(decoding: EchoedSecrets(in: request).redacted(response).body, as: UTF8.self)
+    }
+
+    @Test(arguments: [
+        #"{"error":"invalid_grant","error_description":"bad a/refresh+token=="}"#,
+        #"{"error":"invalid_grant","error_description":"bad a\/refresh\u002btoken\u003d="}"#,
+        #"{"error":"invalid_grant","error_description":"bad a%2Frefresh%2Btoken%3D%3D"}"#,
+        #"{"error":"invalid_grant","error_description":"a/refresh+token==\u0301"}"#,
+        #"{"error":"the token a/refresh+token== is bad"}"#, #"{"errors":[{"message":"a/refresh+token=="}]}"#,
+    ]) func wordsHaveNoSecretOfTheRequest(_ body: String) throws {
+        for status in [HTTPResponse.Status.badRequest, .internalServerError] {
+            let text = try redacted(body, status: status)
+            let json = try JSON(parsing: Array(text.utf8))
+            #expect(text.contains("redacted") && !"\(json)".contains("refresh"), "\(text)")
+        }
+    }
+
+    @Test func aRefusalWithStatus200HasNoneEither() throws {
+        let body = #"{"error":"bad_refresh_token","error_description":"a/refresh+token=="}"#
+        #expect(try redacted(body, status: .ok).contains("<redacted>"))
+    }
+
+    @Test func tokensThatAreReturnedStay() throws {
+        for member in ["", #","error":null"#, #","error":"""#] {
+            let body = #"{"access_token":"x","refresh_token":"a/refresh+token=="\#(member)}"#
+            #expect(try redacted(body, status: .ok) == body)
+        }
+    }
+
+    /// Programs read these: a client whose secret is a word must be told what another is.
+    @Test(arguments: ["client", "invalid", "message", "pending", "authorization", "server_error"])
+    func codesAndNamesStay(_ secret: String) throws {
+        for code in ["invalid_client", "authorization_pending", "server_error", "invalid_grant"] {
+            let body = #"{"error":"\#(code)","message":"m"}"#
+            #expect(try redacted(body, sent: ["client_secret": secret]) == body)
+        }
+    }
+
+    @Test func thePasswordOfTheHeaderIsASecretToo() throws {
+        let basic = "Basic " + Data("client:hunter22%2Fx".utf8).base64EncodedString()
+        for shown in ["hunter22/x", "hunter22%2Fx", String(basic.dropFirst(6))] {
+            let body = #"{"error":"invalid_client","error_description":"not \#(shown)"}"#
+            let text = try redacted(body, sent: [:], authorization: basic)
+            #expect(text.contains("not <redacted>") && text.contains("invalid_client"), "\(text)")
+        }
+    }
+
+    @Test func wordsInAFormHaveNoneEither() throws {
+        let form = "error=invalid_grant&error_description=a%2Frefresh%2Btoken%3D%3D+is+bad"
+        let text = try redacted(form, type: "application/x-www-form-urlencoded")
+        #expect(text == "error=invalid_grant&error_description=%3Credacted%3E+is+bad")
+    }
+}
