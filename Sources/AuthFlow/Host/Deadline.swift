@@ -19,7 +19,7 @@ public func withDeadline<Return: Sendable>(
     _ operation: @Sendable @escaping () async throws -> Return
 ) async throws -> Return {
     let hasPassed = Flag()
-    let task = Task { try await operation() }
+    let task = Task.begun { try await operation() }
     @Sendable func end() {
         guard !isLifted() else { return }
         hasPassed.value.store(true, ordering: .relaxed)
@@ -35,6 +35,17 @@ public func withDeadline<Return: Sendable>(
         }
     } onCancel: {
         task.cancel()
+    }
+}
+
+extension Task where Failure == any Error {
+    /// Begins a task on the caller's thread where the system can: to wake another one takes longer than many an operation.
+    fileprivate static func begun(_ operation: @escaping @Sendable () async throws -> Success) -> Task {
+        if #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
+            Task.immediate { try await operation() }
+        } else {
+            Task { try await operation() }
+        }
     }
 }
 
