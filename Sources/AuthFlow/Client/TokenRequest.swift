@@ -132,7 +132,7 @@ extension OAuthClient {
             return request
         }
         _ = server.learnClock(from: response)
-        return (sent.map { EchoedSecrets(in: $0).redacted(response) } ?? response, assertion)
+        return (sent.map(response.withoutSecrets) ?? response, assertion)
     }
 
     /// Whether a response says that a proof with a time in it was not accepted.

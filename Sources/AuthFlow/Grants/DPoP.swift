@@ -101,7 +101,7 @@ extension OAuthClient {
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var sent = request
         sent.head.headerFields[.authorization] = "Bearer \(tokens.accessToken.exposed)"
-        let response = EchoedSecrets(in: sent).redacted(try await send(request, with: tokens))
+        let response = try await send(request, with: tokens).withoutSecrets(of: sent)
         if response.status == 401 {
             throw AuthError(
                 .accessTokenRejected,

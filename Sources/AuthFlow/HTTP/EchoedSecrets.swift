@@ -7,6 +7,25 @@ import FoundationEssentials
 import Foundation
 #endif
 
+extension TransportResponse {
+    /// The response without the secrets of its request, where it is a refusal: also with status 200, as some servers send them.
+    func withoutSecrets(of request: TransportRequest) -> TransportResponse {
+        isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
+    }
+
+    /// Whether a member `error` may be in the body, which is not parsed for that.
+    private var namesError: Bool {
+        let name = Array(#""error""#.utf8)
+        var rest = body[...]
+        while let quote = rest.firstIndex(of: UInt8(ascii: "\"")) {
+            rest = rest[quote...]
+            if rest.starts(with: name) { return true }
+            rest = rest.dropFirst()
+        }
+        return false
+    }
+}
+
 /// The secrets that were sent with a request. A server that refuses it may repeat them in its words, which are shown to users and kept in
 /// logs.
 struct EchoedSecrets {
@@ -43,16 +62,15 @@ struct EchoedSecrets {
     }
 
     /// A refusal without them. What programs read stays as it is: the error code, and the names of members.
-    func redacted(_ response: TransportResponse) -> TransportResponse {
-        // Some servers refuse with status 200. Tokens may be equal to those that were sent, so a response that brings some is not changed.
-        let isRefusal = !response.isSuccessful || response.body.firstRange(of: Array(#""error""#.utf8)) != nil
-        guard isRefusal, !secrets.isEmpty else { return response }
+    fileprivate func redacted(_ response: TransportResponse) -> TransportResponse {
+        guard !secrets.isEmpty else { return response }
         var response = response
         let challenges = response.head.headerFields[fields: .wwwAuthenticate]
         // Where RFC 6750 section 3 puts the description of an error, beside its code.
         response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
             HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: 16))
         }
+        // Tokens may be equal to those that were sent, so a response that brings some is not changed.
         if let json = try? response.parsed(), json["access_token"] == nil,
             !response.isSuccessful || json["error"] != nil
         {
