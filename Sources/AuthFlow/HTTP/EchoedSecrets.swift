@@ -35,8 +35,7 @@ struct EchoedSecrets {
     /// Parameters of requests that are secrets, or prove something.
     private static let names: Set<String> = [
         "code", "code_verifier", "refresh_token", "device_code", "client_secret", "client_assertion", "assertion",
-        "token",
-        "subject_token", "actor_token", "device_secret", "password", "request",
+        "token", "subject_token", "actor_token", "device_secret", "password", "request",
     ]
 
     /// - Parameter request: What was sent, with a form as its body where it had any.
@@ -105,14 +104,19 @@ struct EchoedSecrets {
     }
 
     private func redacted(_ text: String, longerThan length: Int = 0) -> String {
-        var bytes = Array(text.utf8)
-        var isChanged = false
-        for secret in secrets where secret.count > length {
-            while let range = bytes.firstRange(of: secret) {
-                bytes.replaceSubrange(range, with: "<redacted>".utf8)
-                isChanged = true
+        let secrets = secrets.filter { $0.count > length }
+        var rest = Array(text.utf8)[...]
+        var clean: [UInt8] = []
+        // In one pass: a provider chooses its tokens, and one may be a part of what stands in its place.
+        while let byte = rest.first {
+            if let secret = secrets.first(where: { $0[0] == byte && rest.starts(with: $0) }) {
+                clean += "<redacted>".utf8
+                rest = rest.dropFirst(secret.count)
+            } else {
+                clean.append(byte)
+                rest = rest.dropFirst()
             }
         }
-        return isChanged ? String(decoding: bytes, as: UTF8.self) : text
+        return String(decoding: clean, as: UTF8.self)
     }
 }

@@ -61,6 +61,14 @@ import Testing
         }
     }
 
+    /// A provider chooses its tokens.
+    @Test(.timeLimit(.minutes(1)), arguments: ["redacted", "<redacted>", "edacte"])
+    func aTokenThatIsPartOfWhatReplacesItEndsNothing(_ token: String) throws {
+        let body = #"{"error":"invalid_grant","error_description":"\#(token) \#(token)"}"#
+        let text = try redacted(body, sent: ["refresh_token": token, "code": "redact"])
+        #expect(text == #"{"error":"invalid_grant","error_description":"<redacted> <redacted>"}"#)
+    }
+
     @Test func thePasswordOfTheHeaderIsASecretToo() throws {
         let basic = "Basic " + Data("client:hunter22%2Fx".utf8).base64EncodedString()
         for shown in ["hunter22/x", "hunter22%2Fx", String(basic.dropFirst(6))] {
