@@ -36,11 +36,13 @@ extension OAuthClient {
     ///   - request: The request.
     ///   - scopes: Those that are granted when neither the request nor the response names any.
     ///   - key: The key that the tokens it asks for are, or are to be, bound to.
+    ///   - check: Runs immediately before the request is sent, at each try.
     ///   - signed: Parameters that are signed with a time and an identifier in them, made for each try anew.
     func sendFormRequest(
         _ request: ProviderRequest,
         scopes: [String] = [],
         key: DPoPKey? = nil,
+        checkBeforeSending check: (@Sendable () throws(AuthError) -> Void)? = nil,
         signed: (() async throws -> FormParameters)? = nil
     ) async throws -> ProviderResponse {
         var request = request
@@ -49,11 +51,11 @@ extension OAuthClient {
         let scopes = request.scopes ?? scopes
         request.headerFields[.contentType] = "application/x-www-form-urlencoded"
         let correction = server.clockCorrection
-        var (last, assertion) = try await sendAuthenticated(request, key, signed)
+        var (last, assertion) = try await sendAuthenticated(request, key, check, signed)
         // The proofs of a clock that is wrong are refused. What the server's says is known now: one more try, and no third.
         let isTimed = registration.authentication.isTimed || key != nil || signed != nil
         if isTimed, refusesClock(last), abs(server.clockCorrection - correction) >= 5 {
-            (last, assertion) = try await sendAuthenticated(request, key, signed)
+            (last, assertion) = try await sendAuthenticated(request, key, check, signed)
         }
         // There is no such endpoint any more: the metadata may be out of date.
         if [404, 405, 410].contains(last.status), last.providerError == nil { server.doubtMetadata() }
@@ -97,6 +99,7 @@ extension OAuthClient {
     private func sendAuthenticated(
         _ request: ProviderRequest,
         _ key: DPoPKey?,
+        _ check: (@Sendable () throws(AuthError) -> Void)?,
         _ signed: (() async throws -> FormParameters)?
     ) async throws -> (response: TransportResponse, clientAssertion: String?) {
         let metadata = try await metadata()
@@ -122,12 +125,13 @@ extension OAuthClient {
                 )
             )
             assertion = attempt.protectedParameters["client_assertion"]
-            let request = TransportRequest(
+            var request = TransportRequest(
                 .post,
                 attempt.endpoint,
                 headerFields: attempt.headerFields,
                 body: Array(FormURLEncoding.encodeForm(try attempt.allParameters()).utf8)
             )
+            if let check { request.addCheckBeforeSending(check) }
             sent = request
             return request
         }

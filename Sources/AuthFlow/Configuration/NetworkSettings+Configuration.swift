@@ -74,8 +74,16 @@ extension NetworkSettings {
             "Addresses of hosts that are not looked up, by host and port: {\"id.example.com:443\": \"127.0.0.1\"}. For tests."
         )
 
+        static let connectionsPerHost = ConfigurationKey(
+            "connections_per_host",
+            .number(1...10_000),
+            default: 64,
+            "The maximum number of requests in progress at one host; further requests wait. Token requests and API calls are counted separately. Default: 64."
+        )
+
         static let declarations =
-            ([proxy, certificateAuthorities, clientCertificate, addresses] as [any AnyConfigurationKey])
+            ([proxy, certificateAuthorities, clientCertificate, addresses, connectionsPerHost]
+            as [any AnyConfigurationKey])
             .map(\.declaration)
     }
 
@@ -106,6 +114,8 @@ extension NetworkSettings {
         certificateAuthorities = try configuration[Keys.certificateAuthorities]
         clientCertificate = try configuration[Keys.clientCertificate]
         for (name, address) in try configuration[Keys.addresses] { addresses[name.lowercased()] = address }
+        connectionsPerHost = try configuration[Keys.connectionsPerHost]
+        maximumConnections = max(maximumConnections, connectionsPerHost)
     }
 
     private static func requireHostAndPort(_ text: String) throws(AuthError) {

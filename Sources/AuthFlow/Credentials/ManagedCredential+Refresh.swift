@@ -96,12 +96,10 @@ extension ManagedCredential {
             return try fallback(wait, credential)
         }
         do {
-            // A process that was paused must not send a refresh token that another has used meanwhile.
-            try requireTime(lease)
             let resources = key.resource.map { [$0] } ?? credential.resources
             let outcome = try await reporter().step(.refresh) {
                 let names = client.registration.namesResourcesOnRefresh
-                return try await client.refresh(credential, resources: names ? resources : [])
+                return try await refresh(credential, resources: names ? resources : [], lease)
             }
             switch outcome {
             case .refreshed(let refreshed):
@@ -149,11 +147,22 @@ extension ManagedCredential {
         let error: AuthError
     }
 
+    /// Sends a refresh token, if the lease is held at that moment: a process that was paused, or whose request waited, must not send
+    /// one that another has used meanwhile.
     /// - Throws: ``Outdated`` when the lease has expired: the store is read again.
-    func requireTime(_ lease: Lease) throws(Outdated) {
-        do throws(AuthError) {
+    func refresh(
+        _ credential: Credential,
+        scopes: [String]? = nil,
+        resources: [String],
+        _ lease: Lease
+    ) async throws -> RefreshOutcome {
+        do {
+            // Now too, for a transport that does not say when it sends.
             try lease.requireTime()
-        } catch {
+            return try await client.refresh(credential, scopes: scopes, resources: resources) { () throws(AuthError) in
+                try lease.requireTime()
+            }
+        } catch let error as AuthError where error.code == .leaseLost {
             throw Outdated()
         }
     }

@@ -165,10 +165,9 @@ extension ManagedCredential {
         }
         if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) { throw wait }
         let outcome: RefreshOutcome
-        try requireTime(lease)
         do {
             outcome = try await reporter().step(.refresh) {
-                try await client.refresh(credential, scopes: scopes, resources: [resource])
+                try await refresh(credential, scopes: scopes, resources: [resource], lease)
             }
         } catch let error as AuthError where isEnd(error) {
             throw try await endSession(of: credential, error, in: &accounts, lease, epoch)

@@ -65,12 +65,15 @@ extension OAuthClient {
     ///   - credential: The credential of a sign-in.
     ///   - scopes: Fewer scopes than were granted; default: the same.
     ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: those of the grant.
+    ///   - check: Runs immediately before the refresh token is sent. When it throws, the token is not sent. For a caller that holds a
+    ///     lease, which may expire while the request waits for a connection.
     /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it is not the provider's,
     ///   `provider_rejected` with `invalid_grant` when the session has ended.
     public func refresh(
         _ credential: Credential,
         scopes: [String]? = nil,
-        resources: [String] = []
+        resources: [String] = [],
+        checkBeforeSending check: (@Sendable () throws(AuthError) -> Void)? = nil
     ) async throws -> RefreshOutcome {
         guard let refreshToken = credential.tokens.refreshToken else {
             throw AuthError(
@@ -89,7 +92,12 @@ extension OAuthClient {
         request.addResources(resources)
         // RFC 9449 section 5: a refresh token of a public client is bound to the key, and the new tokens stay with it.
         let key = credential.tokens.dpopKey
-        let response = try await sendFormRequest(request, scopes: credential.tokens.scopes, key: key)
+        let response = try await sendFormRequest(
+            request,
+            scopes: credential.tokens.scopes,
+            key: key,
+            checkBeforeSending: check
+        )
         do {
             let tokens = try parseTokenResponse(response, key: key)
             return .refreshed(try await checkRefreshedTokens(tokens, replacing: credential, metadata))

@@ -46,11 +46,17 @@ public struct TransportRequest: Sendable {
     /// The body; empty for none.
     public var body: [UInt8]
 
-    /// How long the whole exchange may take.
+    /// The timeout: for a connection to become available, and then again for the response, counted from the moment of sending.
     public var timeout: Duration
 
     /// The largest body accepted, in bytes.
     public var maximumResponseSize: Int
+
+    /// The connections that the request uses; default: those to authorization servers.
+    public var pool = ConnectionPool.authorizationServers
+
+    /// The checks that run immediately before the request is sent.
+    private var checks: [@Sendable () throws(AuthError) -> Void] = []
 
     /// Creates a request.
     /// - Parameters:
@@ -58,7 +64,7 @@ public struct TransportRequest: Sendable {
     ///   - endpoint: The endpoint to send it to.
     ///   - headerFields: The header fields.
     ///   - body: The body; empty for none.
-    ///   - timeout: How long the whole exchange may take; default: 30 seconds.
+    ///   - timeout: The timeout for sending, and again for the response; default: 30 seconds.
     ///   - maximumResponseSize: The largest body accepted, in bytes; default: 1 MiB.
     public init(
         _ method: HTTPRequest.Method,
@@ -82,6 +88,26 @@ public struct TransportRequest: Sendable {
 
     /// The URL of the request.
     public var url: String { "\(head.scheme ?? "https")://\(head.authority ?? "")\(head.path ?? "/")" }
+
+    /// Adds a check that runs immediately before the request is sent, on the transport's thread. When it throws, nothing is sent.
+    public mutating func addCheckBeforeSending(_ check: @escaping @Sendable () throws(AuthError) -> Void) {
+        checks.append(check)
+    }
+
+    /// Runs the checks. A transport calls it once, immediately before the request leaves, and sends nothing when it throws. The time
+    /// for the response counts from this call; for a transport that does not call it, from the start.
+    /// - Throws: ``AuthError``, the reason not to send.
+    public func willSend() throws(AuthError) {
+        for check in checks { try check() }
+    }
+}
+
+/// A group of connections that requests share. Requests of one pool never wait for those of another.
+public enum ConnectionPool: Sendable, Hashable {
+    /// Connections to authorization servers: discovery, tokens, keys, users.
+    case authorizationServers
+    /// Connections to APIs that are called with an access token.
+    case resources
 }
 
 extension TransportRequest: CustomStringConvertible, CustomReflectable {

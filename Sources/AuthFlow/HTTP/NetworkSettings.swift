@@ -23,6 +23,13 @@ public struct NetworkSettings: Sendable {
     /// How long a server may take from the request to the first byte of its response; default: 30 seconds.
     public var firstByteTimeout = Duration.seconds(30)
 
+    /// The maximum number of requests in progress at one host, for each ``ConnectionPool``; default: 64. Further requests wait, and fail
+    /// as not sent when their timeout is over before a connection is available.
+    public var connectionsPerHost = 64
+
+    /// The maximum number of requests in progress at all hosts together, for each ``ConnectionPool``; default: 256.
+    public var maximumConnections = 256
+
     /// Creates settings with the defaults for everything.
     public init() {}
 

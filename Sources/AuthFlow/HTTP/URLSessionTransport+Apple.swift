@@ -118,6 +118,12 @@ private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
             return true
         }
         guard mayBegin else { return exchange.fail(CancellationError()) }
+        do throws(AuthError) {
+            try exchange.call.willSend()
+        } catch {
+            forget(task)
+            return exchange.fail(error)
+        }
         task.resume()
     }
 

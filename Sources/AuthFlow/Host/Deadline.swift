@@ -6,7 +6,7 @@ import Synchronization
 /// - Parameters:
 ///   - duration: How long it may take.
 ///   - clock: The clock to wait on.
-///   - isLifted: Called when time has run out; returns whether the operation may still run to its end; default: no.
+///   - extension: Called when time has run out; returns how much longer the operation may take; default: nil, no longer.
 ///   - timeoutError: Makes the error to throw when time runs out.
 ///   - operation: What to run.
 /// - Returns: What `operation` returns, also when it came late: a refresh token in it may be the only copy.
@@ -14,27 +14,59 @@ import Synchronization
 public func withDeadline<Return: Sendable>(
     _ duration: Duration,
     clock: any Clock<Duration>,
-    unless isLifted: @Sendable @escaping () -> Bool = { false },
+    extendedBy extension: @Sendable @escaping () -> Duration? = { nil },
     orThrow timeoutError: @Sendable @escaping () -> AuthError,
     _ operation: @Sendable @escaping () async throws -> Return
 ) async throws -> Return {
-    let hasPassed = Flag()
+    let timer = DeadlineTimer()
     let task = Task.begun { try await operation() }
     @Sendable func end() {
-        guard !isLifted() else { return }
-        hasPassed.value.store(true, ordering: .relaxed)
+        if let more = `extension`() { return timer.start { clock.call(end, after: more) } }
+        timer.hasPassed.store(true, ordering: .relaxed)
         task.cancel()
     }
     return try await withTaskCancellationHandler {
-        let stop = clock.call(end, after: duration)
-        defer { stop() }
+        timer.start { clock.call(end, after: duration) }
+        defer { timer.stop() }
         do {
             return try await task.value
         } catch {
-            throw hasPassed.value.load(ordering: .relaxed) ? timeoutError() : error
+            throw timer.hasPassed.load(ordering: .relaxed) ? timeoutError() : error
         }
     } onCancel: {
         task.cancel()
+    }
+}
+
+/// The timer of one deadline, which is started again when the deadline is extended.
+private final class DeadlineTimer: Sendable {
+    private enum State {
+        case idle
+        case running(cancel: @Sendable () -> Void)
+        case stopped
+    }
+
+    let hasPassed = Atomic(false)
+    private let state = Mutex(State.idle)
+
+    /// - Parameter begin: Starts the timer, and returns a function that cancels it.
+    func start(_ begin: () -> @Sendable () -> Void) {
+        let cancel = begin()
+        let isStopped = state.withLock { state in
+            if case .stopped = state { return true }
+            state = .running(cancel: cancel)
+            return false
+        }
+        // The operation has completed meanwhile.
+        if isStopped { cancel() }
+    }
+
+    func stop() {
+        let last = state.withLock { state in
+            defer { state = .stopped }
+            return state
+        }
+        if case .running(let cancel) = last { cancel() }
     }
 }
 
@@ -49,14 +81,10 @@ extension Task where Failure == any Error {
     }
 }
 
-private final class Flag: Sendable {
-    let value = Atomic(false)
-}
-
 extension Clock<Duration> {
     /// Has a function called later.
     /// - Returns: A function that cancels the call, if it has not been made yet.
-    fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> () -> Void {
+    fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> @Sendable () -> Void {
         if self is ContinuousClock {
             let alarm = Alarms.shared.add(at: .now + duration, function)
             return { Alarms.shared.remove(alarm) }

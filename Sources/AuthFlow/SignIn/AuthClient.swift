@@ -228,7 +228,7 @@ public final class AuthClient: Sendable {
             let hasResponse = Flag()
             return try await withDeadline(timeout, clock: client.host.clock) {
                 // The tokens that come for a code are kept, so the sign-in is not said to have failed meanwhile.
-                hasResponse.isSet
+                hasResponse.isSet ? timeout : nil
             } orThrow: {
                 AuthError(
                     .timedOut,

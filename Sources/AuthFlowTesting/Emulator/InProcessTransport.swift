@@ -27,6 +27,7 @@ public struct InProcessTransport: HTTPTransport {
         guard let handler = try handlers[named] ?? handlers[Endpoint(call.url).origin] else {
             throw AuthError(.networkFailed, "Nothing listens at \(call.head.authority ?? "").")
         }
+        try call.willSend()
         let response = try await handler(call.head, call.body)
         guard response.body.count <= call.maximumResponseSize else {
             throw AuthError(.invalidResponse, "\(call) responded with more than \(call.maximumResponseSize) bytes.")

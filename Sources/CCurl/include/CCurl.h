@@ -61,7 +61,6 @@ typedef enum {
     AUTHFLOW_CURL_SSL_VERIFY_HOST = 81,
     AUTHFLOW_CURL_HTTP_VERSION = 84,
     AUTHFLOW_CURL_NO_SIGNAL = 99,
-    AUTHFLOW_CURL_TIMEOUT_MS = 155,
     AUTHFLOW_CURL_CONNECT_TIMEOUT_MS = 156,
     AUTHFLOW_CURL_PROTOCOLS = 181,
     AUTHFLOW_CURL_PATH_AS_IS = 234,
@@ -74,8 +73,6 @@ typedef enum {
 /// Options of a multi handle (curl_multi_setopt(3)).
 typedef enum {
     AUTHFLOW_CURL_MAX_CONNECTS = 6,
-    AUTHFLOW_CURL_MAX_HOST_CONNECTIONS = 7,
-    AUTHFLOW_CURL_MAX_TOTAL_CONNECTIONS = 13,
 } authflow_curl_multi_option;
 
 /// Information about a transfer (curl_easy_getinfo(3)).

@@ -59,9 +59,9 @@ struct ImmediateClock: Clock {
         let value = try await withDeadline(
             .milliseconds(1),
             clock: timing.clock,
-            unless: {
+            extendedBy: {
                 pass.finish()
-                return true
+                return .seconds(60)
             },
             orThrow: late
         ) {

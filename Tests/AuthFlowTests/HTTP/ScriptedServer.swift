@@ -28,6 +28,7 @@ final class ScriptedServer: Sendable {
     private let listener: Int32
     private let seen = Mutex<[[String]]>([])
     private let connections = Mutex(Connections())
+    private let (receipts, received) = AsyncStream<Void>.makeStream()
 
     private struct Connections {
         var open: Set<Int32> = []
@@ -102,6 +103,11 @@ final class ScriptedServer: Sendable {
         }
     }
 
+    /// Waits until the server has received a number of requests in all.
+    func untilReceived(_ count: Int) async {
+        while requests.flatMap(\.self).count < count { for await _ in receipts { break } }
+    }
+
     /// Waits until the server has closed every connection.
     func allClosed() async {
         await withCheckedContinuation { continuation in
@@ -134,6 +140,7 @@ final class ScriptedServer: Sendable {
             case .receive:
                 guard let request = Self.receive(connection) else { return }
                 seen.withLock { $0[index].append(request) }
+                received.yield()
             case .send(let bytes, let isFlood):
                 guard Self.send(bytes, connection) else { return }
                 var total = 0

@@ -169,3 +169,76 @@ extension Task where Success == Never, Failure == Never {
         fatalError("a stream without a producer ended by itself")
     }
 }
+
+#if os(Linux)
+/// Requests to one server, of which only some may be in progress.
+@Suite(.timeLimit(.minutes(1))) struct ConnectionLimitTests {
+    private static let response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+    private func transport(_ connections: Int) -> CurlTransport {
+        var settings = NetworkSettings()
+        settings.connectionsPerHost = connections
+        return CurlTransport(settings)
+    }
+
+    private func request(_ server: ScriptedServer, _ timeout: Duration = .seconds(30)) throws -> TransportRequest {
+        TransportRequest(.post, try Endpoint("\(server.origin)/token"), body: [1], timeout: timeout)
+    }
+
+    @Test func aRequestForWhichNoConnectionIsAvailableInTimeIsNotSent() async throws {
+        let transport = transport(2)
+        try await ScriptedServer.run([.receive, .hold]) { server in
+            let held = try (0..<2).map { _ in try request(server) }.map { call in Task { try await transport.send(call) } }
+            await server.untilReceived(2)
+            let error = await #expect(throws: AuthError.self) {
+                try await transport.send(try request(server, .milliseconds(50)))
+            }
+            #expect(error?.code == .timedOut)
+            #expect(error?.message.contains("not sent") == true)
+            #expect(server.requests.flatMap(\.self).count == 2)
+            for task in held { task.cancel() }
+            for task in held { _ = await task.result }
+        }
+    }
+
+    @Test func requestsToAPIsTakeNoConnectionFromTokenRequests() async throws {
+        let transport = transport(1)
+        try await ScriptedServer.run([.receive, .hold], [.receive, .send(Self.response)]) { server in
+            var call = try request(server)
+            call.pool = .resources
+            let held = Task { [call] in try await transport.send(call) }
+            await server.untilReceived(1)
+            #expect(try await transport.send(try request(server)).status == 200)
+            held.cancel()
+            _ = await held.result
+        }
+    }
+
+    @Test func aRequestThatWaitsIsSentAsSoonAsAnotherHasEnded() async throws {
+        let transport = transport(1)
+        try await ScriptedServer.run([.receive, .hold], [.receive, .send(Self.response)]) { server in
+            let call = try request(server)
+            let held = Task { try await transport.send(call) }
+            await server.untilReceived(1)
+            let waiting = Task { try await transport.send(call) }
+            let cancelled = Task { try await transport.send(call) }
+            cancelled.cancel()
+            await #expect(throws: CancellationError.self) { try await cancelled.value }
+            held.cancel()
+            #expect(try await waiting.value.status == 200)
+            #expect(server.requests.flatMap(\.self).count == 2)
+        }
+    }
+
+    @Test func aCheckThatFailsBeforeSendingKeepsTheRequestFromBeingSent() async throws {
+        try await ScriptedServer.run([.receive, .send(Self.response)]) { server in
+            var call = try request(server)
+            call.addCheckBeforeSending { () throws(AuthError) in throw Lease.lost }
+            let checked = call
+            let error = await #expect(throws: AuthError.self) { try await CurlTransport().send(checked) }
+            #expect(error?.code == .leaseLost)
+            #expect(server.requests.flatMap(\.self).isEmpty)
+        }
+    }
+}
+#endif

@@ -9,8 +9,8 @@ import Synchronization
 final class CurlLoop: Sendable {
     static let shared = CurlLoop()
 
-    /// How many connections there may be to one server, and in total. Further requests wait for a free one.
-    private static let (maximumPerHost, maximumConnections) = (64, 256)
+    /// The maximum number of idle connections.
+    private static let maximumIdleConnections = 256
 
     /// How long the thread stays without work. Servers close idle connections after about as long.
     private static let idleTime = Duration.seconds(60)
@@ -61,9 +61,8 @@ final class CurlLoop: Sendable {
         guard opened == AUTHFLOW_CURL_READY, let multi = CurlMulti() else {
             return end(CurlFailure.unavailable(opened))
         }
-        multi.set(AUTHFLOW_CURL_MAX_HOST_CONNECTIONS, Self.maximumPerHost)
-        multi.set(AUTHFLOW_CURL_MAX_TOTAL_CONNECTIONS, Self.maximumConnections)
-        multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumConnections)
+        // Requests wait in ``TransferQueue``, never in libcurl, which would send them whenever their turn comes.
+        multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumIdleConnections)
         state.withLock { $0.multi = multi }
         var transfers = RunningTransfers(multi: multi)
         var idleSince = ContinuousClock.now
@@ -72,7 +71,7 @@ final class CurlLoop: Sendable {
                 defer { (state.added, state.cancelled) = ([], []) }
                 return (state.added, state.cancelled)
             }
-            for transfer in added { transfers.begin(transfer) }
+            for transfer in added { transfers.add(transfer) }
             for transfer in cancelled { transfers.cancel(transfer) }
             multi.perform()
             transfers.endFinished()
@@ -86,16 +85,15 @@ final class CurlLoop: Sendable {
                 if isOver { return }
                 multi.wait(Self.idleTime)
             } else {
-                // Once a second is often enough to look for silent servers.
-                multi.wait(.seconds(1))
+                multi.wait(transfers.untilNextLook)
                 idleSince = .now
-                transfers.endSilent()
+                transfers.endLate()
             }
         }
     }
 }
 
-/// The transfers that libcurl works on. It belongs to the loop's thread.
+/// The transfers that wait, and those that libcurl works on. It belongs to the loop's thread.
 private struct RunningTransfers {
     private struct Running {
         let transfer: CurlTransfer
@@ -103,36 +101,66 @@ private struct RunningTransfers {
     }
 
     private let multi: CurlMulti
+    private var queue = TransferQueue()
     private var running: [UInt: Running] = [:]
     private var handles: [ObjectIdentifier: UInt] = [:]
-    private var lastLook = ContinuousClock.now
+    /// When to look for transfers that are late: no deadline is before it.
+    private var nextLook = ContinuousClock.now + longestPause
+
+    private static let longestPause = Duration.seconds(60)
 
     init(multi: CurlMulti) { self.multi = multi }
 
-    var isEmpty: Bool { running.isEmpty }
+    var isEmpty: Bool { running.isEmpty && queue.isEmpty }
 
-    mutating func begin(_ transfer: CurlTransfer) {
+    mutating func add(_ transfer: CurlTransfer) {
         guard !transfer.result.isFinished else { return }
+        // Whatever happens to it, its first deadline is this one.
+        nextLook = min(nextLook, .now + transfer.shortestTimeout)
+        if let next = queue.add(transfer) { begin(next) }
+    }
+
+    /// Begins a transfer that has its place in the queue.
+    private mutating func begin(_ transfer: CurlTransfer) {
+        do throws(AuthError) {
+            try start(transfer)
+        } catch {
+            transfer.end(error)
+            leave(transfer)
+        }
+    }
+
+    /// Gives up the place of a transfer to those that wait.
+    private mutating func leave(_ transfer: CurlTransfer) {
+        for next in queue.leave(transfer) { begin(next) }
+    }
+
+    private mutating func start(_ transfer: CurlTransfer) throws(AuthError) {
         // A new handle each time. Before libcurl 8, a reused one keeps a dangling pointer to a header field, which is
         // read when a response begins with a folded line.
         guard let easy = CurlEasy() else {
-            return transfer.end(AuthError(.networkFailed, "There is no memory for another request."))
+            throw AuthError(.networkFailed, "There is no memory for another request.")
         }
-        do throws(AuthError) {
-            try transfer.prepare(easy)
-        } catch {
-            return transfer.end(error)
-        }
+        try transfer.prepare(easy)
         guard multi.add(easy) else {
-            return transfer.end(AuthError(.networkFailed, "libcurl does not accept another request."))
+            throw AuthError(.networkFailed, "libcurl does not accept another request.")
         }
         running[easy.identifier] = Running(transfer: transfer, easy: easy)
         handles[ObjectIdentifier(transfer)] = easy.identifier
     }
 
     mutating func cancel(_ transfer: CurlTransfer) {
-        guard let identifier = handles[ObjectIdentifier(transfer)], let entry = remove(identifier) else { return }
-        entry.transfer.end(CancellationError())
+        end(transfer, CancellationError())
+    }
+
+    /// Ends a transfer before libcurl does, or before it has begun.
+    private mutating func end(_ transfer: CurlTransfer, _ error: any Error) {
+        if let identifier = handles[ObjectIdentifier(transfer)] {
+            remove(identifier)
+        } else if !queue.remove(transfer) {
+            return
+        }
+        transfer.end(error)
     }
 
     mutating func endFinished() {
@@ -144,25 +172,28 @@ private struct RunningTransfers {
         }
     }
 
-    /// Ends the transfers whose servers have sent nothing for too long.
-    mutating func endSilent() {
+    var untilNextLook: Duration { max(.zero, ContinuousClock.now.duration(to: nextLook)) }
+
+    /// Ends the transfers that have waited too long: for a connection, or for their servers.
+    mutating func endLate() {
         let now = ContinuousClock.now
-        guard lastLook.duration(to: now) >= .seconds(1) else { return }
-        lastLook = now
-        for (identifier, entry) in running {
-            guard entry.transfer.isTooSilent(at: now) else {
-                continue
+        guard now >= nextLook else { return }
+        nextLook = now + Self.longestPause
+        for transfer in running.values.map(\.transfer) + queue.waiting {
+            let next = transfer.deadline
+            if let (deadline, error) = next, deadline <= now {
+                end(transfer, error)
+            } else {
+                nextLook = min(nextLook, next?.0 ?? now + transfer.shortestTimeout)
             }
-            remove(identifier)
-            entry.transfer.end(entry.transfer.silenceError)
         }
     }
 
-    @discardableResult private mutating func remove(_ identifier: UInt) -> Running? {
-        guard let entry = running.removeValue(forKey: identifier) else { return nil }
+    private mutating func remove(_ identifier: UInt) {
+        guard let entry = running.removeValue(forKey: identifier) else { return }
         handles[ObjectIdentifier(entry.transfer)] = nil
         multi.remove(entry.easy)
-        return entry
+        leave(entry.transfer)
     }
 }
 #endif

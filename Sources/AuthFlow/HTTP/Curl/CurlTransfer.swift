@@ -7,11 +7,22 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     /// The result that the caller waits for.
     let result = FirstResult<TransportResponse>()
 
+    /// A host in a pool, at which a limited number of transfers is in progress.
+    struct Destination: Hashable {
+        let pool: ConnectionPool
+        let host: String
+    }
+
+    let destination: Destination
+    let settings: NetworkSettings
+
+    private let added = ContinuousClock.now
+    /// The part of the timeout that was left for connecting when libcurl began.
+    private var connectTimeout = Duration.zero
     /// When the request was sent; nil before.
     private var sent: ContinuousClock.Instant?
 
     private let call: TransportRequest
-    private let settings: NetworkSettings
     private let proxy: NetworkSettings.ProxyServer?
     private var easy: CurlEasy?
     private var head = ResponseHead()
@@ -30,8 +41,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     ) {
         self.stream = stream
         self.isStream = stream != nil
-        // The head of a stream is waited for from the start: it may have to wait for a connection.
-        if isStream { sent = .now }
+        self.destination = Destination(pool: call.pool, host: "\(call.head.scheme ?? "") \(call.head.authority ?? "")")
         self.call = call
         self.settings = settings
         self.proxy = proxy
@@ -55,9 +65,9 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
         easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
         easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate")
-        // A stream may go on for as long as it likes; its head is waited for as long as the loop waits for the first byte.
-        if !isStream { easy.set(AUTHFLOW_CURL_TIMEOUT_MS, call.timeout.milliseconds) }
-        easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, min(settings.connectTimeout, call.timeout).milliseconds)
+        // The timeout counts from the moment of sending, which libcurl's would not: see ``deadline``.
+        connectTimeout = min(settings.connectTimeout, ContinuousClock.now.duration(to: added + call.timeout))
+        easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, connectTimeout.milliseconds)
         // A transfer that ends does not wait for the thread that looks its name up. Before 7.87 there is no such option.
         easy.trySet(AUTHFLOW_CURL_QUICK_EXIT, 1)
         prepareTLS(easy)
@@ -134,7 +144,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         defer { easy = nil }
         if let fault { return fail(fault) }
         guard code == AUTHFLOW_CURL_OK, let response = head.response else {
-            let waited = attempts == 0 ? min(settings.connectTimeout, call.timeout) : call.timeout
+            let waited = attempts == 0 ? connectTimeout : call.timeout
             return fail(
                 CurlFailure(code, of: call, through: proxy, waited: waited, isConnected: attempts > 0, easy: easy).error
             )
@@ -154,18 +164,24 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         fail(error)
     }
 
-    /// Whether the server has been silent for longer than the timeout.
-    func isTooSilent(at now: ContinuousClock.Instant) -> Bool {
-        guard let sent, isStream ? head.response == nil : head.isEmpty else { return false }
-        return sent.duration(to: now) > firstByteTimeout
-    }
+    /// The time from any change until the next ``deadline``, at least.
+    var shortestTimeout: Duration { min(call.timeout, settings.firstByteTimeout) }
 
-    private var firstByteTimeout: Duration { isStream ? call.timeout : settings.firstByteTimeout }
-
-    var silenceError: AuthError {
-        AuthError(
-            .timedOut,
-            "\(place) sent nothing within \(firstByteTimeout.formattedSeconds)."
+    /// The next time at which it ends without a result, and the reason; nil for none at present.
+    var deadline: (ContinuousClock.Instant, AuthError)? {
+        guard let sent else {
+            // libcurl limits the time to connect.
+            return easy == nil ? (added + call.timeout, call.wasNotSent) : nil
+        }
+        if isStream ? head.response == nil : head.isEmpty {
+            // A stream may go on for as long as it likes once its head is there.
+            let timeout = isStream ? call.timeout : min(settings.firstByteTimeout, call.timeout)
+            return (sent + timeout, AuthError(.timedOut, "\(place) sent nothing within \(timeout.formattedSeconds)."))
+        }
+        guard !isStream else { return nil }
+        return (
+            sent + call.timeout,
+            AuthError(.timedOut, "\(place) did not respond within \(call.timeout.formattedSeconds).")
         )
     }
 
@@ -254,15 +270,20 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     /// 6.8), which cannot be detected here: the others use HTTP/1.1, in which no request is sent after a close.
     private func mayBeSent() -> Bool {
         attempts += 1
+        do throws(AuthError) {
+            if attempts > 1, !isSafe, let easy, easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0 {
+                throw AuthError(
+                    .networkFailed,
+                    "The connection to \(place) broke off after the request had been sent, which is not sent twice. Try again."
+                )
+            }
+            try call.willSend()
+        } catch {
+            fault = error
+            return false
+        }
         sent = .now
-        guard attempts > 1, !isSafe, let easy,
-            easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0
-        else { return true }
-        fault = AuthError(
-            .networkFailed,
-            "The connection to \(place) broke off after the request had been sent, which is not sent twice. Try again."
-        )
-        return false
+        return true
     }
 }
 

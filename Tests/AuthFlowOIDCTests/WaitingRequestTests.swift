@@ -1,0 +1,301 @@
+import AuthFlow
+import AuthFlowOIDC
+import AuthFlowTesting
+import Foundation
+import Synchronization
+import Testing
+
+/// Requests that wait for a connection, and what happens to their tokens.
+@Suite(.timeLimit(.minutes(1))) struct WaitingRequestTests {
+    /// A transport whose token requests wait until the test lets them go on.
+    private final class WaitingTransport: HTTPTransport {
+        let base: any HTTPTransport
+        private let whileWaiting = Mutex<(@Sendable () async -> Void)?>(nil)
+        private let beforeResponse = Mutex<(@Sendable () async -> Void)?>(nil)
+
+        init(_ base: any HTTPTransport) { self.base = base }
+
+        func wait(
+            beforeSending first: @escaping @Sendable () async -> Void = {},
+            beforeResponse second: @escaping @Sendable () async -> Void = {}
+        ) {
+            whileWaiting.withLock { $0 = first }
+            beforeResponse.withLock { $0 = second }
+        }
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            guard call.head.path == "/token" else { return try await base.send(call) }
+            await whileWaiting.withLock { $0 }?()
+            let response = try await base.send(call)
+            await beforeResponse.withLock { $0 }?()
+            try Task.checkCancellation()
+            return response
+        }
+    }
+
+    /// A store whose leases have terms that the test ends.
+    private final class TermStore: TokenStore {
+        private let base = MemoryTokenStore()
+        let term = Lease.Term(until: .now + .seconds(600))
+
+        func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            try await base.withLease(on: key) { lease in
+                try await body(Lease(key: lease.key, fence: lease.fence, term: term))
+            }
+        }
+    }
+
+    private func client(_ scene: EmulatorScene, _ transport: WaitingTransport, store: any TokenStore, host: HostServices)
+        throws -> AuthClient
+    {
+        var registration = try EmulatorScene.registration()
+        registration.scopes = ["openid", "offline_access"]
+        return try scene.client(registration: registration, store: store, transport: transport, host: host)
+    }
+
+    private func refreshes(_ scene: EmulatorScene) -> Int {
+        scene.emulator.receivedRequests.count { $0.form["grant_type"] == "refresh_token" }
+    }
+
+    @Test func aRefreshTokenIsNotSentUnderALeaseThatHasExpiredWhileTheRequestWaited() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(scene.transport)
+        let store = TermStore()
+        let client = try client(scene, transport, store: store, host: .system)
+        try await client.signIn()
+        let waits = Atomic(0)
+        transport.wait(beforeSending: {
+            // The lease expires once; the next one is held.
+            let isFirst = waits.add(1, ordering: .relaxed).oldValue == 0
+            store.term.extend(until: isFirst ? .now : .now + .seconds(600))
+        })
+        _ = try? await client.refresh()
+        // Whatever became of the call, nothing was sent under the lost lease.
+        #expect(refreshes(scene) <= waits.load(ordering: .relaxed) - 1)
+        #expect(waits.load(ordering: .relaxed) >= 1)
+    }
+
+    @Test func aRequestThatWaitedHasTheWholeTimeoutForItsResponse() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(scene.transport)
+        let clock = SteppedClock()
+        let client = try client(scene, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
+        try await client.signIn()
+        let old = try await client.freshTokens().refreshToken
+        transport.wait(
+            beforeSending: { await clock.advance(by: .seconds(29)) },
+            beforeResponse: { await clock.advance(by: .seconds(20)) }
+        )
+        let refreshed = try await client.refresh()
+        #expect(refreshed.tokens.refreshToken != old)
+        #expect(refreshes(scene) == 1)
+    }
+
+    @Test func aRequestWhoseTimeToBeSentIsOverIsNotSent() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(scene.transport)
+        let clock = SteppedClock()
+        let client = try client(scene, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
+        try await client.signIn()
+        transport.wait(beforeSending: {
+            await clock.advance(by: .seconds(31))
+            await Self.cancellation()
+        })
+        let error = await #expect(throws: AuthError.self) { _ = try await client.refresh() }
+        #expect(error?.code == .timedOut)
+        #expect(refreshes(scene) == 0)
+        transport.wait()
+        #expect(try await client.freshTokens().refreshToken != nil)
+    }
+
+    @Test func aResponseThatDoesNotComeEndsTheRequest() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(scene.transport)
+        let clock = SteppedClock()
+        let client = try client(scene, transport, store: MemoryTokenStore(), host: HostServices(clock: clock))
+        try await client.signIn()
+        transport.wait(beforeResponse: {
+            await clock.advance(by: .seconds(31))
+            await clock.advance(by: .seconds(31))
+            await Self.cancellation()
+        })
+        let error = await #expect(throws: AuthError.self) { _ = try await client.refresh() }
+        #expect(error?.code == .timedOut)
+    }
+
+    /// Waits until the task is cancelled.
+    private static func cancellation() async {
+        for await _ in AsyncStream<Void>.makeStream().stream {}
+    }
+}
+
+/// Callers that wait for what another caller has begun.
+@Suite(.timeLimit(.minutes(1))) struct SharedWaitTests {
+    /// A store whose reads wait until the test lets them go on.
+    private final class GatedStore: TokenStore {
+        let base: MemoryTokenStore
+        let gate = Gate()
+
+        init(_ base: MemoryTokenStore) { self.base = base }
+
+        func bytes(for key: RecordKey) async throws -> [UInt8]? {
+            await gate.pass()
+            return await base.bytes(for: key)
+        }
+        func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
+        func withLease<Return: Sendable>(
+            on key: RecordKey,
+            _ body: (Lease) async throws -> Return
+        ) async throws -> Return {
+            try await base.withLease(on: key, body)
+        }
+    }
+
+    /// A gate that is open until it is closed.
+    private final class Gate: Sendable {
+        private let state = Mutex<(isClosed: Bool, waiting: [CheckedContinuation<Void, Never>])>((false, []))
+        private let (arrivals, arrived) = AsyncStream<Void>.makeStream()
+
+        func close() { state.withLock { $0.isClosed = true } }
+        func open() {
+            let waiting = state.withLock { state in
+                defer { state = (false, []) }
+                return state.waiting
+            }
+            for continuation in waiting { continuation.resume() }
+        }
+        func arrival() async { for await _ in arrivals { break } }
+        func pass() async {
+            await withCheckedContinuation { continuation in
+                let isOpen = state.withLock { state in
+                    if state.isClosed { state.waiting.append(continuation) }
+                    return !state.isClosed
+                }
+                if isOpen { continuation.resume() } else { arrived.yield() }
+            }
+        }
+    }
+
+    @Test func whileTheStoreIsReadNoCallerGetsTokensOfAUserWhoHasSignedOutElsewhere() async throws {
+        let life = try TokenLifeScene()
+        let base = MemoryTokenStore()
+        let store = GatedStore(base)
+        let here = try life.client(store: store)
+        let elsewhere = try life.client(store: base)
+        try await here.signIn()
+        _ = try await here.freshTokens()
+        _ = try await elsewhere.signOut()
+        life.time.advance(11)
+        store.gate.close()
+        let first = Task { try await here.freshTokens() }
+        await store.gate.arrival()
+        let second = Task.immediate { try await here.freshTokens() }
+        store.gate.open()
+        for caller in [first, second] {
+            let error = await #expect(throws: AuthError.self) { try await caller.value }
+            #expect(error?.code == .loginRequired)
+        }
+    }
+
+    @Test func aCallerWhoseTokenHasNotExpiredIsNotFailedByTheRefreshOfAnother() async throws {
+        let life = try TokenLifeScene()
+        let gate = Gate()
+        struct GatedTransport: HTTPTransport {
+            let base: any HTTPTransport
+            let gate: Gate
+            func send(_ call: TransportRequest) async throws -> TransportResponse {
+                if call.head.path == "/token" { await gate.pass() }
+                return try await base.send(call)
+            }
+        }
+        var registration = try EmulatorScene.registration()
+        registration.scopes = ["openid", "offline_access"]
+        let client = try life.scene.client(
+            registration: registration,
+            store: MemoryTokenStore(),
+            transport: GatedTransport(base: life.transport, gate: gate),
+            host: life.time.host
+        )
+        try await client.signIn()
+        let tokens = try await client.freshTokens()
+        let end = try #require(tokens.expiresAt)
+        // In the margin in which an access token counts as expired, and has not expired.
+        life.time.advance(end.timeIntervalSince(life.time.now) - 30)
+        gate.close()
+        let other = Task { try await client.refresh() }
+        await gate.arrival()
+        let caller = Task.immediate { try await client.freshTokens() }
+        life.transport.takeDown()
+        gate.open()
+        #expect(try await caller.value.accessToken == tokens.accessToken)
+        await #expect(throws: AuthError.self) { _ = try await other.value }
+    }
+}
+
+/// A clock that a test advances.
+final class SteppedClock: Clock {
+    struct Instant: InstantProtocol {
+        var offset: Swift.Duration = .zero
+        func advanced(by duration: Swift.Duration) -> Instant { Instant(offset: offset + duration) }
+        func duration(to other: Instant) -> Swift.Duration { other.offset - offset }
+        static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
+    }
+
+    private struct Sleeper {
+        let number: UInt64
+        let end: Instant
+        let continuation: CheckedContinuation<Void, any Error>
+    }
+
+    private let state = Mutex<(now: Instant, last: UInt64, sleepers: [Sleeper], cancelled: Set<UInt64>)>(
+        (Instant(), 0, [], [])
+    )
+    private let (arrivals, arrived) = AsyncStream<Void>.makeStream()
+
+    var now: Instant { state.withLock { $0.now } }
+    var minimumResolution: Swift.Duration { .zero }
+
+    /// Advances the time, once a task sleeps.
+    func advance(by duration: Swift.Duration) async {
+        while state.withLock({ $0.sleepers.isEmpty }) { for await _ in arrivals { break } }
+        let due = state.withLock { state in
+            state.now = state.now.advanced(by: duration)
+            let due = state.sleepers.filter { $0.end <= state.now }
+            state.sleepers.removeAll { $0.end <= state.now }
+            return due
+        }
+        for sleeper in due { sleeper.continuation.resume() }
+    }
+
+    func sleep(until deadline: Instant, tolerance: Swift.Duration?) async throws {
+        let number = state.withLock { state in
+            state.last += 1
+            return state.last
+        }
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                let result = state.withLock { state -> Result<Void, any Error>? in
+                    if state.cancelled.contains(number) { return .failure(CancellationError()) }
+                    if deadline <= state.now { return .success(()) }
+                    state.sleepers.append(Sleeper(number: number, end: deadline, continuation: continuation))
+                    arrived.yield()
+                    return nil
+                }
+                if let result { continuation.resume(with: result) }
+            }
+        } onCancel: {
+            let sleeper = state.withLock { state -> Sleeper? in
+                state.cancelled.insert(number)
+                let sleeper = state.sleepers.first { $0.number == number }
+                state.sleepers.removeAll { $0.number == number }
+                return sleeper
+            }
+            sleeper?.continuation.resume(throwing: CancellationError())
+        }
+    }
+}
