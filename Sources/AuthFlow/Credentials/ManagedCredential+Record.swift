@@ -15,12 +15,14 @@ extension ManagedCredential {
 
     /// - Returns: What is stored, the same with what could not be written, and the epoch of that.
     private func read() async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
+        let askedAt = client.host.now().timeIntervalSinceReferenceDate
         let (epoch, version, seen) = state.withLock { ($0.epoch, $0.version, $0.cached) }
         let stored =
             try await store.bytes(for: key).map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
         var lost: StoredAccounts.Entry??
         let result = state.withLock { state in
             var known = stored
+            if state.epoch == epoch { state.askedAt = askedAt }
             defer { if state.version == version { state.current = known.current } }
             // What was written during this read would be taken for older than what it saw, and the only copy of it be lost.
             if state.version == version {
@@ -37,7 +39,7 @@ extension ManagedCredential {
                 if tokens?.accessToken == cached.credential.tokens.accessToken,
                     tokens?.expiresAt == cached.credential.tokens.expiresAt
                 {
-                    state.checkedAt = client.host.now().timeIntervalSinceReferenceDate
+                    state.checkedAt = askedAt
                 } else {
                     state.cached = nil
                     if tokens == nil { lost = .some(entry) }
@@ -94,6 +96,7 @@ extension ManagedCredential {
         _ epoch: Int,
         attributes: RecordAttributes? = nil
     ) async throws {
+        let askedAt = client.host.now().timeIntervalSinceReferenceDate
         if let attributes {
             guard let store = store as? any SessionTokenStore else {
                 throw AuthError(
@@ -106,6 +109,7 @@ extension ManagedCredential {
             try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
         }
         state.withLock { state in
+            state.askedAt = askedAt
             state.version += 1
             state.unsaved.removeAll { $0.epoch <= epoch }
             // What is newer takes the place of what has been written now, whatever that reads as.
@@ -146,10 +150,12 @@ extension ManagedCredential {
             try await reporter.step(.storing) { [accounts] in
                 try await write(accounts, lease, epoch, attributes: attributes)
             }
-            beginEpoch()
+            let isCurrent = state.withLock { $0.epoch == epoch }
+            let new = beginEpoch()
             state.withLock { $0.current = accounts.current }
             // A client that is made for one account keeps what it signs in for another, and does not use it.
-            if accounts.entry(account)?.account == credential.account { adopt(credential) }
+            // One that is being removed by another task of this process is not returned from memory.
+            if isCurrent, accounts.entry(account)?.account == credential.account { adopt(credential, new) }
         }
         publish(.signedIn(credential.identity), of: credential.account)
     }

@@ -35,8 +35,12 @@ final class ManagedCredential: Sendable {
 
     struct State {
         var cached: Cached?
-        /// When the store was last seen to have what is cached.
+        /// When the store was last asked for what is cached, and had it.
         var checkedAt = -Double.infinity
+        /// When the store was last asked, or told, what it has now.
+        var askedAt = -Double.infinity
+        /// The read in progress that decides whether what is cached is still stored.
+        var check: SharedTask<Void>?
         /// The current account, as the store was last seen to have it.
         var current: AccountID?
         var epoch = 0
@@ -216,6 +220,9 @@ final class ManagedCredential: Sendable {
                 if isWanted || isOwn || attempt > 0 { return credential }
             } catch is Outdated {
                 continue
+            } catch where !isOwn && attempt == 0 && !Task.isCancelled {
+                // The error of a refresh that another caller wanted, such as one ahead of time: this caller's tokens may not have expired.
+                continue
             }
         }
         return try signedIn(in: try await accounts(), account)
@@ -224,18 +231,22 @@ final class ManagedCredential: Sendable {
     /// The cached tokens, when they are fresh and the store still has them.
     private func known(_ margin: Duration) async -> Credential? {
         let now = client.host.now().timeIntervalSinceReferenceDate
-        let (cached, isDue) = state.withLock { state -> (Cached?, Bool) in
+        let (cached, check) = state.withLock { state -> (Cached?, SharedTask<Void>?) in
             guard let cached = state.cached, cached.isFresh(at: now), isFresh(cached.credential, margin) else {
-                return (nil, false)
+                return (nil, nil)
             }
-            let isDue = !Self.isChecked(state, now)
-            // The others are served meanwhile: one read is enough.
-            if isDue { state.checkedAt = now }
-            return (cached, isDue)
+            guard !Self.isChecked(state, now) else { return (cached, nil) }
+            // One read is enough for all callers. None is served from memory meanwhile: the user may have signed out elsewhere.
+            let check = state.check ?? SharedTask { [self] in
+                defer { self.state.withLock { $0.check = nil } }
+                _ = try await accounts()
+            }
+            state.check = check
+            return (cached, check)
         }
-        guard let cached, isDue else { return cached?.credential }
+        guard let cached, let check else { return cached?.credential }
         // A store that cannot be read says nothing about the tokens.
-        guard (try? await accounts()) != nil else { return cached.credential }
+        guard (try? await check.value()) != nil else { return cached.credential }
         return state.withLock { $0.cached === cached ? cached.credential : nil }
     }
 
@@ -281,11 +292,11 @@ final class ManagedCredential: Sendable {
     /// - Parameter epoch: The epoch in which the work began that they are the result of; nil for this one.
     @discardableResult
     func adopt(_ credential: Credential, _ epoch: Int? = nil) -> Credential {
-        let now = client.host.now().timeIntervalSinceReferenceDate
         state.withLock { state in
             guard epoch == nil || epoch == state.epoch, keeps(credential.account, state) else { return }
             state.cached = Cached(credential, margin: freshnessMargin, random: client.host.randomBytes(1).first ?? 0)
-            state.checkedAt = now
+            // Not the present: the answer may have been a long time on its way.
+            state.checkedAt = state.askedAt
         }
         return credential
     }
