@@ -20,6 +20,9 @@ public struct Credential: Sendable, Hashable {
     /// When the tokens came, by this machine's clock: at the sign-in, or at the last refresh.
     public var obtainedAt: Date
 
+    /// The user's authentication at the sign-in, which no refresh changes; nil without an ID Token.
+    public private(set) var authentication: UserAuthentication?
+
     /// The resources that the grant is for (RFC 8707); empty for none in particular.
     public internal(set) var resources: [String] = []
 
@@ -43,6 +46,7 @@ public struct Credential: Sendable, Hashable {
         self.identity = identity
         self.signedInAt = signedInAt
         self.obtainedAt = obtainedAt ?? signedInAt
+        self.authentication = tokens.verifiedIDToken.map { UserAuthentication($0.claims) }
     }
 
     /// A name to show for the user, also when the user is unknown. Not an identifier.
@@ -89,6 +93,7 @@ extension Credential {
         json["dpop_key"] = tokens.dpopKey.map { .string($0.stored.exposed) }
         json["device_secret"] = tokens.deviceSecret.map { .string($0.exposed) }
         json["verified_id_token"] = tokens.verifiedIDToken?.stored
+        json["authentication"] = authentication?.claims
         json["binding"] = binding?.json
         if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
         if !resourceTokens.isEmpty { json["resource_tokens"] = .array(resourceTokens.map(\.json)) }
@@ -125,6 +130,7 @@ extension Credential {
             signedInAt: Date(timeIntervalSince1970: signedInAt),
             obtainedAt: json["obtained_at"]?.number.map(Date.init(timeIntervalSince1970:))
         )
+        if let claims = json["authentication"] { self.authentication = UserAuthentication(claims) }
         self.binding = json["binding"].flatMap(ProviderBinding.init(stored:))
         self.resources = json["resources"]?.strings ?? []
         self.resourceTokens = (json["resource_tokens"]?.array ?? []).compactMap(ResourceToken.init)

@@ -1,5 +1,11 @@
 import Synchronization
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 extension ManagedCredential {
     /// How often a provider may refuse a refresh without saying why before the user is asked to sign in again.
     static let toleratedRefusals: Int64 = 2
@@ -104,6 +110,7 @@ extension ManagedCredential {
             switch outcome {
             case .refreshed(let refreshed):
                 state.withLock { $0.backoffs[credential.account] = nil }
+                reportOtherAuthentication(in: refreshed)
                 await save(refreshed, in: &accounts, lease, epoch)
                 publish(.refreshed, of: credential.account)
                 return adopt(refreshed, epoch)
@@ -165,6 +172,15 @@ extension ManagedCredential {
         } catch let error as AuthError where error.code == .leaseLost {
             throw Outdated()
         }
+    }
+
+    /// Tells that a refreshed ID Token names another authentication of the user than that of the session, which stays as it is.
+    private func reportOtherAuthentication(in refreshed: Credential) {
+        guard let time = refreshed.authentication?.time,
+            let named = refreshed.tokens.verifiedIDToken?.claims["auth_time"]?.number,
+            named != time.timeIntervalSince1970
+        else { return }
+        reporter().report(.refresh, details: ["auth_time": "of another sign-in"])
     }
 
     /// Tells that a refresh token was sent under a lease that another holder has taken meanwhile: it may have been sent twice.

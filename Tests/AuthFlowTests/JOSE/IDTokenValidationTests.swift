@@ -237,7 +237,7 @@ import Testing
 
     static let acceptedAfterRefresh: [[String: JSON?]] = [
         [:], ["nonce": "n-0S6_WzA2Mj"], ["auth_time": .integer(time - 30)], ["iat": .integer(time + 1)],
-        ["aud": ["client"]],
+        ["aud": ["client"]], ["auth_time": .integer(time)], ["auth_time": .integer(time - 3600)], ["iat": .integer(time - 60)],
     ]
 
     @Test(arguments: acceptedAfterRefresh) func acceptsAMatchingRefreshedIDToken(_ change: [String: JSON?]) throws {
@@ -246,7 +246,7 @@ import Testing
 
     static let refusedAfterRefresh: [[String: JSON?]] = [
         ["iss": "https://id.example.com1"], ["sub": "other"], ["aud": ["other"]], ["aud": ["client", "other"]],
-        ["auth_time": .integer(time)], ["nonce": "other"], ["iat": .integer(time - 1)], ["azp": "client"],
+        ["auth_time": .integer(time + 61)], ["nonce": "other"], ["iat": .integer(time - 61)], ["azp": "client"],
         ["exp": .integer(time - 61)], ["at_hash": "AAAAAAAAAAAAAAAAAAAAAA"],
     ]
 

@@ -110,11 +110,10 @@ extension ConformanceTable {
         },
         refusesRefresh(
             "O13",
-            "refreshed ID Token with another aud or auth_time",
+            "refreshed ID Token with another aud",
             "Refuse it.",
             .wrongAudience,
-            .secondAudience,
-            .authenticatedAnHourAgo
+            .secondAudience
         ),
         .row("O14", "auth_time and max_age", "Refuse a sign-in that is too old.") { scene in
             var settings = try EmulatorScene.registration()

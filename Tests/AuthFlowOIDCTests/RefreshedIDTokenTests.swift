@@ -1,0 +1,44 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowTesting
+import Foundation
+import Synchronization
+import Testing
+
+/// ID Tokens that come with a refresh (OpenID Connect Core section 12.2).
+@Suite struct RefreshedIDTokenTests {
+    /// GitLab, Doorkeeper and Django name the user's last sign-in anywhere.
+    @Test(arguments: [3600, -3600] as [TimeInterval])
+    func aSignInElsewhereNeitherEndsTheSessionNorCountsAsItsOwn(_ difference: TimeInterval) async throws {
+        let life = try TokenLifeScene()
+        let store = MemoryTokenStore()
+        let events = Mutex<[FlowEvent]>([])
+        let client = try life.client(store: store, observer: { event in events.withLock { $0.append(event) } })
+        let first = try await client.signIn().credential
+        let authentication = try #require(first.authentication)
+        let time = try #require(authentication.time)
+        life.time.advance(7200)
+        let elsewhere = time.timeIntervalSince1970 + difference
+        life.scene.emulator.fault = .idToken(.claim("auth_time", .integer(Int64(elsewhere))))
+        #expect(try await client.freshTokens().accessToken != first.tokens.accessToken)
+        let refreshed = try #require(try await client.credential())
+        #expect(refreshed.authentication == authentication)
+        #expect(refreshed.tokens.verifiedIDToken?.claims["auth_time"]?.number == elsewhere)
+        #expect(events.withLock { $0 }.contains { $0.details["auth_time"] == "of another sign-in" })
+        // And in the next process, and after the next refresh.
+        life.time.advance(7200)
+        let next = try life.client(store: store)
+        _ = try await next.freshTokens()
+        #expect(try await next.credential()?.authentication == authentication)
+        #expect(life.refreshes == 2)
+    }
+
+    @Test func nodesOfAProviderWhoseClocksAreAFewSecondsApartRefreshATokenRightAfterTheSignIn() async throws {
+        let life = try TokenLifeScene()
+        let client = try life.client()
+        let first = try await client.signIn().credential
+        let issued = try #require(first.tokens.verifiedIDToken?.issuedAt)
+        life.scene.emulator.fault = .idToken(.claim("iat", .integer(Int64(issued.timeIntervalSince1970) - 5)))
+        #expect(try await client.refresh().tokens.accessToken != first.tokens.accessToken)
+    }
+}
