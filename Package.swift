@@ -333,7 +333,9 @@ let package = Package(
         ),
         .testTarget(
             name: "AuthFlowSQLiteTests",
-            dependencies: ["ConformanceRows", "CSQLite", "AuthFlowSQLite", "AuthFlowTesting", "AuthFlow"]
+            dependencies: [
+                "ConformanceRows", "CSQLite", "AuthFlowDatabase", "AuthFlowSQLite", "AuthFlowTesting", "AuthFlow",
+            ]
         ),
         // Runs beside servers that a script starts: see "make databases".
         .testTarget(

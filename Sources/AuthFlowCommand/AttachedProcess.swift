@@ -19,13 +19,14 @@ enum AttachedProcess {
     ///   - command: The path of the program and its arguments.
     ///   - environment: The whole environment of the program.
     /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it cannot be started. Otherwise this does not return.
-    static func replace(with command: [String], environment: [String: String]) throws(AuthError) -> Never {
+    static func replace(with command: [String], environment: [String: String]) throws -> Never {
         // What is ignored stays ignored in the program, and what is blocked stays blocked.
         signal(SIGPIPE, SIG_DFL)
         var none = sigset_t()
         unsafe sigemptyset(&none)
         unsafe pthread_sigmask(SIG_SETMASK, &none, nil)
         var (arguments, variables) = unsafe strings(command, environment)
+        guard !Signals.hasCome else { throw CancellationError() }
         unsafe execve(command[0], &arguments, &variables)
         throw failure(command, errno)
     }
@@ -89,6 +90,8 @@ extension AttachedProcess {
                 }
             }
         }
+        // One that came before these handlers ends this process, and must not leave the program behind.
+        guard !Signals.hasCome else { throw CancellationError() }
         var identifier: pid_t = 0
         unsafe pthread_sigmask(SIG_BLOCK, &all, &before)
         let status = unsafe posix_spawn(&identifier, command[0], nil, &attributes, &arguments, &variables)

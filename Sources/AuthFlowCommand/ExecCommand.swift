@@ -214,6 +214,13 @@ enum OpenDescriptors {
         _ = fcntl(number, F_SETFD, FD_CLOEXEC)
     }
 
+    /// Whether more descriptors are available: the runtime's scheduler crashes where it cannot open one.
+    static var haveRoom: Bool {
+        let opened = (0..<16).map { _ in unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
+        for descriptor in opened where descriptor >= 0 { close(descriptor) }
+        return !opened.contains { $0 < 0 }
+    }
+
     /// Has a program that is started inherit these and no others.
     static func keep(_ kept: Set<Int32>) {
         for descriptor in all.subtracting(kept) where descriptor > 2 { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }

@@ -21,10 +21,17 @@ import Glibc
         ProcessMemory.keepToItself()
         StandardStreams.openMissing()
         OpenDescriptors.reserve(for: CommandLine.arguments)
+        // Before the command starts: a signal with its default action would end the process after a refresh token was sent.
+        guard OpenDescriptors.haveRoom, Signals.install() else {
+            Terminal.talk("authflow: This process may open too few files. See: ulimit -n")
+            leave(with: ExitStatus.failure)
+        }
         let work = Task.detached { try await runCommand() }
-        Signals.watch { work.cancel() }
         Task.detached { await end(with: work) }
-        while true { pause() }
+        Signals.run {
+            UnfinishedClients.stopSending()
+            work.cancel()
+        }
     }
 
     /// Waits for the command, says how it ended, and exits.
@@ -58,6 +65,8 @@ import Glibc
         if let command = DirectCommand(CommandLine.arguments.dropFirst()) { return try await command.run() }
         let command: any ParsableCommand
         let arguments = ProgramName.arguments(CommandLine.arguments)
+        // A library that changes the environment while it is loaded keeps Swift from finding the arguments: help is not their result.
+        guard !arguments.isEmpty else { throw CommandLineError(error: ValidationError("There is no command.")) }
         if let misspelled = MisspelledCommand(arguments) { throw misspelled }
         do {
             command = try AuthFlowCommand.parseAsRoot(arguments)

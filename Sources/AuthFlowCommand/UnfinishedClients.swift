@@ -3,11 +3,19 @@ import Synchronization
 
 /// The clients of this program, which may have requests in progress when it is interrupted.
 enum UnfinishedClients {
-    /// How long a refresh or an exchange in progress may take once the program is to end.
-    static let grace = Duration.seconds(3)
+    /// The time limit for a request in progress once the program is to end.
+    private static let grace = Duration.seconds(3)
 
-    private static let clients = Mutex<[AuthClient]>([])
-    private static let resources = Mutex<[ResourceClient]>([])
+    /// The time limit for a refresh token that was sent: its response is the only copy of the next one.
+    private static let longestGrace = Duration.seconds(32)
+
+    private struct State {
+        var clients: [AuthClient] = []
+        var resources: [ResourceClient] = []
+        var isStopping = false
+    }
+
+    private static let state = Mutex(State())
 
     /// What is told about requests in progress: before they are waited for, and after.
     struct Words: Sendable {
@@ -38,21 +46,53 @@ enum UnfinishedClients {
         )
     }
 
-    static func add(_ client: AuthClient) { clients.withLock { $0.append(client) } }
-    static func add(_ client: ResourceClient) { resources.withLock { $0.append(client) } }
+    static func add(_ client: AuthClient) {
+        let isStopping = state.withLock { state in
+            state.clients.append(client)
+            return state.isStopping
+        }
+        if isStopping { client.stopSending() }
+    }
+
+    static func add(_ client: ResourceClient) {
+        let isStopping = state.withLock { state in
+            state.resources.append(client)
+            return state.isStopping
+        }
+        if isStopping { client.stopSending() }
+    }
+
+    private static var all: ([AuthClient], [ResourceClient]) { state.withLock { ($0.clients, $0.resources) } }
+
+    /// No refresh token is sent from now on: there would be no time for its response.
+    static func stopSending() {
+        state.withLock { $0.isStopping = true }
+        let (clients, resources) = all
+        for client in clients { client.stopSending() }
+        for client in resources { client.stopSending() }
+    }
+
+    /// Whether the response to a refresh token that was sent is awaited or being stored.
+    static var hasSent: Bool {
+        let (clients, resources) = all
+        return clients.contains(where: \.hasSent) || resources.contains(where: \.hasSent)
+    }
 
     /// Whether such a request is in progress.
     static var isBusy: Bool {
-        clients.withLock { $0 }.contains(where: \.hasUnfinishedWork)
-            || resources.withLock { $0 }.contains(where: \.hasUnfinishedWork)
+        let (clients, resources) = all
+        return clients.contains(where: \.hasUnfinishedWork) || resources.contains(where: \.hasUnfinishedWork)
     }
 
     /// Waits until everything that must not be lost is stored.
     /// - Returns: Whether it is.
     static func drain() async -> Bool {
-        var isDone = true
-        for client in clients.withLock({ $0 }) where await !client.drain(within: grace) { isDone = false }
-        for client in resources.withLock({ $0 }) where await !client.drain(within: grace) { isDone = false }
-        return isDone
+        let (clients, resources) = all
+        let limit = hasSent ? longestGrace : grace
+        return await withTaskGroup(of: Bool.self) { group in
+            for client in clients { group.addTask { await client.drain(within: limit) } }
+            for client in resources { group.addTask { await client.drain(within: limit) } }
+            return await group.reduce(true) { $0 && $1 }
+        }
     }
 }

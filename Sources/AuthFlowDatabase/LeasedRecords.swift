@@ -22,12 +22,23 @@ package final class LeasedRecords<Table: RecordTable>: Sendable {
         }
     }
 
+    /// A lease of this process.
+    private struct Held {
+        let lease: HeldLease
+        /// Whether its body has returned without having written its result, which is nowhere else: the holder may still write it under
+        /// this lease, as long as no other holder has come.
+        var isOver = false
+    }
+
+    /// The maximum number of leases whose results are unwritten. Beyond it their holders take new ones, as others do.
+    private static var maximumOver: Int { 10_000 }
+
     package let table: Table
     private let times: Times
     private let host: HostServices
     private let waiters = RecordWaiters()
-    private let held = Mutex<[Lease: HeldLease]>([:])
-    /// The leases under which a write has failed.
+    private let held = Mutex<[Lease: Held]>([:])
+    /// The leases under which the last write has failed.
     private let unwritten = Mutex<Set<Lease>>([])
     private let observers = Observers()
 
@@ -77,7 +88,7 @@ extension LeasedRecords {
         _ body: (Lease) async throws -> Return
     ) async throws -> Return {
         let (lease, inTable, term) = try await take(key)
-        held.withLock { $0[lease] = inTable }
+        held.withLock { $0[lease] = Held(lease: inTable) }
         let renewing = Task { [table, times, host] in
             var pause = times.lease / 3
             while true {
@@ -96,19 +107,40 @@ extension LeasedRecords {
             result = .failure(error)
         }
         renewing.cancel()
-        held.withLock { $0[lease] = nil }
-        // What could not be written is nowhere else: no other holder comes before the lease has ended by itself.
-        guard unwritten.withLock({ $0.remove(lease) }) == nil else { return try result.get() }
-        // Also when this task was cancelled: those who wait must not wait for the lease to end.
+        // No other holder comes before a lease with an unwritten result has expired, unless its holder writes the result before.
+        let isUnwritten = unwritten.withLock { $0.contains(lease) }
+        held.withLock { held in
+            held[lease]?.isOver = true
+            if !isUnwritten { held[lease] = nil }
+        }
+        guard !isUnwritten else {
+            limitUnwritten()
+            return try result.get()
+        }
+        await release(inTable)
+        return try result.get()
+    }
+
+    /// Gives up a lease, also when this task was cancelled: those who wait must not wait for its expiry.
+    private func release(_ lease: HeldLease) async {
         let release = Task { [table] in
             do {
-                try await table.release(inTable)
+                try await table.release(lease)
             } catch {
-                Task { try? await self.repeated(for: self.times.lease) { try await self.table.release(inTable) } }
+                Task { try? await self.repeated(for: self.times.lease) { try await self.table.release(lease) } }
             }
         }
         await release.value
-        return try result.get()
+    }
+
+    private func limitUnwritten() {
+        let over = held.withLock { held in
+            let over = held.filter(\.value.isOver).map(\.key)
+            guard over.count > Self.maximumOver else { return [Lease]() }
+            for lease in over { held[lease] = nil }
+            return over
+        }
+        unwritten.withLock { $0.subtract(over) }
     }
 
     private func take(_ key: RecordKey) async throws -> (Lease, HeldLease, Lease.Term) {
@@ -192,7 +224,8 @@ extension LeasedRecords {
         _ attributes: RecordAttributes?,
         under lease: Lease
     ) async throws {
-        guard let inTable = held.withLock({ $0[lease] }) else { throw Lease.lost }
+        guard let entry = held.withLock({ $0[lease] }) else { throw Lease.lost }
+        let inTable = entry.lease
         // Finished whatever becomes of the caller: what is written may be nowhere else.
         let writing = Task {
             try await self.repeated(for: self.times.repetition) {
@@ -200,10 +233,14 @@ extension LeasedRecords {
             }
         }
         do {
-            guard try await writing.value else { throw Lease.lost }
+            let isWritten = try await writing.value
             unwritten.withLock { _ = $0.remove(lease) }
+            if entry.isOver { held.withLock { $0[lease] = nil } }
+            guard isWritten else { throw Lease.lost }
+            if entry.isOver { await release(inTable) }
         } catch let error as AuthError where error.code == .storageFailed {
             unwritten.withLock { _ = $0.insert(lease) }
+            if entry.isOver { _ = try? await table.renew(inTable, for: times.lease) }
             throw error
         }
     }

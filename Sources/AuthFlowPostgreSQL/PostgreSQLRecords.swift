@@ -59,15 +59,17 @@ struct PostgreSQLRecords: RecordTable {
 
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
         let digest = key.digest
-        // A fence is later than every other one on the key, also than those of a row that was removed: it is a time.
+        // A fence is later than every other one on the key, also than those of a row that was removed: it is a time. The same owner asks
+        // again when an answer was lost, or late: its lease stays valid.
         let now = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         let taken = try await rows(
             """
             INSERT INTO \(table) AS r (id, record, fence, lease_owner, lease_until) \
             VALUES ($1::bytea, $2::bytea, \(now), $3::bytea, clock_timestamp() + $4\(Self.interval)) \
             ON CONFLICT (id) DO UPDATE SET \
-            fence = greatest(r.fence + 1, \(now)), lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, \
-            is_awaited = false, \
+            fence = CASE WHEN r.lease_owner = excluded.lease_owner THEN r.fence ELSE greatest(r.fence + 1, \(now)) END, \
+            lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, \
+            is_awaited = r.is_awaited AND coalesce(r.lease_owner = excluded.lease_owner, false), \
             is_after_unfinished = r.is_after_unfinished \
             OR coalesce(r.lease_owner <> excluded.lease_owner, false) AND NOT r.has_written, \
             has_written = r.has_written AND coalesce(r.lease_owner = excluded.lease_owner, false), \
@@ -87,13 +89,17 @@ struct PostgreSQLRecords: RecordTable {
         if let row = taken.first, let fence = PostgreSQLValue.integer(row[0]) {
             return .taken(fence: UInt64(fence), isAfterUnfinished: PostgreSQLValue.flag(row[1]))
         }
-        // The holder tells those who wait, and none other: each message is a lock that all commits of the database wait for.
+        // The holder tells those who wait, and none other: each message is a lock that all commits of the database wait for. A lease that
+        // lasts longer than it was taken for is of a clock that was set back since: its holder, if alive, renews it in time.
         let busy = try await rows(
             """
-            UPDATE \(table) SET is_awaited = true WHERE id = $1::bytea AND lease_until > clock_timestamp() \
+            UPDATE \(table) SET is_awaited = true, \
+            lease_until = least(lease_until, clock_timestamp() + $2\(Self.interval)) \
+            WHERE id = $1::bytea AND lease_until > clock_timestamp() \
             RETURNING (extract(epoch FROM lease_until - clock_timestamp()) * 1000)::bigint
             """,
-            .bytes(digest)
+            .bytes(digest),
+            .integer(duration.milliseconds)
         )
         return .busy(.milliseconds(busy.first.flatMap { PostgreSQLValue.integer($0[0]) } ?? 0))
     }

@@ -51,18 +51,24 @@ struct RedisScript: Sendable {
         local owner, until_ = field('owner'), number('lease_until')
         if owner and owner ~= ARGV[1] and until_ and until_ > now then
           redis.call('HSET', KEYS[1], 'awaited', '1')
+          -- It lasts longer than it was taken for: the clock was set back since. Its holder, if alive, renews it in time.
+          if until_ > now + ARGV[2] then
+            until_ = now + ARGV[2]
+            redis.call('HSET', KEYS[1], 'lease_until', string.format('%.0f', until_))
+          end
           return {0, string.format('%.0f', until_ - now)}
         end
         if not alive() then redis.call('HDEL', KEYS[1], 'sealed', 'expires', 'idle_until', 'idle', 'used', 'tags') end
-        -- Microseconds: later than every other fence of the key, also than those of a record that was removed.
-        local fence = math.max((number('fence') or 0) + 1, t[1] * 1000000 + t[2])
+        -- Microseconds: later than every other fence of the key, also than those of a record that was removed. The same owner asks again
+        -- when a reply was lost, or late: its lease stays valid.
+        local fence = number('fence')
+        if not fence or owner ~= ARGV[1] then fence = math.max((fence or 0) + 1, t[1] * 1000000 + t[2]) end
         local text = string.format('%.0f', fence)
         redis.call('HSET', KEYS[1], 'fence', text, 'owner', ARGV[1], 'lease_until', string.format('%.0f', now + ARGV[2]), 'record', ARGV[3])
-        redis.call('HDEL', KEYS[1], 'awaited')
         if owner and owner ~= ARGV[1] then
           if not field('written') then redis.call('HSET', KEYS[1], 'unfinished', '1') end
         end
-        if owner ~= ARGV[1] then redis.call('HDEL', KEYS[1], 'written') end
+        if owner ~= ARGV[1] then redis.call('HDEL', KEYS[1], 'written', 'awaited') end
         keep()
         return {1, text, field('unfinished') and 1 or 0}
         """

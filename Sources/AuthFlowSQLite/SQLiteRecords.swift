@@ -57,16 +57,19 @@ final class SQLiteRecords: RecordTable {
         let digest = key.digest
         return try await lane.run { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)
-            // Here, and not before: a call may have waited for others.
+            // Here, and not before: a call may have waited for others. The same owner asks again when an answer was lost, or late: its
+            // lease stays valid.
             let (now, time) = (now, SQLiteValue.integer(leases.now()))
             let fence = connection.nextFence(at: Int64(host.now().timeIntervalSince1970 * 1_000_000))
             let taken = try connection.run(
                 """
                 INSERT INTO records (id, record, fence, lease_owner, lease_until, lease_boot, used_at) \
                 VALUES (?2, ?3, ?6, ?4, ?7 + ?5, ?8, ?1) \
-                ON CONFLICT (id) DO UPDATE SET fence = max(fence + 1, excluded.fence), \
+                ON CONFLICT (id) DO UPDATE SET \
+                fence = CASE WHEN lease_owner IS excluded.lease_owner THEN fence ELSE max(fence + 1, excluded.fence) END, \
                 lease_owner = excluded.lease_owner, lease_until = excluded.lease_until, \
-                lease_boot = excluded.lease_boot, is_awaited = 0, \
+                lease_boot = excluded.lease_boot, \
+                is_awaited = is_awaited AND lease_owner IS excluded.lease_owner, \
                 is_after_unfinished = is_after_unfinished \
                 OR lease_owner IS NOT NULL AND lease_owner <> excluded.lease_owner AND NOT has_written, \
                 has_written = has_written AND lease_owner IS excluded.lease_owner, \

@@ -51,6 +51,25 @@ import Testing
         return try await client.freshTokens()
     }
 
+    @Test func aDrainStoresWhatCouldNotBeStored() async throws {
+        let client = try client()
+        let unsaved = try await refreshedUnsaved(client)
+        #expect(client.hasUnfinishedWork)
+        store.fail(false)
+        #expect(await client.drain())
+        #expect(!client.hasUnfinishedWork)
+        #expect(try await self.client().freshTokens().refreshToken == unsaved.refreshToken)
+    }
+
+    @Test func noRefreshTokenIsSentOnceTheProgramIsAboutToExit() async throws {
+        let client = try client()
+        _ = try await client.signIn()
+        time.advance(3600)
+        client.stopSending()
+        await #expect(throws: CancellationError.self) { try await client.freshTokens() }
+        #expect(!scene.emulator.receivedRequests.contains { $0.form["grant_type"] == "refresh_token" })
+    }
+
     @Test func aSignOutRevokesUnsavedTokens() async throws {
         let client = try client()
         let unsaved = try await refreshedUnsaved(client)

@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test(arguments: [SIGINT, SIGTERM])
+    @Test(arguments: [SIGINT, SIGTERM, SIGHUP, SIGQUIT])
     func aSignalDuringARefreshLetsItFinishAndBeStored(_ signal: Int32) async throws {
         try await withProvider(holding: "refresh_token") { emulator, provider, path in
             emulator.accessTokenLifetime = 0
@@ -59,6 +59,33 @@ import Testing
             #expect(next.status == 0, "\(next.talk)")
             let status = try await CommandHarness.run(["status", "--config", path], environment: Self.environment)
             #expect(status.status == 0)
+        }
+    }
+
+    /// timeout(1) signals its child, and then the group of both; so do a terminal that is closed and its shell.
+    @Test(arguments: [SIGINT, SIGTERM, SIGHUP]) func aSignalThatIsSentTwiceCountsOnce(_ signal: Int32) async throws {
+        try await withProvider(holding: "refresh_token") { emulator, provider, path in
+            emulator.accessTokenLifetime = 0
+            _ = try await CommandHarness.run(["login", "--config", path], environment: Self.environment)
+            emulator.accessTokenLifetime = 3600
+            let process = Mutex<Int32>(0)
+            async let interrupted = CommandHarness.run(
+                ["token", "--config", path],
+                environment: Self.environment,
+                started: { identifier in process.withLock { $0 = identifier } },
+                interruptWhen: { said in
+                    if said.hasSuffix("may end your session.\n") {
+                        kill(process.withLock { $0 }, signal)
+                        provider.release()
+                    }
+                    return false
+                }
+            )
+            await provider.arrival()
+            kill(process.withLock { $0 }, signal)
+            #expect(try await interrupted.status == 130)
+            let next = try await CommandHarness.run(["token", "--config", path], environment: Self.environment)
+            #expect(next.status == 0, "\(next.talk)")
         }
     }
 

@@ -218,7 +218,10 @@ extension ManagedCredential {
             }
             remember(credential, replacing: .entry(old), isSignIn: false, epoch)
             // Other processes would send the old refresh token, which has been used.
-            if !hasLostLease { repeatWriting() }
+            if !hasLostLease {
+                state.withLock { $0.unwrittenLease = lease }
+                repeatWriting()
+            }
         }
     }
 
@@ -246,6 +249,17 @@ extension ManagedCredential {
     /// - Returns: Whether nothing is left.
     private func isWritten() async -> Bool {
         _ = try? await unfinished.finish { [self] in
+            // Under the lease that it still has, if its store allows that: other processes come when the lease has expired, and would send
+            // the old refresh token.
+            if let lease = state.withLock({ $0.unwrittenLease }) {
+                do {
+                    let (stored, known, epoch) = try await read()
+                    if known != stored { try await write(known, lease, epoch) }
+                    return state.withLock { $0.unwrittenLease = nil }
+                } catch let error as AuthError where error.code == .leaseLost {
+                    state.withLock { $0.unwrittenLease = nil }
+                }
+            }
             try await store.withLease(on: key) { lease in _ = try await latestAccounts(lease) }
         }
         let isWritten = state.withLock { state in
@@ -269,6 +283,8 @@ extension ManagedCredential {
             var accounts = try await latestAccounts(lease)
             var credential = try signedIn(in: accounts)
             try await client.requireBinding(of: credential)
+            try unfinished.beginSending()
+            defer { unfinished.endSending() }
             credential.tokens = try await body(credential.tokens)
             credential.obtainedAt = client.host.wholeSecond
             await save(credential, in: &accounts, lease, epoch)

@@ -101,6 +101,8 @@ extension ManagedCredential {
         if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) {
             return try fallback(wait, credential)
         }
+        try unfinished.beginSending()
+        defer { unfinished.endSending() }
         do {
             let resources = key.resource.map { [$0] } ?? credential.resources
             let outcome = try await reporter().step(.refresh) {

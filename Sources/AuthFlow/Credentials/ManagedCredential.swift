@@ -56,6 +56,8 @@ final class ManagedCredential: Sendable {
         var unsaved: [Unsaved] = []
         /// Whether a write failed because the lease was lost: it can be tried again at once, under another.
         var hasLostLease = false
+        /// The lease under which a write has failed. Its store may accept the same write under it once more.
+        var unwrittenLease: Lease?
         /// Whether a task tries to write what could not be written.
         var isRepeating = false
         var observers: [UInt64: AsyncStream<CredentialState>.Continuation] = [:]
@@ -212,6 +214,7 @@ final class ManagedCredential: Sendable {
         }
         // A refresh that was under way already may end with the very token that was refused, last less long than is wanted here,
         // or belong to a user who has signed out meanwhile. Then another one is begun, once.
+        try Task.checkCancellation()
         for attempt in 0..<4 {
             let (task, isOwn) = sharedRefresh(account, margin, rejected)
             do {

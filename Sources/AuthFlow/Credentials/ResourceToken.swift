@@ -164,6 +164,8 @@ extension ManagedCredential {
             )
         }
         if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) { throw wait }
+        try unfinished.beginSending()
+        defer { unfinished.endSending() }
         let outcome: RefreshOutcome
         do {
             outcome = try await reporter().step(.refresh) {

@@ -5,6 +5,8 @@ import Synchronization
 final class UnfinishedWork: Sendable {
     private let running = Mutex<[UInt64: @Sendable () async -> Void]>([:])
     private let next = Atomic<UInt64>(0)
+    private let sent = Atomic(0)
+    private let isClosed = Atomic(false)
     /// Who has something that could not be written, and tries again when asked.
     private let unwritten = Mutex<[ObjectIdentifier: @Sendable () async -> Bool]>([:])
 
@@ -42,8 +44,26 @@ final class UnfinishedWork: Sendable {
         return try await begin(work).value()
     }
 
-    /// Whether something is under way.
-    var isBusy: Bool { running.withLock { !$0.isEmpty } }
+    /// Whether work is in progress, or a credential could not be stored.
+    var isBusy: Bool { running.withLock { !$0.isEmpty } || unwritten.withLock { !$0.isEmpty } }
+
+    /// Counts a request that uses up a refresh token, until its response is stored.
+    /// - Throws: `CancellationError` when the process is about to exit.
+    func beginSending() throws {
+        // Counted before the look, as ``close()`` looks after it has closed: one of the two sees the other.
+        sent.add(1, ordering: .sequentiallyConsistent)
+        guard isClosed.load(ordering: .sequentiallyConsistent) else { return }
+        endSending()
+        throw CancellationError()
+    }
+
+    func endSending() { sent.subtract(1, ordering: .sequentiallyConsistent) }
+
+    /// No refresh token is sent from now on.
+    func close() { isClosed.store(true, ordering: .sequentiallyConsistent) }
+
+    /// Whether a refresh token was sent whose response is not stored yet.
+    var hasSent: Bool { sent.load(ordering: .sequentiallyConsistent) > 0 }
 
     /// Waits until nothing is under way, and tries to write what could not be written.
     /// - Returns: Whether all work ended in time, and nothing is left unwritten.

@@ -89,6 +89,7 @@ public final class ResourceClient: Sendable {
         var client: (known: KnownResource, client: AuthClient)?
         /// Every client that may have work under way.
         var clients: [AuthClient] = []
+        var isStopping = false
         var servers: [String: AuthorizationServer] = [:]
         /// The sign-in that a request has begun, for all of this process.
         var signIn: SharedTask<Void>?
@@ -200,6 +201,7 @@ public final class ResourceClient: Sendable {
             if let made = state.client, made.known == key { return made.client }
             state.client = (key, client)
             state.clients = state.clients.filter(\.hasUnfinishedWork) + [client]
+            if state.isStopping { client.stopSending() }
             return client
         }
     }
@@ -363,6 +365,18 @@ public final class ResourceClient: Sendable {
 
     /// Whether something is under way that must not be lost: what ``drain(within:)`` waits for.
     public var hasUnfinishedWork: Bool { state.withLock { $0.clients }.contains(where: \.hasUnfinishedWork) }
+
+    /// As ``AuthClient/stopSending()``.
+    package func stopSending() {
+        let clients = state.withLock { state in
+            state.isStopping = true
+            return state.clients
+        }
+        for client in clients { client.stopSending() }
+    }
+
+    /// As ``AuthClient/hasSent``.
+    package var hasSent: Bool { state.withLock { $0.clients }.contains(where: \.hasSent) }
 
     /// As ``AuthClient/drain(within:)``.
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {

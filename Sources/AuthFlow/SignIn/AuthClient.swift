@@ -347,6 +347,12 @@ public final class AuthClient: Sendable {
     /// Whether something is under way that must not be lost: what ``drain(within:)`` waits for.
     public var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
 
+    /// Has no refresh token sent from now on: for a program that is about to exit, and would not wait for the response.
+    package func stopSending() { credentials.unfinished.close() }
+
+    /// Whether a refresh token was sent whose response is not stored yet.
+    package var hasSent: Bool { credentials.unfinished.hasSent }
+
     /// Waits until nothing is under way that must not be lost: exchanges of codes and refresh tokens, whose results are then
     /// stored, and revocations. They come to their end whichever tasks are cancelled, but not when the process exits: call it
     /// before that.

@@ -1,0 +1,94 @@
+import AuthFlow
+import AuthFlowTesting
+import Synchronization
+import Testing
+
+@testable import AuthFlowDatabase
+@testable import AuthFlowSQLite
+
+/// Leases whose messages are lost, late or repeated.
+@Suite struct LeaseFaultTests {
+    private let folder: SQLiteTokenStoreTests.Folder
+    private let clock = SQLiteTokenStoreTests.WallClock()
+    private let key = RecordKey(name: "user", issuer: "https://id.example.com", clientID: "client")
+
+    init() throws { folder = try SQLiteTokenStoreTests.Folder() }
+
+    private func table(_ onMessage: @escaping @Sendable (DatabaseMessage) -> Void = { _ in }) -> SQLiteRecords {
+        SQLiteRecords(
+            file: SQLiteFile(path: folder.file),
+            host: clock.host,
+            leases: clock.leases(),
+            onMessage: onMessage
+        )
+    }
+
+    /// A table that refuses writes for as long as the test wants.
+    private struct RefusingTable: RecordTable {
+        let base: SQLiteRecords
+        let isRefusing: FailingWrites
+
+        func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
+            if isRefusing.value.load(ordering: .relaxed) { throw DatabaseFailure(.refused, "No space is left.") }
+            return try await base.write(bytes, attributes, under: lease)
+        }
+        func bytes(of digest: [UInt8]) async throws -> [UInt8]? { try await base.bytes(of: digest) }
+        func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
+            try await base.take(key, by: owner, for: duration)
+        }
+        func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
+            try await base.renew(lease, for: duration)
+        }
+        func release(_ lease: HeldLease) async throws { try await base.release(lease) }
+        func touch(_ digest: [UInt8]) async throws -> Bool { try await base.touch(digest) }
+        func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] { try await base.records(tagged: tag) }
+        func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord] { try await base.remove(digests) }
+        func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+            try await base.claim(key, for: lifetime)
+        }
+        func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+            try await base.keys(after: digest, limit: limit)
+        }
+        func removeEnded() async throws -> Int { try await base.removeEnded() }
+        func listen() { base.listen() }
+        var pushesMessages: Bool { base.pushesMessages }
+    }
+
+    private final class FailingWrites: Sendable {
+        let value = Atomic(true)
+    }
+
+    @Test func aLateDuplicateOfATakenLeaseLeavesItValid() async throws {
+        let table = table()
+        let owner = [UInt8](repeating: 7, count: 16)
+        guard case .taken(let fence, _) = try await table.take(key, by: owner, for: .seconds(15)),
+            case .taken(let again, _) = try await table.take(key, by: owner, for: .seconds(15))
+        else { throw CancellationError() }
+        #expect(again == fence)
+        let lease = HeldLease(digest: key.digest, owner: owner, fence: fence)
+        #expect(try await table.write([1], nil, under: lease))
+    }
+
+    @Test func theHolderOfAnUnwrittenResultWritesItUnderItsLeaseBeforeAnyOtherHolderComes() async throws {
+        let writes = FailingWrites()
+        let records = LeasedRecords(times: .init(), host: clock.host) {
+            RefusingTable(base: table($0), isRefusing: writes)
+        }
+        var lease: Lease?
+        try await records.withLease(on: key) { held in
+            lease = held
+            await #expect(throws: AuthError.self) { try await records.write([2], nil, under: held) }
+        }
+        let held = try #require(lease)
+        let other = LeasedRecords(times: .init(patience: .zero), host: clock.host) { table($0) }
+        let busy = await #expect(throws: AuthError.self) { try await other.withLease(on: key) { _ in } }
+        #expect(busy?.code == .leaseBusy)
+        await #expect(throws: AuthError.self) { try await records.write([2], nil, under: held) }
+        writes.value.store(false, ordering: .relaxed)
+        try await records.write([2], nil, under: held)
+        #expect(try await other.withLease(on: key) { _ in try await other.bytes(for: key) } == [2])
+        // And not once more: the lease was given up.
+        let lost = await #expect(throws: AuthError.self) { try await records.write([3], nil, under: held) }
+        #expect(lost?.code == .leaseLost)
+    }
+}
