@@ -118,6 +118,13 @@ struct Progress: Sendable {
         case (.userAgentChoice, .note), (.flowChoice, .note):
             guard showsSteps else { break }
             tellChoice(event)
+        case (.authorizationRequest, .note):
+            guard let issuer = event.details["issuer"], let resource = event.details["resource"] else { break }
+            let scopes = event.details["scopes"] ?? ""
+            Terminal.talk(
+                "Signing in at \(DisplayText.sanitized(issuer)) for \(DisplayText.sanitized(resource))"
+                    + (scopes.isEmpty ? "." : ", scopes: \(DisplayText.sanitized(scopes)).")
+            )
         case (.userAgentVisit, .note):
             if let url = event.url {
                 let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"

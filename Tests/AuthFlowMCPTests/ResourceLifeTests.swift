@@ -53,6 +53,105 @@ import Testing
         }
     }
 
+    /// RFC 9700 section 4.4: the resource's server names the authorization endpoint of another as its own.
+    @Test(arguments: [true, false])
+    func theCodeOfAnHonestServerIsNotSentToTheServerOfAHostileResource(_ hasDocument: Bool) async throws {
+        var settings = Self.settings {
+            ($0.announcesIssuer, $0.issuer, $0.supportsMetadataDocuments) = (false, .missing, true)
+        }
+        let honest = ProtectedResourceEmulator(origin: "https://honest.example.com", settings: settings)
+        settings.authorizationOrigin = honest.origin
+        let hostile = ProtectedResourceEmulator(origin: "https://api.example.com", settings: settings)
+        let scene = ResourceScene(emulator: hostile, transport: InProcessTransport(honest, hostile))
+        var options = ResourceClient.Options()
+        if hasDocument { options.clientMetadataDocument = "https://client.example.com/client.json" }
+        let client = try scene.client(options: options)
+        let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+        #expect(error?.code == .unsupported)
+        #expect(honest.authorizations.isEmpty)
+        #expect(hostile.registrations == 0)
+        #expect(!hostile.requests.contains("POST /token"))
+    }
+
+    @Test func aServerWhoseResponsesDoNotNameTheirIssuerHasARedirectURIOfItsOwn() async throws {
+        let settings = Self.settings { ($0.announcesIssuer, $0.issuer) = (false, .missing) }
+        let store = MemoryTokenStore()
+        var uris: Set<String> = []
+        for origin in ["https://one.example.com", "https://two.example.com"] {
+            let emulator = ProtectedResourceEmulator(origin: origin, settings: settings)
+            let scene = ResourceScene(emulator: emulator, transport: InProcessTransport(emulator))
+            #expect(try await Self.list(try scene.client(store: store)) == 200)
+            let kept = try await KeptRegistrations(store: store, for: origin).registration(at: origin)
+            uris.formUnion(Set(try #require(kept).redirectURIs.map { $0.uri.split(separator: "/").last.map(String.init) ?? "" }))
+        }
+        #expect(uris.count == 2)
+    }
+
+    @Test func aRegistrationIsNotUsedForAnotherResource() async throws {
+        let honest = ProtectedResourceEmulator(origin: "https://api.example.com", settings: Self.settings())
+        let other = ProtectedResourceEmulator(
+            origin: "https://other.example.com",
+            settings: Self.settings { $0.authorizationServer = honest.origin }
+        )
+        let (store, transport) = (MemoryTokenStore(), InProcessTransport(honest, other))
+        let first = ResourceScene(emulator: honest, transport: transport)
+        #expect(try await Self.list(try first.client(store: store)) == 200)
+        let signIns = Mutex<[[String: String]]>([])
+        let scene = ResourceScene(emulator: other, transport: transport)
+        let client = try ResourceClient(
+            other.resource,
+            methods: [.userAgent(try scene.userAgent())],
+            store: store,
+            transport: transport
+        ) { event in
+            if event.step == .authorizationRequest, event.details["resource"] != nil {
+                signIns.withLock { $0.append(event.details) }
+            }
+        }
+        _ = try? await Self.list(client)
+        #expect(honest.registrations == 2)
+        #expect(signIns.withLock { $0.first?["issuer"] } == honest.origin)
+        #expect(signIns.withLock { $0.first?["resource"] } == other.resource)
+    }
+
+    @Test func aResourceOpensFewPagesAnHourWhateverItDemands() async throws {
+        try await ResourceScene.with(.inProcess, Self.settings { $0.growsScopes = true }) { scene in
+            let (time, store) = (VirtualTime(), MemoryTokenStore())
+            for _ in 0..<10 {
+                let client = try scene.client(store: store, host: time.host)
+                await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            }
+            let pages = scene.emulator.authorizations.count
+            #expect(pages == 6)
+            let client = try scene.client(store: store, host: time.host)
+            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(error?.code == .loginRequired)
+            // The user's own sign-in is always shown, and so are those after an hour.
+            _ = try? await client.signIn()
+            #expect(scene.emulator.authorizations.count == pages + 1)
+            await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(scene.emulator.authorizations.count > pages + 1)
+        }
+    }
+
+    @Test(arguments: [503, 429])
+    func aTransientFailureOfATokenRequestWithoutAUserStopsNoOtherRequest(_ status: Int) async throws {
+        let scenario = try #require(ResourceScenario.named("34"))
+        try await ResourceScene.with(.inProcess, scenario.settings) { scene in
+            var options = ResourceClient.Options()
+            options.restAfterFailure = .seconds(60)
+            let registered = try scene.registered("machine") {
+                $0.authentication = .clientSecretBasic(Secret("a secret: of both%kinds"))
+            }
+            let client = try scene.client(methods: [.clientCredentials], registered: registered, options: options)
+            scene.emulator.settings.tokenStatus = status
+            let error = await #expect(throws: AuthError.self) { _ = try await Self.list(client) }
+            #expect(error?.message.contains("page") == false)
+            scene.emulator.settings.tokenStatus = nil
+            #expect(try await Self.list(client) == 200)
+        }
+    }
+
     @Test func aDeniedSignInIsShownOnceToAllWhoWait() async throws {
         try await ResourceScene.with(.inProcess, Self.settings { $0.denies = true }) { scene in
             let store = MemoryTokenStore()
@@ -230,14 +329,14 @@ import Testing
             let store = MemoryTokenStore()
             let client = try scene.client(store: store)
             #expect(try await Self.list(client) == 200)
-            let before = try await KeptRegistrations(store: store).registration(at: scene.emulator.origin)
+            let before = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(at: scene.emulator.origin)
             // A step-up that the server does not grant, and whose new registration does not help either.
             scene.emulator.settings.unknownScopes = ["nonsense"]
             scene.emulator.settings.toolScopes = ["nonsense"]
             await #expect(throws: AuthError.self) {
                 _ = try await Self.callTool(client)
             }
-            let after = try await KeptRegistrations(store: store).registration(at: scene.emulator.origin)
+            let after = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(at: scene.emulator.origin)
             #expect(after?.clientID == before?.clientID)
             #expect(try await Self.list(client) == 200)
         }
@@ -475,7 +574,7 @@ import Testing
             #expect(try await client.signOut().credential != nil)
             #expect(try await client.status() == nil)
             #expect(try await KnownResources(store: store).addresses().isEmpty)
-            #expect(try await KnownResources(store: store).issuers() == [scene.emulator.origin])
+            #expect(try await KnownResources(store: store).registrations().map(\.issuer) == [scene.emulator.origin])
             _ = try await client.signIn()
             #expect(scene.emulator.registrations == 1)
         }
@@ -591,6 +690,11 @@ private struct GatedUserAgent<Base: UserAgent>: UserAgent {
         Story(
             name: "no server",
             metadata: #"{"resource":"https://api.example.com/mcp","authorization_servers":[]}"#,
+            code: .discoveryFailed
+        ),
+        Story(
+            name: "the whole host, said below a path",
+            metadata: #"{"resource":"https://api.example.com","authorization_servers":["https://id.example.com"]}"#,
             code: .discoveryFailed
         ),
         Story(name: "a list", metadata: "[]", code: .discoveryFailed),

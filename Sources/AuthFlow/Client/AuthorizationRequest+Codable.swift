@@ -37,7 +37,7 @@ extension AuthorizationRequest {
             "client_id": .string(clientID), "state": .string(state.exposed),
             "code_verifier": .string(codeVerifier.exposed), "response_mode": .string(responseMode.rawValue),
             "scopes": .array(scopes.map(JSON.string)), "resources": .array(resources.map(JSON.string)),
-            "binding": binding.json,
+            "binding": binding.json, "iss_required": .bool(requiresIssuer),
         ]
         json["note"] = note.map(JSON.string)
         json["nonce"] = nonce.map { .string($0.exposed) }
@@ -88,7 +88,8 @@ extension AuthorizationRequest {
             resources: resources,
             authorizationDetails: details,
             dpopKey: dpopKey,
-            binding: binding
+            binding: binding,
+            requiresIssuer: json["iss_required"]?.bool ?? false
         )
     }
 }

@@ -43,6 +43,8 @@ public struct AuthorizationRequest: Sendable, Hashable {
     let dpopKey: DPoPKey?
     /// Where the code and its verifier may go.
     let binding: ProviderBinding
+    /// Whether the response has to name its issuer (RFC 9207), as the server announced when the request was made.
+    var requiresIssuer = false
 }
 
 extension AuthorizationRequest: CustomStringConvertible, CustomReflectable {
@@ -92,6 +94,7 @@ extension OAuthClient {
         }
 
         if registration.requiresAnnouncedPKCE { try ResourceAuthorizationServer.requireAnnouncedPKCE(metadata) }
+        try (adapter as? ResourceAuthorizationServer)?.requireMixUpDefense(metadata, redirectURI: redirectURI)
 
         let pkce = PKCE(codeVerifier: Secret(host.randomToken()))
         var request = ProviderRequest(
@@ -147,7 +150,8 @@ extension OAuthClient {
             resources: parameters.values(for: "resource"),
             authorizationDetails: parameters[AuthorizationDetails.name].flatMap { try? JSON(parsing: Array($0.utf8)) },
             dpopKey: dpopKey,
-            binding: ProviderBinding(metadata)
+            binding: ProviderBinding(metadata),
+            requiresIssuer: metadata.namesIssuerInResponses
         )
     }
 }

@@ -37,9 +37,16 @@ public struct ResourceClientSettings: Sendable {
         "Whether tokens are bound to a key of this client (RFC 9449). Default: when the resource and its authorization server offer it."
     )
 
+    private static let issuers = ConfigurationKey(
+        "issuers",
+        .list(.text),
+        default: [],
+        "The issuers of authorization servers that are trusted although their endpoints are at other origins and their responses do not name their issuer (RFC 9207). Default: none."
+    )
+
     static func declarations(_ choices: ProfileChoices) -> [ConfigurationKeyDeclaration] {
         let own: [any AnyConfigurationKey] = [
-            clientName, clientID, ProfileKeys.redirectURI, usesDPoP, choices.userAgents, choices.store,
+            clientName, clientID, issuers, ProfileKeys.redirectURI, usesDPoP, choices.userAgents, choices.store,
             ProfileKeys.freshnessMargin, ProfileKeys.timeout,
         ]
         return own.map(\.declaration) + NetworkSettings.Keys.declarations
@@ -89,6 +96,7 @@ public struct ResourceClientSettings: Sendable {
         options.clientName = try configuration[Self.clientName]
         options.clientMetadataDocument = try configuration[Self.clientID]
         if let redirectURIs = try configuration[ProfileKeys.redirectURI] { options.redirectURIs = redirectURIs }
+        options.trustedIssuers = try configuration[Self.issuers]
         options.usesDPoP = try configuration[Self.usesDPoP] ?? options.usesDPoP
         options.freshnessMargin = try configuration[ProfileKeys.freshnessMargin]
         options.timeout = try configuration[ProfileKeys.timeout]

@@ -90,7 +90,7 @@ extension OAuthClient {
             to: request,
             metadata: metadata,
             // FAPI 2.0 Security Profile section 5.3.3.2: the client "shall check the iss parameter".
-            requiresIssuer: registration.securityProfile != nil,
+            requiresIssuer: request.requiresIssuer || registration.securityProfile != nil,
             use: server.usedStates.use
         )
         reporter.report(

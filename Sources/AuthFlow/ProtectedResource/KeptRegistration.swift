@@ -145,16 +145,22 @@ extension RecordKey.Kind {
     public static let signInTurn: Self = "sign_in_turn"
 }
 
-/// The registrations that clients made by themselves, by issuer and redirect URI.
+/// The registrations that clients made by themselves for the resources of one origin, by issuer and redirect URI. A resource that lists
+/// the server of another gets a client of its own, which no consent was given to.
 ///
 /// MCP authorization, "Authorization Server Binding": registrations "MUST" be kept under the issuer and "MUST NOT" be used with
 /// another.
 public struct KeptRegistrations: Sendable {
     private let store: any TokenStore
+    private let origin: String
 
     /// Opens the registrations of a store.
-    public init(store: any TokenStore) {
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - origin: The origin of the resources: `https://api.example.com`.
+    public init(store: any TokenStore, for origin: String) {
         self.store = store
+        self.origin = origin
     }
 
     /// The registration with an issuer for a redirect URI; nil when there is none.
@@ -168,13 +174,13 @@ public struct KeptRegistrations: Sendable {
         for redirectURI: RedirectURI = .loopback,
         clientID: String? = nil
     ) async throws -> KeptRegistration? {
-        if let present = try await read(Self.key(issuer, redirectURI)),
+        if let present = try await read(key(issuer, redirectURI)),
             clientID.map({ present.clientID.isIdentical(to: $0) }) ?? true
         {
             return present
         }
         guard let clientID else { return nil }
-        return try await read(Self.key(issuer, redirectURI, clientID))
+        return try await read(key(issuer, redirectURI, clientID))
     }
 
     private func read(_ key: RecordKey) async throws -> KeptRegistration? {
@@ -194,7 +200,7 @@ public struct KeptRegistrations: Sendable {
         where isWanted: (KeptRegistration) -> Bool,
         orElse register: nonisolated(nonsending) () async throws -> KeptRegistration
     ) async throws -> KeptRegistration {
-        let key = Self.key(issuer, redirectURI)
+        let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
             if let kept = try await read(key), isWanted(kept) { return kept }
             let made = try await register()
@@ -205,17 +211,17 @@ public struct KeptRegistrations: Sendable {
 
     /// Keeps a registration, in the place of the present one. Resources whose tokens belong to that go on to use it.
     func keep(_ registration: KeptRegistration, for redirectURI: RedirectURI) async throws {
-        try await store.withLease(on: Self.key(registration.issuer, redirectURI)) { lease in
+        try await store.withLease(on: key(registration.issuer, redirectURI)) { lease in
             try await write(registration, for: redirectURI, lease)
         }
     }
 
     private func write(_ registration: KeptRegistration, for redirectURI: RedirectURI, _ lease: Lease) async throws {
         let bytes = try registration.json.serialized()
-        let own = Self.key(registration.issuer, redirectURI, registration.clientID)
+        let own = key(registration.issuer, redirectURI, registration.clientID)
         try await store.withLease(on: own) { lease in try await store.write(bytes, under: lease) }
         try await store.write(bytes, under: lease)
-        await KnownResources(store: store).add(issuer: registration.issuer)
+        await KnownResources(store: store).add(issuer: registration.issuer, origin: origin)
     }
 
     /// Forgets a registration. It goes on to exist at the authorization server.
@@ -231,23 +237,23 @@ public struct KeptRegistrations: Sendable {
         for redirectURI: RedirectURI = .loopback,
         clientID: String? = nil
     ) async throws -> KeptRegistration? {
-        let key = Self.key(issuer, redirectURI)
+        let key = self.key(issuer, redirectURI)
         return try await store.withLease(on: key) { lease in
             let kept = try await registration(at: issuer, for: redirectURI, clientID: clientID)
             if let kept {
-                let own = Self.key(issuer, redirectURI, kept.clientID)
+                let own = self.key(issuer, redirectURI, kept.clientID)
                 try await store.withLease(on: own) { lease in try await store.write(nil, under: lease) }
             }
             let present = try await read(key)
             if clientID == nil || present?.clientID == kept?.clientID {
                 try await store.write(nil, under: lease)
-                await KnownResources(store: store).remove(issuer: issuer)
+                await KnownResources(store: store).remove(issuer: issuer, origin: origin)
             }
             return kept
         }
     }
 
-    private static func key(_ issuer: String, _ redirectURI: RedirectURI, _ clientID: String = "") -> RecordKey {
-        RecordKey(name: redirectURI.uri, issuer: issuer, clientID: clientID, kind: .registration)
+    private func key(_ issuer: String, _ redirectURI: RedirectURI, _ clientID: String = "") -> RecordKey {
+        RecordKey(name: "\(redirectURI.uri) \(origin)", issuer: issuer, clientID: clientID, kind: .registration)
     }
 }

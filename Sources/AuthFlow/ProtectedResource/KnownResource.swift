@@ -17,6 +17,8 @@ struct KnownResource: Sendable, Hashable {
     var usesDPoP: Bool
     /// Whether the authorization server is only assumed to be one.
     var isAssumed = false
+    /// Whether the resource identifier covers more of the host than the address, by the host's own well-known document.
+    var coversHost = false
 
     init(
         resource: String,
@@ -49,6 +51,7 @@ struct KnownResource: Sendable, Hashable {
             usesDPoP: json["dpop"]?.bool ?? false
         )
         isAssumed = json["assumed"]?.bool ?? false
+        coversHost = json["covers_host"]?.bool ?? false
     }
 
     /// The record of a store.
@@ -56,7 +59,7 @@ struct KnownResource: Sendable, Hashable {
         [
             "resource": .string(resource), "issuer": .string(issuer), "client_id": .string(clientID),
             "identification": .string(identification.rawValue), "scopes": .array(scopes.map(JSON.string)),
-            "dpop": .bool(usesDPoP), "assumed": .bool(isAssumed),
+            "dpop": .bool(usesDPoP), "assumed": .bool(isAssumed), "covers_host": .bool(coversHost),
         ]
     }
 }

@@ -17,14 +17,23 @@ public struct KnownResources: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func addresses() async throws -> [String] { try await entries(of: "resources") }
 
-    /// The issuers that clients have registered themselves with, sorted.
+    /// The issuers that clients have registered themselves with, and the origins of the resources that they did it for, sorted.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func issuers() async throws -> [String] { try await entries(of: "issuers") }
+    public func registrations() async throws -> [(issuer: String, origin: String)] {
+        try await entries(of: "registrations").map { entry in
+            let parts = entry.split(separator: " ", maxSplits: 1).map(String.init)
+            return (parts.first ?? "", parts.dropFirst().first ?? "")
+        }
+    }
 
     func add(address: String) async { await change("resources") { $0.contains(address) ? $0 : $0 + [address] } }
     func remove(address: String) async { await change("resources") { $0.filter { $0 != address } } }
-    func add(issuer: String) async { await change("issuers") { $0.contains(issuer) ? $0 : $0 + [issuer] } }
-    func remove(issuer: String) async { await change("issuers") { $0.filter { $0 != issuer } } }
+    func add(issuer: String, origin: String) async {
+        await change("registrations") { $0.contains("\(issuer) \(origin)") ? $0 : $0 + ["\(issuer) \(origin)"] }
+    }
+    func remove(issuer: String, origin: String) async {
+        await change("registrations") { $0.filter { $0 != "\(issuer) \(origin)" } }
+    }
 
     private func entries(of list: String) async throws -> [String] {
         try await store.bytes(for: Self.key(list)).flatMap { try? JSON(parsing: $0) }?["entries"]?.strings?.sorted()

@@ -49,13 +49,10 @@ struct ProtectedResourceDiscovery: Sendable {
         return nil
     }
 
-    /// RFC 9728 section 3.1: the well-known part is inserted "between the host component and the path and/or query components". MCP
-    /// asks at the root after that.
+    /// The address for the resource, and the one for its host, where MCP asks after that.
     func wellKnownPlaces() throws(AuthError) -> [Endpoint] {
-        let start = "\(address.scheme)://\(address.authority)/.well-known/oauth-protected-resource"
-        // Section 3: "any terminating slash (/) following the host component MUST be removed".
-        let rest = (address.path == "/" ? "" : address.path) + (address.query.map { "?\($0)" } ?? "")
-        return try rest.isEmpty ? [Endpoint(start)] : [Endpoint(start + rest), Endpoint(start)]
+        let (own, hosts) = (address.wellKnownMetadata, address.wellKnownMetadataOfHost)
+        return try own == hosts ? [Endpoint(hosts)] : [Endpoint(own), Endpoint(hosts)]
     }
 
     private func document(at place: Endpoint) async throws -> ProtectedResourceMetadata? {

@@ -48,8 +48,11 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
             return strings
         }
         guard let resource = json["resource"]?.string else { throw unusable("it has no \"resource\"") }
-        // RFC 9728 section 3.3: "If these values are not identical, the data contained in the response MUST NOT be used."
-        guard let fit = Self.fit(of: resource, to: address) else {
+        // RFC 9728 section 3.3: "If these values are not identical, the data contained in the response MUST NOT be used." A prefix counts
+        // only at the host's own well-known addresses, to which a tenant with a path of the host cannot write.
+        guard let fit = Self.fit(of: resource, to: address),
+            fit == .identical || Self.isHostsOwn(location, of: address, resource)
+        else {
             throw unusable(
                 "it is for the resource \"\(Redaction.url(resource))\", not for \(address). A token for another resource is not asked for"
             )
@@ -64,6 +67,14 @@ struct ProtectedResourceMetadata: Sendable, Hashable {
         self.location = location
         self.fit = fit
         self.json = json
+    }
+
+    /// Whether a document is at a well-known address of the host. Whole addresses are compared: dots and slashes that are encoded in a
+    /// path mean what the server makes of them.
+    private static func isHostsOwn(_ location: Endpoint, of address: Endpoint, _ resource: String) -> Bool {
+        let named = try? Endpoint(resource, name: "resource")
+        let places = [address.wellKnownMetadata, named?.wellKnownMetadata, address.wellKnownMetadataOfHost]
+        return places.contains { $0?.isIdentical(to: location.url) == true }
     }
 
     /// How a resource identifier fits an address; nil when it does not.
@@ -88,6 +99,15 @@ extension Endpoint {
             return plain == "." || plain == ".."
         }
     }
+
+    /// RFC 9728 section 3.1: the well-known part is inserted "between the host component and the path and/or query components". Section
+    /// 3: "any terminating slash (/) following the host component MUST be removed".
+    var wellKnownMetadata: String {
+        wellKnownMetadataOfHost + (path == "/" ? "" : path) + (query.map { "?\($0)" } ?? "")
+    }
+
+    /// The address for the host as a whole.
+    var wellKnownMetadataOfHost: String { "\(scheme)://\(authority)/.well-known/oauth-protected-resource" }
 
     /// The address as a resource identifier (RFC 8707 section 2): scheme and host in lower case, and no slash for a bare origin.
     var resourceIdentifier: String {

@@ -49,7 +49,11 @@ extension ResourceClient {
         }
         let server = server(issuer, isAssumed: isAssumed)
         let serverMetadata = try await server.metadata()
-        if methods.withoutUser == nil { try ResourceAuthorizationServer.requireAnnouncedPKCE(serverMetadata) }
+        if methods.withoutUser == nil {
+            try ResourceAuthorizationServer.requireAnnouncedPKCE(serverMetadata)
+            // Before anything is registered there.
+            try (server.adapter as? ResourceAuthorizationServer)?.requireOwnEndpoints(serverMetadata)
+        }
         return FoundServer(
             resource: metadata?.resource ?? options.resource ?? address.resourceIdentifier,
             metadata: metadata,
@@ -73,8 +77,6 @@ extension ResourceClient {
             chosen = registered.server.issuer
         } else if let known = try await known(), issuers.contains(where: { $0.isIdentical(to: known.issuer) }) {
             chosen = known.issuer
-        } else if let kept = try await firstRegistered(among: issuers) {
-            chosen = kept
         } else {
             chosen = issuers.first ?? ""
         }
@@ -91,16 +93,6 @@ extension ResourceClient {
             )
         }
         return chosen
-    }
-
-    private func firstRegistered(among issuers: [String]) async throws -> String? {
-        // Only where there is a choice: most resources name one.
-        guard issuers.count > 1 else { return nil }
-        for issuer in issuers.prefix(16) where try await registrations.registration(at: issuer, for: redirectURI) != nil
-        {
-            return issuer
-        }
-        return nil
     }
 
     private static func list(_ issuers: [String]) -> String {
@@ -163,10 +155,14 @@ extension ResourceClient {
             usesDPoP: usesDPoP
         )
         known.isAssumed = found.isAssumed
+        known.coversHost = found.metadata?.fit == .prefix
         if let registered {
             known.clientID = registered.registration.clientID
         } else if let document = options.clientMetadataDocument,
-            found.serverMetadata.json["client_id_metadata_document_supported"] == true
+            found.serverMetadata.json["client_id_metadata_document_supported"] == true,
+            // RFC 9700 section 4.4.2.2: a client that is described once has one set of redirect URIs for all servers, which tells none
+            // of them from another.
+            found.serverMetadata.namesIssuerInResponses || options.trusts(found.server.issuer)
         {
             known.clientID = document
             known.identification = .metadataDocument
@@ -181,7 +177,9 @@ extension ResourceClient {
         } else {
             throw AuthError(
                 .unsupported,
-                "\(known.issuer) registers no clients by itself. Register one there, and configure its client_id."
+                options.clientMetadataDocument == nil
+                    ? "\(known.issuer) registers no clients by itself. Register one there, and configure its client_id."
+                    : "\(known.issuer) registers no clients by itself, and does not announce what it needs to use a client ID metadata document safely (client_id_metadata_document_supported, authorization_response_iss_parameter_supported). Register a client there, and configure its client_id."
             )
         }
         return known
@@ -215,7 +213,7 @@ extension ResourceClient {
 
     /// Registers the client (RFC 7591).
     func register(_ found: FoundServer, scopes: [String]) async throws -> KeptRegistration {
-        let redirectURIs = registeredRedirectURIs()
+        let redirectURIs = registeredRedirectURIs(at: found.server.issuer)
         // Some servers grant only the scopes that a client was registered with, so the ones that may come are named, too.
         let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
         let methods = found.serverMetadata.tokenEndpointAuthMethods
@@ -251,8 +249,8 @@ extension ResourceClient {
 
     /// Many servers compare the port of a loopback address although RFC 8252 section 7.3 says that they must not, so a few ports
     /// are registered, of which one will be free.
-    private func registeredRedirectURIs() -> [RedirectURI] {
-        options.redirectURIs.flatMap { uri -> [RedirectURI] in
+    private func registeredRedirectURIs(at issuer: String) -> [RedirectURI] {
+        options.redirectURIs.map { $0.own(for: issuer) }.flatMap { uri -> [RedirectURI] in
             guard case .loopback(_, nil, _) = uri.kind else { return [uri] }
             var ports: Set<Int> = []
             while ports.count < 3 {

@@ -119,6 +119,11 @@ extension ResourceClient {
                 "The access token is for \(Redaction.url(known.resource)), and \(endpoint) is not below it."
             )
         }
+        // A token for more of the host than the address, by a document that was not the host's own: the resource is asked again.
+        guard
+            known.coversHost || known.resource == options.resource
+                || ProtectedResourceMetadata.fit(of: known.resource, to: address) == .identical
+        else { return nil }
         do {
             return try await client.freshCredential(lasting: .zero)
         } catch let error as AuthError where error.code == .loginRequired {

@@ -84,23 +84,51 @@ extension ResourceClient {
                         ? try await hasNewer(than: rejected, with: scopes)
                         : try await hasSignIn(since: began, with: scopes)
                     if isDone { return }
-                    if sharesFailures, let failure = try await failure(since: began - options.restAfterFailure.seconds)
-                    {
-                        throw failure
+                    var history = SignInHistory(try await store.bytes(for: turnKey), at: host.now())
+                    if sharesFailures {
+                        if let error = history.error(since: began, cooldown: options.restAfterFailure) { throw error }
+                        try await requirePage(history, lease)
                     }
+                    let shown = Atomic(0)
                     do {
-                        try await signIn(found, challenge, scopes, sharesFailures ? .some(rejected) : nil)
+                        try await signIn(found, challenge, scopes, sharesFailures ? .some(rejected) : nil) {
+                            shown.add(1, ordering: .relaxed)
+                        }
+                        history.failure = nil
                     } catch {
+                        let pages = shown.load(ordering: .relaxed)
+                        if sharesFailures { history.addPages(pages, at: host.now()) }
                         // Cancelling one request says nothing about the others.
-                        if !(error is CancellationError) { try? await store.write(note(of: error), under: lease) }
+                        if !(error is CancellationError) {
+                            history.failure = .init(error, at: host.now(), wasShown: pages > 0)
+                        }
+                        try? await store.write(try history.bytes, under: lease)
                         throw error
                     }
-                    try? await store.write(nil, under: lease)
+                    history.addPages(shown.load(ordering: .relaxed), at: host.now())
+                    // The user's own sign-in starts the count again.
+                    try? await store.write(sharesFailures ? try history.bytes : nil, under: lease)
                 }
             } catch let error as AuthError where error.code == .leaseBusy && host.now() < finish {
                 continue
             }
         }
+    }
+
+    /// Passes when requests may open another page, and counts it beforehand: a process that is killed has used it up. A resource that
+    /// demands ever other scopes would have the user look at pages without end.
+    /// - Throws: ``AuthError`` with `login_required`.
+    private func requirePage(_ history: SignInHistory, _ lease: Lease) async throws {
+        guard methods.withoutUser == nil else { return }
+        guard history.pages.count < options.pagesPerHour else {
+            throw AuthError(
+                .loginRequired,
+                "\(address) has had \(history.pages.count) sign-in pages opened within an hour. No other is opened until you sign in to it yourself."
+            )
+        }
+        var counted = history
+        counted.addPages(1, at: host.now())
+        try await store.write(try counted.bytes, under: lease)
     }
 
     private var turnKey: RecordKey {
@@ -139,33 +167,15 @@ extension ResourceClient {
 
     // MARK: Failures for all who wait
 
-    private func note(of error: any Error) throws -> [UInt8] {
-        let error = error as? AuthError ?? AuthError(.userAgentFailed, "The sign-in has failed.")
-        let json: JSON = [
-            "failed_at": .double(host.now().timeIntervalSince1970), "code": .string(error.code.rawValue),
-            "message": .string(error.description),
-        ]
-        return try json.serialized()
-    }
-
     /// Has requests of every process wait before they show another page: a user who has just signed in for nothing is not asked again
-    /// at once.
+    /// at once. Without a user there are no pages, and nothing to spare anybody.
     func rest(after error: AuthError) async {
-        guard options.restAfterFailure > .zero else { return }
-        try? await store.withLease(on: turnKey) { lease in try await store.write(note(of: error), under: lease) }
-    }
-
-    private func failure(since date: Date) async throws -> AuthError? {
-        guard let bytes = try await store.bytes(for: turnKey), let json = try? JSON(parsing: bytes),
-            let time = json["failed_at"]?.number,
-            // A clock that was set back makes nothing last for ever.
-            date.timeIntervalSince1970 <= time, time <= host.now().timeIntervalSince1970,
-            let code = json["code"]?.string, let message = json["message"]?.string
-        else { return nil }
-        return AuthError(
-            AuthError.Code(rawValue: code),
-            "A sign-in that was begun a moment ago has failed, and no other page is shown so soon. \(DisplayText.sanitized(message, limit: 500))"
-        )
+        guard options.restAfterFailure > .zero, methods.withoutUser == nil else { return }
+        try? await store.withLease(on: turnKey) { lease in
+            var history = SignInHistory(try await store.bytes(for: turnKey), at: host.now())
+            history.failure = .init(error, at: host.now(), wasShown: true)
+            try await store.write(try history.bytes, under: lease)
+        }
     }
 
     // MARK: One sign-in
@@ -176,27 +186,28 @@ extension ResourceClient {
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
         _ scopes: [String],
-        _ rejected: Secret??
+        _ rejected: Secret??,
+        _ willShow: @escaping @Sendable () -> Void
     ) async throws {
         let known = try await identify(found, scopes: scopes, usesDPoP: usesDPoP(challenge, found))
         guard let client = try await client(of: known) else {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) was not kept.")
         }
         if methods.withoutUser == nil, let rejected, let stored = try? await client.freshCredential(lasting: .zero),
-            stored.tokens.accessToken != rejected, Set(stored.tokens.scopes).isSuperset(of: scopes)
+            found.metadata?.fit != .prefix, stored.tokens.accessToken != rejected, Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
             return try await keep(known)
         }
-        guard known.identification == .dynamic else { return try await signIn(known, client, challenge) }
+        guard known.identification == .dynamic else { return try await signIn(known, client, challenge, willShow) }
         if try await isForgotten(known, client) {
-            return try await signInAnew(known, client, found, challenge, isForgotten: true)
+            return try await signInAnew(known, client, found, challenge, isForgotten: true, willShow)
         }
         do {
-            try await signIn(known, client, challenge)
+            try await signIn(known, client, challenge, willShow)
         } catch let error as AuthError {
             guard try await mayBeRegistration(error, known) else { throw error }
             let isForgotten = ["invalid_client", "unauthorized_client"].contains(error.providerError?.error)
-            try await signInAnew(known, client, found, challenge, isForgotten: isForgotten)
+            try await signInAnew(known, client, found, challenge, isForgotten: isForgotten, willShow)
         }
     }
 
@@ -204,12 +215,23 @@ extension ResourceClient {
         _ known: KnownResource,
         _ client: AuthClient,
         _ challenge: ResourceChallenge?,
-        by registration: KeptRegistration? = nil
+        by registration: KeptRegistration? = nil,
+        _ willShow: @escaping @Sendable () -> Void
     ) async throws {
         var request = AuthorizationOptions(scopes: known.scopes, resources: [known.resource])
         request.acrValues = challenge?.acrValues ?? []
         request.maxAge = challenge?.maxAge.map { .seconds($0) }
-        let signIn = try await client.signIn(.replaceAccount, options: request)
+        if methods.withoutUser == nil {
+            // Consent that was given to this client for another resource does not count for this one.
+            if known.identification == .metadataDocument, try await self.known()?.clientID != known.clientID {
+                request.prompt = .consent
+            }
+            let details = [
+                "issuer": known.issuer, "resource": known.resource, "scopes": known.scopes.joined(separator: " "),
+            ]
+            FlowReporter(host: host, observer: observer).report(.authorizationRequest, details: details)
+        }
+        let signIn = try await client.signIn(.replaceAccount, options: request, willShow: willShow)
         // What is known comes last: a token that nothing leads to is found again, and one without a registration would not be.
         var storageError = signIn.storageError
         do {
@@ -233,7 +255,8 @@ extension ResourceClient {
         _ oldClient: AuthClient,
         _ found: FoundServer,
         _ challenge: ResourceChallenge?,
-        isForgotten: Bool
+        isForgotten: Bool,
+        _ willShow: @escaping @Sendable () -> Void
     ) async throws {
         let made = try await register(found, scopes: old.scopes)
         var known = old
@@ -244,7 +267,7 @@ extension ResourceClient {
         state.withLock { $0.clients.append(client) }
         // One that the server has forgotten is of no use: a user who does not finish must not cost another registration.
         if isForgotten { try await registrations.keep(made, for: redirectURI) }
-        try await signIn(known, client, challenge, by: isForgotten ? nil : made)
+        try await signIn(known, client, challenge, by: isForgotten ? nil : made, willShow)
         // The tokens of the old one for this resource are of no use any more. Other resources may go on to use it, unless the server
         // does not know it.
         _ = try? await oldClient.signOutLocally()

@@ -79,8 +79,18 @@ public final class ResourceClient: Sendable {
         /// 2025-03-26 has it; default: no, because nothing then says whose word it is, nor that codes are protected.
         public var assumesAuthorizationServerAtOrigin = false
 
+        /// The issuers whose metadata is trusted although their endpoints are at other origins and their responses do not name their
+        /// issuer (RFC 9207); default: none, because such a server cannot be told from one that misuses another's endpoints.
+        public var trustedIssuers: [String] = []
+
+        /// The maximum number of sign-in pages that requests open in one hour, in all processes; default: 6. The user's own sign-in starts
+        /// the count again.
+        public var pagesPerHour = 6
+
         /// Creates options with the defaults for everything.
         public init() {}
+
+        func trusts(_ issuer: String) -> Bool { trustedIssuers.contains { $0.isIdentical(to: issuer) } }
     }
 
     struct State {
@@ -154,7 +164,7 @@ public final class ResourceClient: Sendable {
         self.methods = methods
         self.registered = registered
         self.store = store
-        self.registrations = KeptRegistrations(store: store)
+        self.registrations = KeptRegistrations(store: store, for: self.address.origin)
         self.options = options
         self.transport = transport
         self.host = host
@@ -276,7 +286,11 @@ public final class ResourceClient: Sendable {
             let server =
                 state.servers[name]
                 ?? AuthorizationServer(
-                    ResourceAuthorizationServer(issuer: issuer, isAssumed: isAssumed),
+                    ResourceAuthorizationServer(
+                        issuer: issuer,
+                        isAssumed: isAssumed,
+                        isListed: options.trusts(issuer)
+                    ),
                     transport: transport,
                     host: host
                 )

@@ -154,6 +154,15 @@ public final class AuthClient: Sendable {
         _ policy: AccountPolicy = .sameAccount,
         options: AuthorizationOptions = AuthorizationOptions()
     ) async throws -> SignIn {
+        try await signIn(policy, options: options, willShow: {})
+    }
+
+    /// - Parameter willShow: Called before the user is shown anything.
+    func signIn(
+        _ policy: AccountPolicy,
+        options: AuthorizationOptions,
+        willShow: @escaping @Sendable () -> Void
+    ) async throws -> SignIn {
         // A user who signs in for nothing does not come back.
         try await current().probe()
         let reporter = reporter()
@@ -167,12 +176,15 @@ public final class AuthClient: Sendable {
         for method in methods.methods.dropLast() {
             let hasBegun = Flag()
             do {
-                return try await signIn(by: method, policy, options, reporter) { hasBegun.set() }
+                return try await signIn(by: method, policy, options, reporter) {
+                    hasBegun.set()
+                    willShow()
+                }
             } catch let error as AuthError where Self.mayTryAnother(error) && !hasBegun.isSet {
                 passOver(method.flow.rawValue, error, reporter)
             }
         }
-        return try await signIn(by: last, policy, options, reporter) {}
+        return try await signIn(by: last, policy, options, reporter, willShow: willShow)
     }
 
     private func passOver(_ name: String, _ reason: AuthError, _ reporter: FlowReporter) {

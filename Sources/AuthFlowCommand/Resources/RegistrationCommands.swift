@@ -12,7 +12,6 @@ import Foundation
 enum RegistrationCommands {
     /// Finds what is meant: the issuer of a protected resource, or an issuer itself.
     struct Place {
-        let registrations: KeptRegistrations
         let redirectURI: RedirectURI
         let store: any TokenStore
         let transport: any HTTPTransport
@@ -20,7 +19,6 @@ enum RegistrationCommands {
         init(config: String?) throws {
             let settings = try ResourceChoice.file(config)?.resourceClient ?? ResourceClientSettings()
             self.store = try settings.store(of: Known.stores, userAgents: Known.userAgents, host: ToolEnvironment.host)
-            self.registrations = KeptRegistrations(store: store)
             self.redirectURI = try settings.redirectURI(
                 of: Known.stores,
                 userAgents: Known.userAgents,
@@ -32,6 +30,17 @@ enum RegistrationCommands {
         func issuer(of address: String, config: String?) async throws -> String {
             let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
             return try await client.issuer() ?? address
+        }
+
+        /// The registrations with an issuer, or those for the resource at an address; all when nil.
+        func registrations(_ address: String?, config: String?) async throws -> [(KeptRegistrations, issuer: String)] {
+            var wanted = try await KnownResources(store: store).registrations()
+            if let address {
+                let issuer = try await issuer(of: address, config: config)
+                let origin = issuer == address ? nil : try? Endpoint(address, name: "address").origin
+                wanted = wanted.filter { $0.issuer == issuer && (origin == nil || $0.origin == origin) }
+            }
+            return wanted.map { (KeptRegistrations(store: store, for: $0.origin), $0.issuer) }
         }
     }
 
@@ -51,13 +60,9 @@ enum RegistrationCommands {
 
         func run() async throws {
             let place = try Place(config: config)
-            let issuers =
-                if let address { [try await place.issuer(of: address, config: config)] } else {
-                    try await KnownResources(store: place.store).issuers()
-                }
             var all: [JSON] = []
-            for issuer in issuers {
-                guard let kept = try await place.registrations.registration(at: issuer, for: place.redirectURI) else {
+            for (registrations, issuer) in try await place.registrations(address, config: config) {
+                guard let kept = try await registrations.registration(at: issuer, for: place.redirectURI) else {
                     continue
                 }
                 all.append([
@@ -120,17 +125,20 @@ enum RegistrationCommands {
 
         func run() async throws {
             let place = try Place(config: config)
-            let issuer = try await place.issuer(of: address, config: config)
+            let all = try await place.registrations(address, config: config)
             // Its tokens could not be revoked without it.
             let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
             if try await client.signOut().credential != nil {
                 Terminal.talk("Signed out of \(address) on this machine.")
             }
-            guard let kept = try await place.registrations.remove(at: issuer, for: place.redirectURI) else {
-                return Terminal.talk("There is no such registration.")
+            var isRemoved = false
+            for (registrations, issuer) in all {
+                guard let kept = try await registrations.remove(at: issuer, for: place.redirectURI) else { continue }
+                isRemoved = true
+                Terminal.talk("The registration with \(issuer) is forgotten on this machine.")
+                await unregister(kept, place)
             }
-            Terminal.talk("The registration with \(issuer) is forgotten on this machine.")
-            await unregister(kept, place)
+            if !isRemoved { Terminal.talk("There is no such registration.") }
         }
     }
 

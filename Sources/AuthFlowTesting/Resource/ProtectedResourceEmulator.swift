@@ -221,8 +221,8 @@ public final class ProtectedResourceEmulator: ProviderEmulator {
         let base = origin + issuer
         var json: [String: JSON] = [
             "issuer": .string(settings.issuerInMetadata ?? base),
-            "authorization_endpoint": .string("\(settings.endpointOrigin ?? base)/authorize"),
-            "token_endpoint": .string("\(settings.endpointOrigin ?? base)/token"),
+            "authorization_endpoint": .string("\(settings.authorizationOrigin ?? base)/authorize"),
+            "token_endpoint": .string("\(base)/token"),
             "response_types_supported": ["code"], "grant_types_supported": ["authorization_code", "refresh_token"],
             "authorization_response_iss_parameter_supported": .bool(settings.announcesIssuer),
             "token_endpoint_auth_methods_supported": .array(settings.authenticationMethods.map(JSON.string)),

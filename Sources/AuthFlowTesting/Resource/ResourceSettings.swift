@@ -85,8 +85,8 @@ public struct ResourceSettings: Sendable {
     public var serverMetadata: Set<ServerMetadata> = [.oauthInserted]
     /// `issuer` in their metadata; nil for the right one.
     public var issuerInMetadata: String?
-    /// What the addresses of their endpoints begin with; nil for the right one.
-    public var endpointOrigin: String?
+    /// The origin of their authorization endpoint; nil for their own.
+    public var authorizationOrigin: String?
     /// `code_challenge_methods_supported`.
     public var codeChallengeMethods: [String]? = ["S256"]
     /// `scopes_supported` of the authorization server.

@@ -49,6 +49,19 @@ import Testing
         #expect(urls.withLock { $0 } == place.places)
     }
 
+    @Test(arguments: [
+        ("https://a.example/.well-known/oauth-protected-resource", true),
+        ("https://a.example/.well-known/oauth-protected-resource/mallory/mcp", true),
+        ("https://a.example/mallory/prm", false),
+        ("https://a.example/.well-known/oauth-protected-resource/..%2f..%2fmallory/prm", false),
+        ("https://b.example/.well-known/oauth-protected-resource", false),
+    ]) func aPrefixCountsAtTheHostsOwnWellKnownAddressesAlone(_ place: String, _ counts: Bool) throws {
+        let json: JSON = ["resource": "https://a.example", "authorization_servers": ["https://id.example"]]
+        let address = try Endpoint("https://a.example/mallory/mcp")
+        let metadata = try? ProtectedResourceMetadata(json, of: address, at: try Endpoint(place))
+        #expect((metadata?.fit == .prefix) == counts)
+    }
+
     struct Fit: CustomTestStringConvertible {
         let resource: String
         let address: String
