@@ -28,7 +28,7 @@ do {
         if let count = event.details["shared_cookies"] { print("\(profile.name): \(count) shared cookies") }
     }
     let credential = try await client.signIn().credential
-    let acr = credential.tokens.verifiedIDToken?.claims["acr"]?.string ?? "none"
+    let acr = credential.authentication?.contextClass ?? "none"
     print("\(profile.name): signed in as \(credential.displayName), by \(acr)")
 } catch {
     print("\((error as? AuthError)?.code.rawValue ?? "error"): \(error)")

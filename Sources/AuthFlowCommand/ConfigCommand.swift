@@ -99,7 +99,7 @@ struct ConfigCommand: AsyncParsableCommand {
             discussion: """
                 A configuration decides where stored tokens are sent, which files are read as secrets and which programs are \
                 started, so authflow.json in a working directory is used only after you have looked at it. When it changes it has \
-                to be trusted again.
+                to be trusted again. The programs and files that it names are not covered: they can change without that.
                 """
         )
 
@@ -123,7 +123,9 @@ struct ConfigCommand: AsyncParsableCommand {
                 directory: ConfigurationFile.directory(of: path),
                 presets: Known.presets
             )
-            Terminal.talk("\(try trust.trust(path, content: content)) is trusted, as it is now.")
+            Terminal.talk(
+                "\(try trust.trust(path, content: content)) is trusted, as it is now. The programs and files that it names are not covered."
+            )
         }
     }
 

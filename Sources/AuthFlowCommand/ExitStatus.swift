@@ -2,18 +2,38 @@ import ArgumentParser
 import AuthFlow
 import Synchronization
 
-/// The commands to advise for the profile that this program has chosen.
+/// The commands to advise for the profile and the resource that this program has chosen.
 enum SignInAdvice {
-    private static let words = Mutex<[String]?>(nil)
+    private struct Chosen {
+        var profile: [String]
+        /// The words that choose the same profile or resource, and, for a sign-in, ask for the same.
+        var place: [String]
+        var signIn: [String]
+    }
 
-    /// The command that signs in; nil before a profile was chosen.
-    static var command: String? { words.withLock { $0 }.map { ShellWord.line(["authflow", "login"] + $0) } }
+    private static let chosen = Mutex<Chosen?>(nil)
+
+    /// The command that signs in; nil before anything was chosen.
+    static var command: String? {
+        chosen.withLock { $0 }.map { ShellWord.line(["authflow", "login"] + $0.place + $0.signIn) }
+    }
 
     /// The command that finds faults.
-    static var doctor: String { ShellWord.line(["authflow", "doctor"] + (words.withLock { $0 } ?? [])) }
+    static var doctor: String { ShellWord.line(["authflow", "doctor"] + (chosen.withLock { $0?.profile } ?? [])) }
 
-    /// - Parameter words: The options that choose the profile.
-    static func choose(_ words: [String]) { self.words.withLock { $0 = words } }
+    /// The command that removes what cannot be read any more.
+    static var localLogout: String {
+        ShellWord.line(["authflow", "logout"] + (chosen.withLock { $0?.place } ?? []) + ["--local"])
+    }
+
+    /// - Parameters:
+    ///   - profile: The options that choose the profile.
+    ///   - address: The address of a resource; default: none.
+    ///   - signIn: The options of the sign-in.
+    static func choose(_ profile: [String], address: String? = nil, signIn: [String] = []) {
+        let place = (address.map { [$0] } ?? []) + profile
+        chosen.withLock { $0 = Chosen(profile: profile, place: place, signIn: signIn) }
+    }
 }
 
 /// The documented exit statuses.
@@ -62,7 +82,7 @@ enum ExitStatus {
         switch error {
         case let error as ConfigurationError: error.description
         case let error as AuthError where error.code == .credentialUnusable:
-            "\(error.description) Run: authflow logout --local"
+            "\(error.description) Run: \(SignInAdvice.localLogout)"
         // A helper runs where its user does not know which profile it was for.
         case let error as AuthError where error.code == .loginRequired && SignInAdvice.command != nil:
             "\(error.description) Run: \(SignInAdvice.command ?? "")"

@@ -73,7 +73,7 @@ struct LoginCommand: AsyncParsableCommand {
         launchEnvironment.mayOpenBrowser = !noBrowser
         launchEnvironment.wantsPrivateWindow = isPrivate
         let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
-        let flows: [SignInFlow]? = device ? [.device] : userAgent != nil || noBrowser ? [.authorizationCode] : nil
+        let flows: [SignInFlow]? = device ? [.device] : userAgent != nil ? [.authorizationCode] : nil
         let flowTrace = FlowTrace()
         if let choice = resource.choice(options, scopes: scope.scopes) {
             let client = try choice.client(

@@ -3,7 +3,7 @@ public import AuthFlow
 extension BrowserLauncher {
     private static let command = ConfigurationKey(
         "browser",
-        .list(.text),
+        .command,
         "The program to open and its arguments, such as [\"google-chrome\", \"--profile-directory=Work\"], instead of the system's browser. The address replaces %s, or is added at the end. No shell is involved, and the program gets only the environment variables that a browser needs."
     )
     private static let opensBrowser = ConfigurationKey(

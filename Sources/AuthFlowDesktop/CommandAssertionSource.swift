@@ -45,7 +45,7 @@ extension AssertionSourceFactory {
     public static var command: AssertionSourceFactory {
         let command = ConfigurationKey(
             "command",
-            required: .list(.text),
+            required: .command,
             "The program and its arguments. No shell is involved. It must print the JWT and nothing else within 30 seconds."
         )
         return AssertionSourceFactory("command", keys: [command, audience]) { options, _ in

@@ -117,11 +117,22 @@ extension MCPBridge {
         return .failure(
             of: id,
             status == 200
-                ? "The server's response is not a JSON-RPC message."
+                ? Self.fault(of: body)
                 : "The server responded with status \(status)\(words).",
             status: status,
             cause: status == 200 ? "invalid_response" : "http_status"
         )
+    }
+
+    private static func fault(of body: [UInt8]) -> String {
+        guard (try? JSON(parsing: ReadableJSON.bytes(body))) != nil else { return "The server's response is not JSON." }
+        guard let message = MCPMessage(body) else {
+            return "The server's response is JSON, but not a valid JSON-RPC message."
+        }
+        if case .response = message.kind {
+            return "The server answered another request: the \"id\" of its response differs."
+        }
+        return "The server sent a request or a notification instead of a response."
     }
 
     func collect(_ body: ResponseBody) async throws -> [UInt8] {

@@ -10,7 +10,7 @@ extension MCPBridge {
     func post(_ message: MCPMessage) async {
         do {
             // What was accepted has no body that says anything.
-            let response = try await sendInSession(message, timeout: Self.deliveryTimeout)
+            let response = try await sendInSession(message, timeout: Self.deliveryTimeout, pool: .replies)
             let status = response.head.status.code
             // The new session of one that was lost has had the host's greeting.
             let wasGreeting = message.method == "notifications/initialized"
@@ -31,20 +31,28 @@ extension MCPBridge {
     /// Sends what is not a single request, and once more in a new session where the server has lost the old one.
     private func sendInSession(
         _ message: MCPMessage,
-        timeout: Duration = MCPEndpoint.headTimeout
+        timeout: Duration? = nil,
+        pool: ConnectionPool = .resources
     ) async throws -> ResponseStream {
         let session = state.withLock { $0.session }
         let response = try await endpoint.send(
             .post,
             fields(of: message, session),
             body: message.bytes,
-            timeout: timeout
+            timeout: timeout,
+            pool: pool
         )
         guard response.head.status.code == 404, session.id != nil, await repair(session.number),
             message.method != "notifications/initialized"
         else { return response }
         let repaired = state.withLock { $0.session }
-        return try await endpoint.send(.post, fields(of: message, repaired), body: message.bytes, timeout: timeout)
+        return try await endpoint.send(
+            .post,
+            fields(of: message, repaired),
+            body: message.bytes,
+            timeout: timeout,
+            pool: pool
+        )
     }
 
     /// Sends several messages at once, which revision 2025-03-26 alone has, and passes their responses on as they come.
@@ -52,7 +60,12 @@ extension MCPBridge {
         var open = (batch.json.array ?? []).filter { $0["method"] != nil }.compactMap { $0["id"] }
         func pass(_ message: MCPMessage) async {
             guard case .response(.null) = message.kind else {
-                open.removeAll { message.answers($0) }
+                let answered = message.answeredIDs
+                // Each request is answered once.
+                guard Set(answered).count == answered.count, answered.allSatisfy(open.contains) else {
+                    return options.log("The server answered a request twice, or one that it was not asked; that was dropped.")
+                }
+                open.removeAll { answered.contains($0) }
                 return await write(message.bytes)
             }
             // An error about all of it: each request is told.
@@ -149,4 +162,9 @@ extension MCPBridge {
         state.ownRequests += 1
         return .string("authflow-\(state.ownRequests)")
     }
+}
+
+extension ConnectionPool {
+    /// Answers of the host, its notifications, and the stream that it listens to: the calls that wait for them must not keep them waiting.
+    static let replies = Self(rawValue: "mcp_replies")
 }

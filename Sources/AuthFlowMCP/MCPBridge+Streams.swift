@@ -32,6 +32,16 @@ extension MCPBridge {
         return false
     }
 
+    /// Whether a message is a response to another request, or to one that was answered already: the host has each answered once.
+    func dropsResponse(_ message: MCPMessage) -> Bool {
+        switch message.kind {
+        case .response, .batch: break
+        case .request, .notification: return false
+        }
+        options.log("The server answered a request that it was not asked here; the answer was dropped.")
+        return true
+    }
+
     /// Reads an event stream up to the response to a request, and resumes it where the revision allows that.
     func readStream(
         _ first: ResponseStream,
@@ -55,6 +65,7 @@ extension MCPBridge {
                         answer = received
                         return true
                     }
+                    guard !dropsResponse(received) else { return false }
                     await write(received.bytes)
                     return false
                 }
@@ -144,11 +155,13 @@ extension MCPBridge {
         var wait = Duration.seconds(1)
         while !Task.isCancelled {
             do {
-                let response = try await endpoint.send(.get, fields, signsIn: false, timeout: .seconds(86_400))
+                let response = try await endpoint.send(.get, fields, signsIn: false, timeout: .seconds(86_400), pool: .replies)
                 let status = response.head.status.code
                 if status == 200, Self.isEventStream(response.head) {
                     var reader = ServerSentEventReader()
                     _ = try await readMessages(of: response.body, &reader, silence: nil) { message in
+                        // T25: "The server MUST NOT send a JSON-RPC response on the stream" of a GET, unless it resumes one.
+                        guard !dropsResponse(message) else { return false }
                         await write(message.bytes)
                         wait = .seconds(1)
                         return false

@@ -28,7 +28,7 @@ public final class MCPBridge: Sendable {
         /// Receives what a user may want to know and the host does not; default: dropped. Never secret.
         public var log: @Sendable (String) -> Void = { _ in }
 
-        /// How long a stream may be silent before a request that waits for it is given up; default: 15 minutes.
+        /// How long a response or a stream may be silent before its request is given up; default: 15 minutes.
         public var silence = Duration.seconds(900)
 
         /// Creates options with the defaults for everything.
@@ -72,7 +72,12 @@ public final class MCPBridge: Sendable {
         options: Options = Options(),
         write: @escaping @Sendable (_ line: [UInt8]) async -> Void
     ) {
-        self.endpoint = MCPEndpoint(client: client, transport: transport, clock: clock)
+        self.endpoint = MCPEndpoint(
+            client: client,
+            transport: transport,
+            clock: clock,
+            headTimeout: options.silence
+        )
         self.clock = clock
         self.options = options
         self.write = write
@@ -133,7 +138,7 @@ public final class MCPBridge: Sendable {
         guard session.id != nil else { return }
         // In a task of its own, because this one may have been cancelled.
         let farewell = Task { [endpoint] in
-            _ = try? await endpoint.send(.delete, session.fields, signsIn: false, timeout: .seconds(2))
+            _ = try? await endpoint.send(.delete, session.fields, signsIn: false, timeout: .seconds(2), pool: .replies)
         }
         let watch = Task { [clock] in
             try? await clock.sleep(for: .seconds(2))
@@ -189,11 +194,10 @@ public final class MCPBridge: Sendable {
     /// none.
     private func cancel(_ message: MCPMessage) {
         let task = message.json["params"]?["requestId"].flatMap { id in state.withLock { $0.running[Self.key(id)] } }
-        let isSession = state.withLock { $0.session.initialize != nil }
-        runInBackground {
-            if isSession { await self.post(message) }
-            task?.cancel()
-        }
+        // At once: the server may not take the notification for a while.
+        task?.cancel()
+        guard state.withLock({ $0.session.initialize != nil }) else { return }
+        runInBackground { await self.post(message) }
     }
 
     private static func key(_ id: JSON) -> String {

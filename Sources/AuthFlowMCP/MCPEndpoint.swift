@@ -22,11 +22,12 @@ final class MCPEndpoint: Sendable {
     /// The largest response that is not a stream, and the most of a stream that the host has not taken, in bytes.
     private static let maximumSize = MCPMessage.maximumSize
 
-    /// The longest wait for the head of a response. A tool may work for long before it says anything.
-    static let headTimeout = Duration.seconds(600)
+    /// The timeout for the head of a response. A tool may work for long before it says anything.
+    private let headTimeout: Duration
 
-    init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>) {
+    init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>, headTimeout: Duration) {
         self.client = client
+        self.headTimeout = headTimeout
         self.transport = transport
         self.clock = clock
         self.address = Mutex(client.address)
@@ -43,7 +44,8 @@ final class MCPEndpoint: Sendable {
         _ fields: HTTPFields,
         body: [UInt8] = [],
         signsIn: Bool = true,
-        timeout: Duration = MCPEndpoint.headTimeout,
+        timeout: Duration? = nil,
+        pool: ConnectionPool = .resources,
         repair: (@Sendable () async -> Bool)? = nil
     ) async throws -> ResponseStream {
         var endpoint = address.withLock { $0 }
@@ -55,9 +57,10 @@ final class MCPEndpoint: Sendable {
                 endpoint,
                 headerFields: fields,
                 body: body,
-                timeout: timeout,
+                timeout: timeout ?? headTimeout,
                 maximumResponseSize: Self.maximumSize
             )
+            request.pool = pool
             for field in try await client.authorize(&attempt) { request.head.headerFields[field.name] = field.value }
             let response = try await transport.stream(request)
             if [307, 308].contains(response.head.status.code), redirects < Self.maximumRedirects {

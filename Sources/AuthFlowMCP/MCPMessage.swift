@@ -27,7 +27,11 @@ struct MCPMessage: Sendable {
     /// - Returns: nil when it is not one.
     init?(_ bytes: [UInt8]) {
         let limits = JSONLimits(maximumBytes: Self.maximumSize, maximumDepth: 512)
-        guard let json = try? JSON(parsing: bytes, limits: limits) else { return nil }
+        // What is read decides where the message goes. Its bytes pass through as they came.
+        guard
+            let json = (try? JSON(parsing: bytes, limits: limits))
+                ?? (try? JSON(parsing: ReadableJSON.bytes(bytes), limits: limits))
+        else { return nil }
         self.init(json, bytes)
     }
 
@@ -64,6 +68,15 @@ struct MCPMessage: Sendable {
 
     /// The revision that a request names itself (2026-07-28 and later); nil for the older ones, whose sessions agree on one.
     var version: String? { json["params"]?["_meta"]?[Self.versionKey]?.string }
+
+    /// The requests that it answers, one by one where it is a batch.
+    var answeredIDs: [JSON] {
+        switch kind {
+        case .response(let id): [id]
+        case .batch: (json.array ?? []).filter { $0["method"] == nil }.map { $0["id"] ?? .null }
+        case .request, .notification: []
+        }
+    }
 
     /// Whether it is the response to a request, or has it among others.
     func answers(_ id: JSON) -> Bool {

@@ -85,7 +85,8 @@ struct ServerSentEventReader {
             if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }),
                 let milliseconds = Int(String(decoding: value, as: UTF8.self))
             {
-                retry = .milliseconds(min(milliseconds, 3_600_000))
+                // A server cannot make this client poll without a pause, or hardly ever.
+                retry = .milliseconds(min(max(milliseconds, 250), 3_600_000))
             }
         default: break
         }

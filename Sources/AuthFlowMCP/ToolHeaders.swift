@@ -26,6 +26,8 @@ enum MirroredHeaders {
         switch method {
         case "tools/call", "prompts/get": fields[name] = params?["name"]?.string.map(encoded)
         case "resources/read": fields[name] = params?["uri"]?.string.map(encoded)
+        // SEP-2663: for these "the client MUST set the Mcp-Name header ... to the value of params.taskId".
+        case "tasks/get", "tasks/update", "tasks/cancel": fields[name] = params?["taskId"]?.string.map(encoded)
         default: break
         }
         if method == "tools/call", let tool = params?["name"]?.string {

@@ -82,12 +82,14 @@ public struct ResourceProxy: Sendable {
                 return ServerResponse.plain(.unauthorized)
             }
             let tokens = try await server.freshTokens(for: session, resource: route.resource)
-            let forwarded = TransportRequest(
+            var forwarded = TransportRequest(
                 request.method,
                 endpoint,
                 headerFields: forwardedFields(request.headerFields),
                 body: body
             )
+            // A slow API must not keep token requests waiting.
+            forwarded.pool = .resources
             let response = try await server.client.send(forwarded, with: tokens)
             // A redirect would take the request, and the browser, somewhere that is not in the list.
             guard !(300..<400).contains(response.status) || response.status == 304 else {

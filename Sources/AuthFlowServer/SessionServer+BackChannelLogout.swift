@@ -105,7 +105,7 @@ extension SessionServer {
     }
 
     static func sessionID(of credential: Credential) -> String? {
-        credential.tokens.verifiedIDToken?.claims["sid"]?.string
+        credential.authentication?.sessionID
     }
 }
 

@@ -8,6 +8,12 @@ import Testing
 
 @testable import AuthFlowMCP
 
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
 @Suite struct BridgeTests {
     private static func settings(_ change: (inout ResourceSettings) -> Void = { _ in }) -> ResourceSettings {
         var settings = ResourceSettings()
@@ -370,6 +376,113 @@ import Testing
         )
         #expect(answer["error"] != nil)
         #expect(posts.withLock { $0 } == 1)
+    }
+
+    /// RFC 8259 allows all of them.
+    @Test(arguments: [#""a\u0000b""#, #""abc\ud83d""#, #""\ude00\ud83d""#, "18446744073709551616", "1e400"])
+    func aMessageIsPassedOnByteByByte(_ value: String) async throws {
+        let line = #"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"x":\#(value)}}"#
+        let reply = #"{"jsonrpc":"2.0","id":7,"result":{"x":\#(value)}}"#
+        let heard = Mutex<[UInt8]>([])
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, body in
+            heard.withLock { $0 = body }
+            return Self.json(reply)
+        }
+        let answers = AsyncStream<[UInt8]>.makeStream()
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport) {
+            answers.continuation.yield($0)
+        }
+        bridge.receive(Array(line.utf8))
+        for await answer in answers.stream {
+            #expect(answer == Array(reply.utf8))
+            break
+        }
+        #expect(heard.withLock { $0 } == Array(line.utf8))
+        await bridge.close()
+    }
+
+    @Test(arguments: ["tasks/get", "tasks/update", "tasks/cancel"])
+    func aRequestAboutATaskNamesItInAHeader(_ method: String) async throws {
+        let names = Mutex<[String?]>([])
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { request, _ in
+            names.withLock { $0.append(request.headerFields[HTTPField.Name("Mcp-Name")!]) }
+            return Self.json(#"{"jsonrpc":"2.0","id":1,"result":{}}"#)
+        }
+        let meta = #""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#
+        let line = #"{"jsonrpc":"2.0","id":1,"method":"\#(method)","params":{"taskId":"task 7",\#(meta)}}"#
+        _ = try await Self.answer(to: line, transport)
+        #expect(names.withLock { $0 } == ["task 7"])
+    }
+
+    @Test func theHeadOfAResponseIsAwaitedForAsLongAsAStreamMayBeSilent() async throws {
+        let timeouts = Mutex<[Duration]>([])
+        let transport = StreamTransport { request in
+            timeouts.withLock { $0.append(request.timeout) }
+            return ResponseStream(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/json"]),
+                body: ResponseBody(Array(#"{"jsonrpc":"2.0","id":1,"result":{}}"#.utf8))
+            )
+        }
+        var options = MCPBridge.Options()
+        options.silence = .seconds(3600)
+        let answers = AsyncStream<[UInt8]>.makeStream()
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport, options: options) {
+            answers.continuation.yield($0)
+        }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        for await _ in answers.stream { break }
+        #expect(timeouts.withLock { $0 } == [.seconds(3600)])
+        await bridge.close()
+    }
+
+    @Test func aResponseToAnotherRequestDoesNotReachTheHost() async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            let events = [2, 1, 1].map { "data: {\"jsonrpc\":\"2.0\",\"id\":\($0),\"result\":{}}\n\n" }
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: Array(events.joined().utf8)
+            )
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, transport)
+        #expect(answer["id"] == 1)
+    }
+
+    @Test func aBatchIsAnsweredOnce() async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            Self.json(#"[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":1,"result":{}}]"#)
+        }
+        let answer = try await Self.answer(to: #"[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]"#, transport)
+        #expect(answer["id"] == 1 && answer["error"] != nil)
+    }
+
+    /// A large message that a host is slow to take does not keep small ones waiting.
+    @Test(.timeLimit(.minutes(1))) func aSmallMessageIsWrittenBeforeLargeOnesThatWait() async throws {
+        var ends: [Int32] = [-1, -1]
+        #expect(unsafe pipe(&ends) == 0)
+        let (reader, writer) = (ends[0], ends[1])
+        defer { close(reader) }
+        let output = MessageOutput(descriptor: writer)
+        let first = Task { await output.write([UInt8](repeating: UInt8(ascii: "a"), count: 1 << 20)) }
+        var byte: UInt8 = 0
+        #expect(unsafe read(reader, &byte, 1) == 1)
+        let second = Task { await output.write([UInt8](repeating: UInt8(ascii: "b"), count: 1 << 20)) }
+        while output.waitingCount < 2 { await Task.yield() }
+        await output.write(Array("small".utf8))
+        let collected = Task.detached {
+            var bytes: [UInt8] = []
+            var buffer = [UInt8](repeating: 0, count: 1 << 16)
+            while true {
+                let count = unsafe read(reader, &buffer, buffer.count)
+                guard count > 0 else { return bytes }
+                bytes += buffer[..<count]
+            }
+        }
+        await first.value
+        await second.value
+        await output.finish()
+        close(writer)
+        let lines = await collected.value.split(separator: 0x0A).map { String(decoding: $0.prefix(5), as: UTF8.self) }
+        #expect(lines == ["aaaaa", "small", "bbbbb"])
     }
 
     // MARK: Help

@@ -37,6 +37,13 @@ import Testing
         #expect(events.map { String(decoding: $0.data, as: UTF8.self) } == stream.data)
     }
 
+    @Test(arguments: [("0", 250), ("500", 500), ("99999999", 3_600_000)])
+    func aServerCannotHaveThisClientPollWithoutAPause(_ retry: String, _ milliseconds: Int) throws {
+        var reader = ServerSentEventReader()
+        _ = try reader.read(Array("retry: \(retry)\ndata: a\n\n".utf8))
+        #expect(reader.retry == .milliseconds(milliseconds))
+    }
+
     @Test func keepsTheLastEventIDAndTheTimeToWait() throws {
         var reader = ServerSentEventReader()
         let events = try reader.read(

@@ -76,6 +76,35 @@ import Testing
         }
     }
 
+    @Test func theAdviceNamesTheAddressAndTheProfile() async throws {
+        try await EmulatorServer.run {
+            ProtectedResourceEmulator(origin: $0)
+        } _: { emulator in
+            let text = CommandHarness.profile(emulator.origin, ["resources": "[\"\(emulator.resource)\"]"])
+            try await CommandHarness.withConfiguration(text) { path, folder in
+                let token = try await CommandHarness.run(
+                    ["token", emulator.resource, "--config", path, "--profile", "work"],
+                    environment: ["PASSWORD": "x", "HOME": folder],
+                    folder: folder
+                )
+                #expect(token.status == 4)
+                let advice = "authflow login \(emulator.resource) --config \(path) --profile work"
+                #expect(token.talk.contains(advice), "\(token.talk)")
+            }
+        }
+    }
+
+    @Test(arguments: ["@-", "@/dev/stdin"]) func theBodyOfARequestComesFromAPipe(_ argument: String) async throws {
+        let tool = "\(CommandHarness.folder.path)/authflow"
+        let outcome = try await CommandHarness.run(
+            ["-c", "printf '{}' | \"$0\" curl http://127.0.0.1:1/mcp -d \"$1\"", tool, argument],
+            program: "/bin/sh",
+            environment: [:]
+        )
+        #expect(outcome.status != 2)
+        #expect(!outcome.talk.contains("cannot be read"), "\(outcome.talk)")
+    }
+
     @Test func aDamagedCredentialIsRemovedLocally() async throws {
         try await with { emulator, run async throws in
             #expect(try await run(["login", emulator.resource]).status == 0)

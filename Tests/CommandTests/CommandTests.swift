@@ -39,6 +39,30 @@ import Testing
         }
     }
 
+    @Test func withoutABrowserTheProfilesDeviceFlowIsUsed() async throws {
+        try await EmulatorServer.run {
+            try OIDCEmulator(issuer: $0)
+        } _: { emulator in
+            emulator.devicePollInterval = 1
+            let text = CommandHarness.profile(emulator.issuer, ["flow": #""device""#])
+            try await CommandHarness.withConfiguration(text) { path, _ in
+                let login = try await CommandHarness.run(
+                    ["login", "--no-browser", "--config", path],
+                    environment: ["PASSWORD": "x"],
+                    interruptWhen: { talk in
+                        let line = talk.split(separator: "\n").last ?? ""
+                        if line.hasPrefix("and enter this code:  ") {
+                            emulator.decide(String(line.suffix(9)), as: .bob)
+                        }
+                        return false
+                    }
+                )
+                #expect(login.status == 0, "\(login.talk)")
+                #expect(login.talk.contains("\(emulator.issuer)/device\n"))
+            }
+        }
+    }
+
     @Test func signsInWithTheDeviceGrant() async throws {
         try await EmulatorServer.run {
             try OIDCEmulator(issuer: $0)

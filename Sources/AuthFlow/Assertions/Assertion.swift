@@ -109,7 +109,10 @@ struct AssertionClaims: CustomStringConvertible {
         func shown(_ text: String?) -> String { text.map { "\"\(DisplayText.sanitized($0))\"" } ?? "none" }
         var parts = ["issued by \(shown(issuer))", "for the subject \(shown(subject))"]
         parts.append("and the audience \(audiences.isEmpty ? "none" : audiences.map(shown).joined(separator: ", "))")
-        if let header { parts.append("signed by \(shown(header.keyID)) with \(shown(header.algorithm.rawValue))") }
+        if let header {
+            let key = header.keyID.map { " by the key \(shown($0))" } ?? ""
+            parts.append("signed\(key) with \(shown(header.algorithm.rawValue))")
+        }
         // Within the range that a date can show.
         if let expiry, 0...253_402_300_799 ~= expiry {
             parts.append("valid until \(HTTPDate.text(Date(timeIntervalSince1970: expiry)))")

@@ -40,4 +40,11 @@ struct ConfigurationNode: Sendable {
         if path.hasPrefix("~/") { return HomeDirectory.path(environment: environment) + path.dropFirst() }
         return path.hasPrefix("/") ? path : "\(source.directory)/\(path)"
     }
+
+    /// A program and its arguments, where a name with a slash is a path: relative to the directory of the configuration file, never to
+    /// the working directory, which may be somebody else's repository.
+    func command(_ words: [String]) -> [String] {
+        guard let program = words.first, program.contains("/") else { return words }
+        return [absolute(program)] + words.dropFirst()
+    }
 }

@@ -200,6 +200,16 @@ extension ConfigurationValue {
     }
 }
 
+extension ConfigurationValue<[String]> {
+    /// A program and its arguments. A name with a slash is a path, relative to the directory of the configuration file; any other name is
+    /// looked up in the absolute directories of `PATH`.
+    public static var command: Self {
+        Self(.list(.text, canBeEmpty: false)) { node throws(ConfigurationError) in
+            node.command(try node.required(node.json.strings))
+        }
+    }
+}
+
 extension ConfigurationValue<Secret> {
     /// A secret by reference: `{"env": "NAME"}`, `{"file": "path"}` or `{"command": ["program", "argument"]}`. Reading it fails when the
     /// variable is not set, the file cannot be read, or the program fails.
@@ -211,7 +221,7 @@ extension ConfigurationValue<Secret> {
                 }
                 return Secret(value)
             }
-            if let command = node.json["command"]?.strings { return try printed(by: command, node) }
+            if let command = node.json["command"]?.strings { return try printed(by: node.command(command), node) }
             let file = node.absolute(try node.required(node.json["file"]?.string))
             guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 64 * 1024) else {
                 throw node.error("the file \(file) cannot be read, or has more than 64 KiB")

@@ -122,7 +122,9 @@ struct UserAgentChoice: Sendable {
                     continue
                 }
                 let method = SignInMethod.userAgent(try chosen(best))
-                if case .lastResort(let reason) = best.availability, flows.contains(.device) {
+                if case .lastResort(let reason) = best.availability, flows.contains(.device),
+                    context.launchEnvironment.mayOpenBrowser
+                {
                     result.passedOver.append((flow, AuthError(.noUserAgent, "\(best.factory.name): \(reason).")))
                     lastResort = method
                 } else {

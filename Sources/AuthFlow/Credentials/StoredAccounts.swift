@@ -146,6 +146,9 @@ extension StoredAccounts {
         } catch {
             throw damaged("is damaged: \(error)", error)
         }
+        guard json["encrypted"] == nil else {
+            throw damaged("is encrypted: it was stored by another kind of store")
+        }
         guard json["version"]?.integer == Self.formatVersion else {
             throw damaged("was written by another version of AuthFlow")
         }

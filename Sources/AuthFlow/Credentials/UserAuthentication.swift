@@ -20,10 +20,18 @@ public struct UserAuthentication: Sendable, Hashable {
     /// The authentication methods (`amr`); empty when the provider does not say.
     public let methods: [String]
 
+    /// The provider's session (`sid`, OpenID Connect Front-Channel Logout section 3); nil when the provider does not say.
+    public let sessionID: String?
+
+    /// The `nonce` of the sign-in, with which that of a refreshed ID Token is compared.
+    let nonce: String?
+
     init(_ claims: JSON) {
         self.time = claims["auth_time"]?.number.map(Date.init(timeIntervalSince1970:))
         self.contextClass = claims["acr"]?.string
         self.methods = claims["amr"]?.strings ?? []
+        self.sessionID = claims["sid"]?.string
+        self.nonce = claims["nonce"]?.string
     }
 
     /// The claims, as they are stored.
@@ -31,6 +39,8 @@ public struct UserAuthentication: Sendable, Hashable {
         var claims: [String: JSON] = [:]
         claims["auth_time"] = time.map { .double($0.timeIntervalSince1970) }
         claims["acr"] = contextClass.map(JSON.string)
+        claims["sid"] = sessionID.map(JSON.string)
+        claims["nonce"] = nonce.map(JSON.string)
         if !methods.isEmpty { claims["amr"] = .array(methods.map(JSON.string)) }
         return .object(claims)
     }

@@ -129,7 +129,8 @@ extension AuthError {
 extension AuthError: CustomStringConvertible, CustomDebugStringConvertible, LocalizedError {
     /// The message, and in brackets what the provider said.
     public var description: String {
-        guard let providerError else { return message }
+        // The words of the provider once, also where the message has them already.
+        guard let providerError, !message.contains("\(providerError)") else { return message }
         return "\(message) (the provider said: \(providerError))"
     }
 

@@ -129,7 +129,7 @@ extension OAuthClient {
         tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
 
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
-            let expectation = expectation(of: metadata, occasion: .refresh(of: original), response)
+            let expectation = expectation(of: metadata, occasion: .refresh(of: original, nonce: credential.authentication?.nonce), response)
             (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)
         } else {
             // OIDC Core section 12.2: the response "might not contain an id_token". The one of the sign-in stays a hint.

@@ -103,11 +103,16 @@ public struct TransportRequest: Sendable {
 }
 
 /// A group of connections that requests share. Requests of one pool never wait for those of another.
-public enum ConnectionPool: Sendable, Hashable {
+public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public let rawValue: String
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public init(rawValue: String) { self.rawValue = rawValue }
+
     /// Connections to authorization servers: discovery, tokens, keys, users.
-    case authorizationServers
+    public static let authorizationServers = Self(rawValue: "authorization_servers")
     /// Connections to APIs that are called with an access token.
-    case resources
+    public static let resources = Self(rawValue: "resources")
 }
 
 extension TransportRequest: CustomStringConvertible, CustomReflectable {

@@ -6,8 +6,9 @@ import Foundation
 
 /// The user's home directory.
 package enum HomeDirectory {
-    /// `$HOME`; when it is not set, the home directory that the system knows.
+    /// `$HOME`; when it is not set to an absolute path, the home directory that the system knows.
     package static func path(environment: [String: String]) -> String {
-        environment["HOME"] ?? FileManager.default.homeDirectoryForCurrentUser.path
+        if let home = environment["HOME"], home.hasPrefix("/") { return home }
+        return FileManager.default.homeDirectoryForCurrentUser.path
     }
 }

@@ -43,8 +43,8 @@ struct IDTokenValidation: Sendable {
     enum Occasion: Sendable {
         /// A sign-in, with the nonce of the authorization request; nil when none was sent.
         case signIn(nonce: Secret?)
-        /// A refresh of the tokens issued with this one.
-        case refresh(of: IDToken)
+        /// A refresh of the tokens issued with this one, in a session that began with a nonce; nil when none was sent.
+        case refresh(of: IDToken, nonce: String?)
         /// An exchange of another token for one of this user's (RFC 8693); nil when the user is not known.
         case exchange(subject: String?)
         /// A sign-in at another program, which presents it here: the nonce is checked when it is known.
@@ -142,7 +142,14 @@ struct IDTokenValidation: Sendable {
             // checked to verify that it is the same value as the one that was sent in the Authentication Request."
             // A nonce that was never sent belongs to another sign-in.
             guard claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
-                throw rules.refused("its nonce is not the one of this sign-in, so it may have been injected")
+                let reason =
+                    switch (nonce, claims["nonce"]) {
+                    case (_?, nil):
+                        "it has no nonce although one was sent: the provider leaves it out, against OpenID Connect Core section 3.1.3.7, 11"
+                    case (nil, _): "it has a nonce although none was sent, so it belongs to another sign-in"
+                    default: "its nonce is not the one of this sign-in, so it may have been injected"
+                    }
+                throw rules.refused(reason)
             }
             passed?("nonce", "OpenID Connect Core section 3.1.3.7, 11")
         case .exchange(let expected):
@@ -151,8 +158,8 @@ struct IDTokenValidation: Sendable {
             guard expected.map(subject.isIdentical) != false else {
                 throw rules.refused("it is about another user (sub)")
             }
-        case .refresh(let original):
-            try compare(rules, issued: issued, audience: audience, with: original)
+        case .refresh(let original, let nonce):
+            try compare(rules, issued: issued, audience: audience, with: original, nonce: nonce)
         case .presented(let nonce):
             guard nonce == nil || claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
                 throw rules.refused("its nonce is not the one that was sent")
@@ -215,9 +222,13 @@ struct IDTokenValidation: Sendable {
     /// Section 12.2, "Successful Refresh Response": the comparisons that tell another user's, client's or sign-in's token from this
     /// one. `auth_time` is not among them. Its rule binds the provider; several break it and name the user's last sign-in anywhere,
     /// and to throw their tokens away would end the session. The session's own time stays in ``Credential/authentication``.
-    private func compare(_ rules: JWTClaims, issued: Double, audience: [String], with original: IDToken)
-        throws(AuthError)
-    {
+    private func compare(
+        _ rules: JWTClaims,
+        issued: Double,
+        audience: [String],
+        with original: IDToken,
+        nonce: String?
+    ) throws(AuthError) {
         let claims = rules.json
         // "its iss Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
         guard claims["iss"] == .string(original.issuer) else {
@@ -236,7 +247,7 @@ struct IDTokenValidation: Sendable {
         }
         // "it SHOULD NOT have a nonce Claim ...; however, if it is present, its value MUST be the same as in the ID Token
         // issued at the time of the original authentication"
-        guard claims["nonce"] == nil || claims["nonce"] == original.claims["nonce"] else {
+        guard claims["nonce"] == nil || claims["nonce"] == nonce.map(JSON.string) else {
             throw rules.refused("its nonce is not that of the sign-in")
         }
         // "its azp Claim Value MUST be the same as in the ID Token issued when the original authentication occurred; if no

@@ -22,6 +22,7 @@ extension ResourceClient {
         }
         return try await perform(request.head.method, request.url) { fields in
             var request = request
+            request.pool = .resources
             for field in fields { request.head.headerFields[field.name] = field.value }
             let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
             return (response, response.head)

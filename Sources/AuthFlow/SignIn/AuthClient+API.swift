@@ -13,9 +13,12 @@ extension AuthClient {
         guard request.head.headerFields[.authorization] == nil else {
             throw AuthError(.invalidConfiguration, "The request has an Authorization field already.")
         }
+        // A slow API must not keep token requests waiting.
+        var request = request
+        request.pool = .resources
         var refused: TransportResponse?
         do {
-            return try await perform { tokens in
+            return try await perform { [request] tokens in
                 let response = try await client.send(request, with: tokens)
                 guard response.status == 401 else { return response }
                 refused = response

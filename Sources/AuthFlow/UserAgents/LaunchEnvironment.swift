@@ -202,9 +202,11 @@ public struct LaunchEnvironment: Sendable {
         return true
     }
 
-    /// Finds a program as a shell would.
+    /// Finds a program as a shell would, but in no directory of `PATH` that is relative: it would be whatever directory this program is
+    /// started in.
     package static func find(_ name: String, _ environment: [String: String]) -> String? {
         let folders = (environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin").split(separator: ":")
+            .filter { $0.hasPrefix("/") }
         let paths = name.contains("/") ? [name] : folders.map { "\($0)/\(name)" }
         return paths.first(where: FileManager.default.isExecutableFile(atPath:))
     }

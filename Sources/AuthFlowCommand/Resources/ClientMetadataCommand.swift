@@ -58,8 +58,8 @@ struct ClientMetadataCommand: AsyncParsableCommand {
 
         func run() async throws {
             if let file {
-                guard let bytes = FileManager.default.contents(atPath: file),
-                    let json = try? JSON(parsing: Array(bytes))
+                guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 1024 * 1024),
+                    let json = try? JSON(parsing: bytes)
                 else {
                     throw AuthError(.invalidConfiguration, "\(file) is not a file with JSON in it.")
                 }

@@ -105,10 +105,17 @@ struct CurlCommand: AsyncParsableCommand {
     private func body() throws -> [UInt8]? {
         guard let data else { return nil }
         guard data.hasPrefix("@") else { return Array(data.utf8) }
-        let path = data == "@-" ? "/dev/stdin" : String(data.dropFirst())
-        guard let contents = FileManager.default.contents(atPath: path) else {
-            throw AuthError(.invalidConfiguration, "\(path) cannot be read.")
+        let (path, limit) = (String(data.dropFirst()), 64 * 1024 * 1024)
+        let contents =
+            path == "-"
+            ? BoundedFile.contents(of: STDIN_FILENO, maximumSize: limit)
+            : BoundedFile.contents(atPath: path, maximumSize: limit)
+        guard let contents else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(path == "-" ? "Standard input" : path) cannot be read, or has more than 64 MiB."
+            )
         }
-        return Array(contents)
+        return contents
     }
 }

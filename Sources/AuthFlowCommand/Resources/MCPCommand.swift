@@ -74,7 +74,7 @@ struct MCPCommand: AsyncParsableCommand {
                 let needsLogin: Set<AuthError.Code> = [.loginRequired, .noUserAgent, .userAgentFailed]
                 return needsLogin.contains(error.code) ? "\(error) \(choice.loginAdvice)" : "\(error)"
             }
-            let output = MessageOutput()
+            let output = MessageOutput(descriptor: STDOUT_FILENO)
             let bridge = MCPBridge(
                 client: client,
                 transport: try choice.transport(),
@@ -136,52 +136,6 @@ struct MCPCommand: AsyncParsableCommand {
                 Terminal.talk("No protected resource has been signed in to.")
             }
         }
-    }
-}
-
-/// Writes messages to standard output, one whole line at a time, by a thread of its own: a host that does not read must not hold up the
-/// threads that tasks share.
-private final class MessageOutput: Sendable {
-    private struct State {
-        var lines: [[UInt8]] = []
-        var size = 0
-        var isWriting = false
-    }
-
-    private let state = Mutex(State())
-
-    /// The most that waits to be written, in bytes, before those who write wait too.
-    private static let limit = 16 * 1024 * 1024
-
-    @Sendable func write(_ line: [UInt8]) async {
-        // Polled, because it happens only while a host does not read.
-        while state.withLock({ $0.size > Self.limit }) {
-            guard (try? await Task.sleep(for: .milliseconds(5))) != nil else { return }
-        }
-        let mustStart = state.withLock { state in
-            state.lines.append(line + [0x0A])
-            state.size += line.count + 1
-            defer { state.isWriting = true }
-            return !state.isWriting
-        }
-        if mustStart, !DetachedThread.run({ self.drain() }) { drain() }
-    }
-
-    private func drain() {
-        while true {
-            let lines = state.withLock { state -> [[UInt8]] in
-                defer { (state.lines, state.size) = ([], 0) }
-                state.isWriting = !state.lines.isEmpty
-                return state.lines
-            }
-            guard !lines.isEmpty else { return }
-            _ = SystemCall.write(lines.joined(), to: STDOUT_FILENO)
-        }
-    }
-
-    /// Waits until everything is written, but not for a host that does not read any more.
-    func finish() async {
-        for _ in 0..<400 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
     }
 }
 

@@ -90,21 +90,28 @@ struct ResourceChoice: Hashable {
                 observer: progress(launchEnvironment, showsSteps, observer)
             )
         }
+        SignInAdvice.choose(profileWords, address: shownAddress, signIn: signInWords)
         UnfinishedClients.add(client)
         return client
     }
 
-    /// The sentence that says how a user signs in for this choice. An address may have a key in its query, which is not repeated.
+    /// The address, or a word for one that may have a key in its query, which is not repeated.
+    private var shownAddress: String { address.contains("?") ? "ADDRESS" : address }
+
+    private var profileWords: [String] {
+        (choice.config.map { ["--config", $0] } ?? []) + (choice.profile.map { ["--profile", $0] } ?? [])
+    }
+
+    private var signInWords: [String] {
+        scopes.flatMap { ["--scope", $0] } + (resource.map { ["--resource", $0] } ?? [])
+            + (assumesOrigin ? ["--assume-origin"] : [])
+    }
+
+    /// The sentence that says how a user signs in for this choice.
     var loginAdvice: String {
-        let hasQuery = address.contains("?")
-        var words = ["authflow", "login", hasQuery ? "ADDRESS" : address]
-        if let config = choice.config { words += ["--config", config] }
-        if let profile = choice.profile { words += ["--profile", profile] }
-        for scope in scopes { words += ["--scope", scope] }
-        if let resource { words += ["--resource", resource] }
-        if assumesOrigin { words.append("--assume-origin") }
-        let command = ShellWord.line(words)
-        return "Run: \(command)" + (hasQuery ? ", with the address that your host is configured with." : "")
+        let command = ShellWord.line(["authflow", "login", shownAddress] + profileWords + signInWords)
+        return "Run: \(command)"
+            + (shownAddress == address ? "" : ", with the address that your host is configured with.")
     }
 
     /// The transport that requests to the resource go by.

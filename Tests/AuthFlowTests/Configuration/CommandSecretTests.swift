@@ -8,8 +8,11 @@ import Testing
 @Suite struct CommandSecretTests {
     private static let word = ConfigurationKey("word", required: .secret, "The secret word.")
 
-    private func secret(_ command: String, _ environment: [String: String] = ["PATH": "/usr/bin:/bin"]) throws -> Secret
-    {
+    private func secret(
+        _ command: String,
+        _ environment: [String: String] = ["PATH": "/usr/bin:/bin"],
+        in directory: String = "."
+    ) throws -> Secret {
         let text = #"{"profiles": {"p": {"provider": "fake", "client_id": "c", "word": {"command": COMMAND}}}}"#
             .replacing("COMMAND", with: command)
         let found = Found()
@@ -17,7 +20,7 @@ import Testing
             found.secret = try profile[Self.word]
             throw AuthError(.unsupported, "The word is read.")
         }
-        let profile = try ConfigurationFile(text: Array(text.utf8)).profile()
+        let profile = try ConfigurationFile(text: Array(text.utf8), directory: directory).profile()
         do {
             _ = try AuthClient(
                 profile: profile,
@@ -40,6 +43,24 @@ import Testing
         )
         // No shell looks at the words.
         #expect(try secret(#"["echo", "$HOME; `id`"]"#) == Secret("$HOME; `id`"))
+    }
+
+    /// Never one of the working directory, which may be somebody else's repository.
+    @Test func aProgramWithASlashIsLookedForBesideTheConfigurationFile() throws {
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("beside-\(UUID().uuidString)").path
+        try FileManager.default.createDirectory(atPath: "\(folder)/bin", withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        for name in ["get", "bin/get"] {
+            FileManager.default.createFile(
+                atPath: "\(folder)/\(name)",
+                contents: Data("#!/bin/sh\necho \(name)\n".utf8),
+                attributes: [.posixPermissions: 0o700]
+            )
+        }
+        #expect(try secret(#"["./get"]"#, in: folder) == Secret("get"))
+        #expect(try secret(#"["bin/get"]"#, in: folder) == Secret("bin/get"))
+        // Nor by a relative directory of PATH.
+        #expect(throws: ConfigurationError.self) { try secret(#"["get"]"#, ["PATH": ".:bin"], in: folder) }
     }
 
     @Test func hasNoInputAndNoTerminal() throws {

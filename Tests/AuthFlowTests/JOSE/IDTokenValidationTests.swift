@@ -232,7 +232,7 @@ import Testing
         var claims = Self.good
         claims["nonce"] = nil
         for (name, value) in change { claims[name] = value }
-        return try validate(claims, Self.expectation(.refresh(of: original)))
+        return try validate(claims, Self.expectation(.refresh(of: original, nonce: original.claims["nonce"]?.string)))
     }
 
     static let acceptedAfterRefresh: [[String: JSON?]] = [

@@ -67,7 +67,10 @@ struct PKCS11URI: Sendable, Hashable {
         self.manufacturer = try string("manufacturer")
         self.object = try string("object")
         self.identifier = values["id"]
-        self.module = try string("module-path") ?? Self.everyModule
+        let module = try string("module-path") ?? Self.everyModule
+        // A library that is loaded from the working directory runs as this program.
+        guard !module.contains("/") || module.hasPrefix("/") else { throw refuse("module-path is not absolute") }
+        self.module = module
         guard try string("type") ?? type.rawValue == type.rawValue else {
             throw refuse("its type is not \"\(type.rawValue)\"")
         }

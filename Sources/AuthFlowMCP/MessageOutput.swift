@@ -1,0 +1,103 @@
+import AuthFlow
+import Synchronization
+
+/// Writes messages to a descriptor, one whole line at a time, by a thread of its own: a host that does not read must not hold up the
+/// threads that tasks share.
+///
+/// Small messages are written before large ones that wait. A task waits until its own large message is written, so messages of one
+/// stream stay in order.
+package final class MessageOutput: Sendable {
+    private struct State {
+        var small: [UInt8] = []
+        var large: [(number: Int, line: [UInt8])] = []
+        var waiting: [Int: CheckedContinuation<Void, Never>] = [:]
+        var last = 0
+        var isWriting = false
+    }
+
+    /// The size from which on a message is large, and the most that small ones take until those who write wait too, in bytes.
+    private static let (largeSize, limit) = (64 * 1024, 16 * 1024 * 1024)
+
+    private let descriptor: Int32
+    private let state = Mutex(State())
+
+    package init(descriptor: Int32) { self.descriptor = descriptor }
+
+    /// The number of large messages that are being written or wait for that.
+    package var waitingCount: Int { state.withLock { $0.waiting.count } }
+
+    /// - Parameter line: The message, without a newline.
+    @Sendable package func write(_ line: [UInt8]) async {
+        guard line.count >= Self.largeSize else { return await writeSmall(line) }
+        let number = state.withLock { state in
+            state.last += 1
+            return state.last
+        }
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                let mustStart = state.withLock { state -> Bool? in
+                    guard !Task.isCancelled else { return nil }
+                    state.large.append((number, line))
+                    state.waiting[number] = continuation
+                    return start(&state)
+                }
+                guard let mustStart else { return continuation.resume() }
+                if mustStart { beginDraining() }
+            }
+        } onCancel: {
+            // A message that is being written is written whole.
+            let waiter = state.withLock { state in
+                state.large.removeAll { $0.number == number }
+                return state.waiting.removeValue(forKey: number)
+            }
+            waiter?.resume()
+        }
+    }
+
+    private func writeSmall(_ line: [UInt8]) async {
+        // Polled, because it happens only while a host does not read.
+        while state.withLock({ $0.small.count > Self.limit }) {
+            guard (try? await Task.sleep(for: .milliseconds(5))) != nil else { return }
+        }
+        let mustStart = state.withLock { state in
+            state.small += line
+            state.small.append(0x0A)
+            return start(&state)
+        }
+        if mustStart { beginDraining() }
+    }
+
+    private func start(_ state: inout State) -> Bool {
+        defer { state.isWriting = true }
+        return !state.isWriting
+    }
+
+    private func beginDraining() {
+        if !DetachedThread.run({ self.drain() }) { drain() }
+    }
+
+    private func drain() {
+        while true {
+            let (small, large) = state.withLock { state -> ([UInt8], (number: Int, line: [UInt8])?) in
+                defer { state.small = [] }
+                guard state.small.isEmpty else { return (state.small, nil) }
+                guard state.large.isEmpty else { return ([], state.large.removeFirst()) }
+                state.isWriting = false
+                return ([], nil)
+            }
+            if let large {
+                _ = SystemCall.write(large.line, to: descriptor) && SystemCall.write([0x0A], to: descriptor)
+                state.withLock { $0.waiting.removeValue(forKey: large.number) }?.resume()
+            } else if small.isEmpty {
+                return
+            } else {
+                _ = SystemCall.write(small, to: descriptor)
+            }
+        }
+    }
+
+    /// Waits until everything is written, but not for a host that does not read any more.
+    package func finish() async {
+        for _ in 0..<400 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
+    }
+}

@@ -1,0 +1,69 @@
+/// A JSON text as the JSON library reads it, for finding out what a message is that passes through with its own bytes.
+///
+/// RFC 8259 section 7 allows `\u0000` and half a surrogate pair in strings, and section 6 numbers of any size. The library refuses them.
+enum ReadableJSON {
+    /// Replaces what the library refuses: escapes by that of U+FFFD, integers of more than 64 bits by real numbers of the same value.
+    static func bytes(_ text: [UInt8]) -> [UInt8] {
+        var readable: [UInt8] = []
+        readable.reserveCapacity(text.count)
+        var index = 0
+        var isString = false
+        while index < text.count {
+            let byte = text[index]
+            var end = index + 1
+            switch byte {
+            case UInt8(ascii: "\""):
+                isString.toggle()
+                readable.append(byte)
+            case UInt8(ascii: "\\") where isString:
+                end = escape(text, at: index, into: &readable)
+            case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9") where !isString:
+                end = text[index...].firstIndex { !"0123456789+-.eE".utf8.contains($0) } ?? text.count
+                readable += number(text[index..<end])
+            default: readable.append(byte)
+            }
+            index = end
+        }
+        return readable
+    }
+
+    private static let replacement = Array(#"\ufffd"#.utf8)
+
+    /// - Returns: The index behind the escape, or behind the pair of escapes of one character.
+    private static func escape(_ text: [UInt8], at index: Int, into readable: inout [UInt8]) -> Int {
+        guard let unit = unit(text, at: index) else {
+            let end = min(index + 2, text.count)
+            readable += text[index..<end]
+            return end
+        }
+        let end = index + 6
+        switch unit {
+        case 0xD800..<0xDC00:
+            guard let low = self.unit(text, at: end), 0xDC00..<0xE000 ~= low else {
+                readable += replacement
+                return end
+            }
+            readable += text[index..<end + 6]
+            return end + 6
+        case 0, 0xDC00..<0xE000: readable += replacement
+        default: readable += text[index..<end]
+        }
+        return end
+    }
+
+    /// The UTF-16 code unit of an escape; nil for another escape.
+    private static func unit(_ text: [UInt8], at index: Int) -> UInt16? {
+        guard index + 6 <= text.count, text[index] == UInt8(ascii: "\\"), text[index + 1] == UInt8(ascii: "u") else {
+            return nil
+        }
+        return UInt16(String(decoding: text[index + 2..<index + 6], as: UTF8.self), radix: 16)
+    }
+
+    private static func number(_ digits: ArraySlice<UInt8>) -> [UInt8] {
+        let text = String(decoding: digits, as: UTF8.self)
+        guard let value = Double(text) else { return Array(digits) }
+        guard value.isFinite else { return Array((value < 0 ? "-1e308" : "1e308").utf8) }
+        let isInteger = !text.contains { ".eE".contains($0) }
+        return isInteger && Int64(text) == nil ? Array(digits) + Array(".0".utf8) : Array(digits)
+    }
+}
