@@ -135,6 +135,7 @@ let package = Package(
             dependencies: [
                 "AuthFlow", "AuthFlowServer", httpTypes,
                 .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
+                .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Hummingbird"])),
                 .product(
                     name: "ServiceLifecycle",
                     package: "swift-service-lifecycle",

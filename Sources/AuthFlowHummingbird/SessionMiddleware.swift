@@ -3,6 +3,7 @@ import AuthFlow
 public import AuthFlowServer
 import HTTPTypes
 public import Hummingbird
+import Logging
 
 /// Answers the routes of a session server and of a proxy, and gives the handlers behind it the session of the request.
 ///
@@ -29,7 +30,8 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
         self.limit = limit
     }
 
-    /// Responds to the request, or hands it on with its session.
+    /// Responds to the request, or passes it on with its session. An ``/AuthFlow/AuthError`` that a handler throws becomes a response:
+    /// 401 for an ended session, 503 for an outage, and a line in the log.
     @concurrent public func handle(
         _ request: Request,
         context: Context,
@@ -48,9 +50,18 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
                 return Response(response)
             }
         }
-        var context = context
-        context.session = try await server.session(of: request.head)
-        return try await next(request, context)
+        do {
+            var context = context
+            context.session = try await server.session(of: request.head)
+            return try await next(request, context)
+        } catch let error as AuthError {
+            // Hummingbird responds to any other error with an empty 500, and logs nothing.
+            if error.code != .loginRequired {
+                context.logger.error("AuthFlow: \(error.code.rawValue)", metadata: ["message": "\(error.message)"])
+            }
+            guard let response = SessionServer.response(for: error) else { throw error }
+            return Response(response)
+        }
     }
 }
 

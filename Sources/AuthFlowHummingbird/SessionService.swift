@@ -1,5 +1,6 @@
 #if Hummingbird
 public import AuthFlowServer
+public import Logging
 public import ServiceLifecycle
 
 /// What a session server does while the application runs: it removes ended sessions, and before the process ends it waits until every
@@ -13,31 +14,32 @@ public import ServiceLifecycle
 public struct SessionService: Service {
     private let server: SessionServer
     private let patience: Duration
+    private let logger: Logger
 
     /// Creates the service.
     /// - Parameters:
     ///   - server: The sessions.
     ///   - patience: How long the process waits at its end; default: ten seconds. Give the supervisor of the process longer.
-    public init(server: SessionServer, patience: Duration = .seconds(10)) {
+    ///   - logger: Logs that refreshed tokens could not be stored.
+    public init(
+        server: SessionServer,
+        patience: Duration = .seconds(10),
+        logger: Logger = Logger(label: "AuthFlow")
+    ) {
         self.server = server
         self.patience = patience
+        self.logger = logger
     }
 
     /// Runs until the application is shut down.
-    /// - Throws: ``SessionsNotStored`` when refreshed tokens could not be written.
     public func run() async throws {
         await cancelWhenGracefulShutdown { [server] in await server.removeEndedSessions() }
         // In a task of its own: one that is cancelled with the application would not wait.
         let drain = Task { [server, patience] in await server.drain(within: patience) }
-        guard await drain.value else { throw SessionsNotStored() }
-    }
-}
-
-/// The process ends with refreshed tokens that the store did not take: their sessions may have to sign in again.
-public struct SessionsNotStored: Error, CustomStringConvertible {
-    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
-    public var description: String {
-        "Refreshed tokens could not be written to the store before the process ended: their users may have to sign in again."
+        guard await !drain.value else { return }
+        logger.critical(
+            "Refreshed tokens were not written to the store before the process ended: their users may have to sign in again."
+        )
     }
 }
 #endif

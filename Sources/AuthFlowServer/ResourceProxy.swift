@@ -12,6 +12,15 @@ public struct ResourceProxy: Sendable {
         let target: Endpoint
         let methods: Set<HTTPRequest.Method>
         let resource: String?
+        let forwardedFields: Set<String>
+        let returnedFields: Set<String>
+
+        /// The fields that belong to one connection, to the session, or to the proxy itself.
+        private static let ownFields: Set<String> = [
+            "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length",
+            "content-encoding", "authorization", "cookie", "set-cookie", "dpop", "forwarded", "via",
+        ]
+        private static let ownPrefixes = ["sec-", "proxy-", "x-forwarded-", "access-control-"]
 
         /// Creates a route.
         /// - Parameters:
@@ -19,12 +28,17 @@ public struct ResourceProxy: Sendable {
         ///   - target: What takes its place: the API's address, which ends with a slash.
         ///   - methods: The methods that are handed on; default: GET and HEAD.
         ///   - resource: The resource that the access token is for (RFC 8707); default: the session's own.
+        ///   - forwardedFields: The header fields that are forwarded besides those that every API may need, such as `X-Request-ID`;
+        ///     default: none.
+        ///   - returnedFields: The header fields that are returned besides those that every page may need; default: none.
         /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
         public init(
             _ prefix: String,
             to target: Endpoint,
             methods: Set<HTTPRequest.Method> = [.get, .head],
-            resource: String? = nil
+            resource: String? = nil,
+            forwardedFields: Set<HTTPField.Name> = [],
+            returnedFields: Set<HTTPField.Name> = []
         ) throws(AuthError) {
             guard prefix.hasPrefix("/"), prefix.hasSuffix("/"), target.path.hasSuffix("/"), target.query == nil else {
                 throw AuthError(
@@ -35,12 +49,23 @@ public struct ResourceProxy: Sendable {
             self.prefix = prefix
             self.target = target
             self.methods = methods
+            let names = forwardedFields.union(returnedFields).map(\.canonicalName)
+            let own = names.first { name in Self.ownFields.contains(name) || Self.ownPrefixes.contains(where: name.hasPrefix) }
+            if let own {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The proxy sets \(own) itself, or it belongs to one connection."
+                )
+            }
             self.resource = resource
+            self.forwardedFields = Set(forwardedFields.map(\.canonicalName))
+            self.returnedFields = Set(returnedFields.map(\.canonicalName))
         }
     }
 
     private let server: SessionServer
     private let routes: [Route]
+    private let limit = RequestLimit()
 
     /// Creates a proxy.
     /// - Parameters:
@@ -62,7 +87,8 @@ public struct ResourceProxy: Sendable {
     /// Returns the API's response to a request; nil when it is for no route here.
     ///
     /// 403: it does not come from a page of the application. 401: there is no session. 405 and 400: the method or the path is not
-    /// handed on. 502: the API does not respond, or redirects, which is not followed.
+    /// handed on. 429: too many requests of this user are in progress. 502: the API does not respond, or redirects, which is not
+    /// followed. 503: the session or its tokens cannot be had now.
     /// - Parameters:
     ///   - request: The request, its path as it was sent.
     ///   - body: The body, bounded by the caller. The response is bounded to 1 MiB.
@@ -73,91 +99,139 @@ public struct ResourceProxy: Sendable {
         guard server.isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         guard route.methods.contains(request.method) else { return ServerResponse.plain(.methodNotAllowed) }
         let rest = path.dropFirst(route.prefix.count)
-        guard Self.isPlain(rest), target.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }),
+        guard let read = Self.reading(of: rest),
+            // RFC 10017 section 6.1.3.6, RFC 3986 section 6.2.2: `%61dmin`, `admin;a=b`, `ADMIN` and `admin` must not get around the route of
+            // `admin/`.
+            isRoute(route, of: "\(route.prefix)\(read)/".lowercased()),
+            target.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }),
             let endpoint = try? Endpoint("\(route.target.url)\(rest)\(target.dropFirst(path.count))"),
             endpoint.origin == route.target.origin, endpoint.path.hasPrefix(route.target.path)
         else { return ServerResponse.plain(.badRequest) }
+        let session: Session
+        let tokens: TokenSet
         do {
-            guard let session = try await server.session(of: request) else {
+            guard let found = try await server.session(of: request) else {
                 return ServerResponse.plain(.unauthorized)
             }
-            let tokens = try await server.freshTokens(for: session, resource: route.resource)
+            session = found
+            tokens = try await server.freshTokens(for: session, resource: route.resource)
+        } catch {
+            return (error as? AuthError).flatMap(SessionServer.response) ?? ServerResponse.plain(.badGateway)
+        }
+        do {
             var forwarded = TransportRequest(
                 request.method,
                 endpoint,
-                headerFields: forwardedFields(request.headerFields),
+                headerFields: forwardedFields(request, route),
                 body: body
             )
             // A slow API must not keep token requests waiting.
             forwarded.pool = .resources
-            let response = try await server.client.send(forwarded, with: tokens)
-            // A redirect would take the request, and the browser, somewhere that is not in the list.
-            guard !(300..<400).contains(response.status) || response.status == 304 else {
-                return ServerResponse.plain(.badGateway)
+            // One account can have many sessions.
+            let user = session.identity.map { "\($0.issuer)\n\($0.subject)" } ?? session.name
+            let response = try await limit.run(for: user, clock: server.client.server.host.clock) { [forwarded] in
+                // A redirect would take the request, and the browser, somewhere that is not in the list: it is an error here.
+                try await server.client.send(forwarded, with: tokens)
             }
-            return returned(response)
-        } catch let error as AuthError where error.code == .loginRequired {
-            return ServerResponse.plain(.unauthorized)
-        } catch let error as AuthError where [.storageFailed, .leaseBusy].contains(error.code) {
-            return ServerResponse.plain(.serviceUnavailable)
+            return returned(response, to: request.method, route)
+        } catch is RequestLimit.Exceeded {
+            // RFC 6585 section 4: the response "MAY include a Retry-After header".
+            var response = ServerResponse.plain(.tooManyRequests)
+            response.head.headerFields[.retryAfter] = "2"
+            return response
         } catch {
             return ServerResponse.plain(.badGateway)
         }
     }
 
-    /// Whether a path means the same to every server: no dot segments, also before parameters (`..;`) or encoded twice, no empty ones, no
-    /// slash or backslash that is written otherwise.
-    private static func isPlain(_ path: Substring) -> Bool {
+    /// The path behind a prefix as lenient servers read it: decoded, without parameters, in lower case; nil where servers disagree.
+    private static func reading(of path: Substring) -> String? {
         let lowercased = path.lowercased()
         guard !path.contains("\\"), !lowercased.contains("%2f"), !lowercased.contains("%5c"),
-            !lowercased.contains("%00"),
             let decoded = FormURLEncoding.percentDecoded(String(path)).map({ Array($0.utf8) }),
-            // As bytes: to Swift's characters a mark would hide a slash or a semicolon. A percent sign is of a second encoding.
-            !decoded.contains(UInt8(ascii: "%"))
-        else { return false }
-        let segments = decoded.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-        let names = segments.map { $0.prefix { $0 != UInt8(ascii: ";") } }
-        return !segments.dropLast().contains { $0.isEmpty }
-            && !names.contains { $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8) }
+            // A percent sign is of a second encoding; a control character ends a line or a text elsewhere.
+            decoded.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 != UInt8(ascii: "%") })
+        else { return nil }
+        // As bytes: to Swift's characters a mark would hide a slash or a semicolon.
+        let names = decoded.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+            .map { $0.prefix { !";?#".utf8.contains($0) } }
+        guard !names.dropLast().contains(where: \.isEmpty),
+            !names.contains(where: { $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8) })
+        else { return nil }
+        return String(decoding: Array(names.joined(separator: [UInt8(ascii: "/")])), as: UTF8.self).lowercased()
     }
 
-    /// RFC 9110 section 7.6.1: these are about one connection.
-    private static let connectionFields: Set<String> = [
-        "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
-        "proxy-authenticate", "proxy-authorization",
-    ]
-
-    /// What an API is not told: who the browser is to this application.
-    private static let ownFields: Set<String> = [
-        "cookie", "authorization", "host", "content-length", "origin", "referer", "accept-encoding", "forwarded",
-        "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "dpop",
-    ]
-
-    private func forwardedFields(_ fields: HTTPFields) -> HTTPFields {
-        // "Connection" names more of them.
-        let named = fields[fields: .connection].flatMap { field in
-            field.value.lowercased().split(separator: ",").map { part in String(part.filter { $0 != " " }) }
-        }
-        let dropped = Self.connectionFields.union(Self.ownFields).union(named)
-        var forwarded = HTTPFields()
-        for field in fields {
-            let name = field.name.canonicalName
-            guard !dropped.contains(name), !name.hasPrefix("sec-"), field.name != server.headerName else { continue }
-            forwarded.append(field)
-        }
-        return forwarded
+    private func isRoute(_ route: Route, of path: String) -> Bool {
+        let found = routes.first { path.utf8.starts(with: $0.prefix.lowercased().utf8) }
+        return found?.prefix.lowercased() == route.prefix.lowercased()
     }
 
-    private func returned(_ response: TransportResponse) -> TransportResponse {
+    /// The fields that are forwarded to every API: nothing that says who the browser is to this application, and no other spelling of the
+    /// method, the path or the client's address.
+    private static let forwarded: Set<String> = [
+        "accept", "accept-language", "cache-control", "content-language", "content-type", "idempotency-key", "if-match",
+        "if-modified-since", "if-none-match", "if-range", "if-unmodified-since", "prefer", "priority", "range",
+        "user-agent",
+    ]
+
+    /// The fields that are returned to every page: nothing that speaks for the application's origin.
+    private static let returned: Set<String> = [
+        "accept-ranges", "age", "allow", "content-disposition", "content-language", "content-range", "content-type",
+        "date", "etag", "expires", "last-modified", "preference-applied", "ratelimit", "ratelimit-limit",
+        "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset", "retry-after",
+    ]
+
+    /// RFC 9110 section 7.6.1: the fields that "Connection" names go no further.
+    private static func passing(_ fields: HTTPFields, _ names: Set<String>) -> HTTPFields {
+        let named = fields[values: .connection].flatMap { value in
+            value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }
+        }
+        var passing = HTTPFields()
+        for field in fields
+        where names.contains(field.name.canonicalName) && !named.contains(field.name.canonicalName) {
+            passing.append(field)
+        }
+        return passing
+    }
+
+    private func forwardedFields(_ request: HTTPRequest, _ route: Route) -> HTTPFields {
+        var fields = Self.passing(request.headerFields, Self.forwarded.union(route.forwardedFields))
+        fields[server.headerName] = nil
+        // RFC 9110 section 7.6.3: a gateway "MUST send an appropriate Via header field in each inbound request message".
+        fields[.via] = "1.1 authflow"
+        // The transport decodes what it asks for: a length or a range would be of something else.
+        if request.method == .head || fields[.range] != nil { fields[.acceptEncoding] = "identity" }
+        return fields
+    }
+
+    private func returned(_ response: TransportResponse, to method: HTTPRequest.Method, _ route: Route)
+        -> TransportResponse
+    {
+        let received = response.head.headerFields
         var head = HTTPResponse(status: response.head.status)
-        let dropped = Self.connectionFields.union([
-            "set-cookie", "content-length", "content-encoding", "strict-transport-security",
-        ])
-        for field in response.head.headerFields
-        where !dropped.contains(field.name.canonicalName) && !field.name.canonicalName.hasPrefix("access-control-") {
-            head.headerFields.append(field)
-        }
+        head.headerFields = Self.passing(received, Self.returned.union(route.returnedFields))
+        head.headerFields[.cacheControl] = Self.cacheControl(received)
+        // Another user of the same browser has another cookie.
+        head.headerFields[.vary] = (received[values: .vary] + ["Cookie"]).joined(separator: ", ")
         head.headerFields[.xContentTypeOptions] = "nosniff"
+        // RFC 9110 section 8.6: with HEAD, the length "if the same request had used the GET method".
+        if method == .head, received[.contentEncoding] == nil {
+            head.headerFields[.contentLength] = received[.contentLength]
+        }
         return TransportResponse(head: head, body: response.body)
+    }
+
+    /// RFC 9111 section 3.5 keeps shared caches from responses to requests with Authorization. The page's request has none, so the response
+    /// says it.
+    private static func cacheControl(_ fields: HTTPFields) -> String {
+        let directives = fields[values: .cacheControl].flatMap { value in
+            value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }
+        }
+        let kept = directives.compactMap { directive -> String? in
+            if directive.hasPrefix("max-age=") { return Int(directive.dropFirst(8)).map { "max-age=\($0)" } }
+            let name = String(directive.prefix { $0 != "=" })
+            return ["immutable", "must-revalidate", "no-cache", "no-store"].contains(name) ? name : nil
+        }
+        return (["private"] + (kept.isEmpty ? ["no-cache"] : kept)).joined(separator: ", ")
     }
 }

@@ -1,4 +1,4 @@
-import AuthFlow
+public import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
@@ -75,5 +75,22 @@ extension TransportResponse {
         var response = self
         response.head.headerFields.append(HTTPField(name: .setCookie, value: cookie.field))
         return response
+    }
+}
+
+extension SessionServer {
+    /// The response where a session or its tokens cannot be had: 401 where a sign-in helps, 503 where a later attempt may; nil for any other
+    /// error.
+    public static func response(for error: AuthError) -> TransportResponse? {
+        switch error.code {
+        case .loginRequired: return ServerResponse.plain(.unauthorized)
+        case .temporarilyUnavailable, .timedOut, .networkFailed, .storageFailed, .leaseBusy, .leaseLost:
+            var response = ServerResponse.plain(.serviceUnavailable)
+            // RFC 9110 section 10.2.3.
+            let wait = min(max(error.retryAfter ?? .seconds(5), .seconds(1)), .seconds(3600))
+            response.head.headerFields[.retryAfter] = "\(wait.components.seconds)"
+            return response
+        default: return nil
+        }
     }
 }

@@ -53,6 +53,9 @@ extension SessionServer {
             }
             let removed: [Credential]
             do {
+                try await credentials.revokeLateTokens(
+                    of: meant.filter { $0.credential.map(Self.endsWithItsSession) ?? false }.map(\.key)
+                )
                 removed = try await credentials.remove(meant.map(\.key))
             } catch {
                 // It is sent again then, and is the first once more. In a task of its own: this one may be cancelled.

@@ -35,15 +35,20 @@ extension SessionServer {
         let parameters = FormURLEncoding.decode(query) ?? FormParameters()
         let wanted = parameters.values(for: "return_to")
         let address = wanted.count == 1 ? ReturnAddress(wanted[0], prefixes: options.returnPrefixes) : nil
+        let reporter = FlowReporter(host: client.server.host, observer: observer)
         do {
             var authorization = AuthorizationOptions()
             authorization.lifetime = Self.signInPatience
-            var pendingRequest = try await client.authorizationRequest(authorization)
+            var pendingRequest = try await reporter.step(.authorizationRequest) { [authorization] in
+                try await client.authorizationRequest(authorization)
+            }
             // The cookie of the session does not come with the provider's redirect: what will have ended then is remembered now.
             let session = sessionIdentifier(of: request).map { credentials.recordKey(for: key($0)).name } ?? ""
             pendingRequest.note = "\(session) \(address?.path ?? options.startPath)"
             let slot = newSlot(for: pendingRequest.state)
-            try await pending.keep(pendingRequest, for: Secret(slot.value))
+            try await reporter.step(.storing) { [pendingRequest] in
+                try await pending.keep(pendingRequest, for: Secret(slot.value))
+            }
             return surplusSlots(RequestCookies(request))
                 .reduce(ServerResponse.redirect(to: pendingRequest.url).setting(slotCookie(slot.name, slot.value))) {
                     $0.setting(slotCookie($1, "").removal)
@@ -85,31 +90,20 @@ extension SessionServer {
     /// - Parameter parameters: Those of the authorization response, encoded.
     func finishSignIn(_ parameters: String, _ request: HTTPRequest) async -> TransportResponse {
         let callback = redirectURI + (redirectURI.contains("?") ? "&" : "?") + parameters
+        let reporter = FlowReporter(host: client.server.host, observer: observer)
         do {
-            // The one cookie that can belong to it: one that another site of the domain has set, or several, cost no access to the store.
-            guard let state = PendingAuthorizations.state(in: callback, of: client),
-                let slot = slots(RequestCookies(request)).first(where: { $0.name == slotName(for: state) }),
-                slot.value.utf8.count >= 43
-            else { throw Self.unexpectedResponse }
-            let taken: (request: AuthorizationRequest, slot: String)
-            do {
-                taken = (try await pending.take(for: callback, in: Secret(slot.value), of: client), slot.name)
-            } catch let error as AuthError where error.code == .invalidCallback {
-                throw Self.unexpectedResponse
-            }
+            let taken = try await reporter.step(.authorizationResponse) { try await takeRequest(for: callback, request) }
             let removal = slotCookie(taken.slot, "").removal
             do {
-                let credential = try await client.exchange(
-                    callback,
-                    for: taken.request,
-                    reporter: FlowReporter(host: client.server.host, observer: observer)
-                ).credential
+                let credential = try await client.exchange(callback, for: taken.request, reporter: reporter).credential
                 let note = (taken.request.note ?? "").split(separator: " ", omittingEmptySubsequences: false)
                 let old = [
                     note.first.map { String($0) },
                     sessionIdentifier(of: request).map { credentials.recordKey(for: key($0)).name },
                 ]
-                let identifier = try await beginSession(credential, after: old.compactMap { $0 })
+                let identifier = try await reporter.step(.storing) {
+                    try await beginSession(credential, after: old.compactMap { $0 })
+                }
                 let page = note.count == 2 ? String(note[1]) : options.startPath
                 return ServerResponse.leadingOn(to: page).setting(removal)
                     .setting(sessionCookie(identifier.exposed))
@@ -119,6 +113,24 @@ extension SessionServer {
             }
         } catch {
             return failure(error)
+        }
+    }
+
+    /// Takes the request out that a response belongs to, with the name of its cookie.
+    private func takeRequest(
+        for callback: String,
+        _ request: HTTPRequest
+    ) async throws -> (request: AuthorizationRequest, slot: String) {
+        // A browser without a sign-in costs neither a private-key operation, for an encrypted response, nor an access to the store; nor do
+        // cookies that another site of the domain has set.
+        let cookies = slots(RequestCookies(request)).filter { $0.value.utf8.count >= 43 }
+        guard !cookies.isEmpty, let state = PendingAuthorizations.state(in: callback, of: client),
+            let slot = cookies.first(where: { $0.name == slotName(for: state) })
+        else { throw Self.unexpectedResponse }
+        do {
+            return (try await pending.take(state, in: Secret(slot.value), of: client), slot.name)
+        } catch let error as AuthError where error.code == .invalidCallback {
+            throw Self.unexpectedResponse
         }
     }
 

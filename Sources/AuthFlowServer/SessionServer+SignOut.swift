@@ -48,6 +48,7 @@ extension SessionServer {
             keys += try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)).map(\.key)
         }
         if let names { keys.removeAll { !names.contains($0.name) } }
+        try await credentials.revokeLateTokens(of: keys)
         revoke(try await credentials.remove(Array(Set(keys))))
     }
 
@@ -68,18 +69,35 @@ extension SessionServer {
         RecordTag(["sid", client.registration.clientID, issuer, sessionID], key: options.tagKey)
     }
 
+    /// The maximum number of sessions whose tokens are revoked at the same time.
+    private static let concurrentRevocations = 16
+
     /// Revokes tokens, while the response is on its way: that the session has ended does not depend on it.
     func revoke(_ removed: [Credential]) {
         guard !removed.isEmpty else { return }
-        credentials.begin { [client] in
-            for credential in removed {
-                do {
-                    try await client.revoke(credential)
-                } catch let error as AuthError where [.timedOut, .networkFailed].contains(error.code) {
-                    // The next one would be waited for as long.
-                    return
-                } catch {}
+        credentials.beginRevocation { [self] in
+            await withTaskGroup(of: Bool.self) { group in
+                for (number, credential) in removed.enumerated() {
+                    // A provider that does not respond would keep each waiting for as long.
+                    if number >= Self.concurrentRevocations, await group.next() == false { return }
+                    group.addTask { [self] in await isAnswered(credential) }
+                }
             }
+        }
+    }
+
+    /// Revokes the tokens of one session.
+    /// - Returns: Whether the provider responds.
+    private func isAnswered(_ credential: Credential) async -> Bool {
+        do {
+            try await FlowReporter(host: client.server.host, observer: observer).step(.revocation) {
+                try await client.revoke(credential)
+            }
+            return true
+        } catch let error as AuthError {
+            return ![.timedOut, .networkFailed].contains(error.code)
+        } catch {
+            return true
         }
     }
 }
@@ -114,7 +132,9 @@ extension SessionServer {
                     found = try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject))
                 }
             }
-            let removed = try await credentials.remove(Array(Set([key] + found.map(\.key))))
+            let keys = Array(Set([key] + found.map(\.key)))
+            try await credentials.revokeLateTokens(of: keys)
+            let removed = try await credentials.remove(keys)
             let own = found.first { $0.key == key }?.credential ?? removed.first
             var end: EndSessionRequest?
             if let own { end = try? await client.endSessionRequest(for: own) }
@@ -134,9 +154,9 @@ extension SessionServer {
     func describeSession(_ request: HTTPRequest) async -> TransportResponse {
         guard isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
         do {
-            // A page that asks all the time is no user.
+            // Polling does not count as user activity. No cookie is removed: a late answer would remove that of a new sign-in.
             guard let session = try await session(of: request, isUse: false) else {
-                return ServerResponse.json(.unauthorized, ["signed_in": false]).setting(sessionCookie("").removal)
+                return ServerResponse.json(.unauthorized, ["signed_in": false])
             }
             var json: [String: JSON] = [
                 "signed_in": true, "signed_in_at": .integer(Int64(session.signedInAt.timeIntervalSince1970)),

@@ -3,7 +3,32 @@ import AuthFlowServer
 import AuthFlowTesting
 import ConformanceRows
 import HTTPTypes
+import Synchronization
 import Testing
+
+/// Holds requests to a path until a test releases them.
+private struct HeldRequests: HTTPTransport {
+    let base: any HTTPTransport
+    let path: String
+    let arrived = AsyncStream<Void>.makeStream()
+    let released = AsyncStream<Void>.makeStream()
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        if call.head.path == path {
+            arrived.continuation.yield()
+            for await _ in released.stream {}
+        }
+        return try await base.send(call)
+    }
+
+    func arrivals(_ count: Int) async {
+        var left = count
+        for await _ in arrived.stream {
+            left -= 1
+            if left == 0 { break }
+        }
+    }
+}
 
 @Suite struct SessionServerTests {
     /// Runs a test of a web application whose users sign in at the emulator.
@@ -12,6 +37,117 @@ import Testing
             let web = WebScene(scene)
             try await body(web, try web.process())
         }
+    }
+
+    @Test func slowRequestsOfOneUserHoldUpNoOther() async throws {
+        try await withWeb { web, _ in
+            let api = APITransport(web.scene.transport) { _, _ in TransportResponse(head: HTTPResponse(status: .ok)) }
+            let held = HeldRequests(base: api, path: "/slow")
+            let server = try web.process(transport: held)
+            let proxy = ResourceProxy(
+                server: server,
+                routes: [try .init("/api/", to: try Endpoint("https://api.example.com/"))]
+            )
+            let (alice, bob) = (WebBrowser(), WebBrowser())
+            try await alice.signIn(web, at: server)
+            try await bob.signIn(web, at: server, user: .bob)
+            await withTaskGroup(of: TransportResponse?.self) { group in
+                for _ in 0..<41 {
+                    group.addTask {
+                        await proxy.response(to: alice.request(.get, "/api/slow", WebBrowser.ownPage))
+                    }
+                }
+                // Eight are at the API and 32 wait, so the only one that ends is refused.
+                let refused = await group.next() ?? nil
+                #expect(refused?.status == 429)
+                #expect(refused?.head.headerFields[.retryAfter] != nil)
+                let other = await proxy.response(to: bob.request(.get, "/api/fast", WebBrowser.ownPage))
+                #expect(other?.status == 200)
+                held.released.continuation.finish()
+                for await response in group { #expect(response?.status == 200) }
+            }
+        }
+    }
+
+    @Test func revocationsRunSideBySideAndAreNotUnsavedTokens() async throws {
+        try await withWeb { web, _ in
+            let held = HeldRequests(base: web.scene.transport, path: "/revoke")
+            let (server, laptop) = (try web.process(transport: held), WebBrowser())
+            for browser in [laptop] + (0..<12).map({ _ in WebBrowser() }) {
+                try await browser.signIn(web, at: server)
+            }
+            _ = try await laptop.send(.post, "/logout?everywhere=1", to: server, WebBrowser.ownPage)
+            await held.arrivals(13)
+            #expect(await server.drain(within: .milliseconds(1)))
+            held.released.continuation.finish()
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(web.scene.emulator.requests.count { $0 == "POST /revoke" } == 26)
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func aSignOutRevokesTheTokensOfARefreshInProgress(_ isSameProcess: Bool) async throws {
+        try await withWeb { web, _ in
+            let slow = SlowRefreshes(web.scene.transport)
+            let refreshing = try web.process(transport: slow)
+            let leaving = isSameProcess ? refreshing : try web.process()
+            web.scene.emulator.accessTokenLifetime = 0
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: refreshing)
+            let session = try #require(try await browser.session(at: refreshing))
+            slow.begin()
+            let late = Task { try await refreshing.freshTokens(for: session) }
+            await slow.arrival()
+            _ = try await browser.send(.post, "/logout", to: leaving, WebBrowser.ownPage)
+            slow.release()
+            await #expect(throws: AuthError.self) { try await late.value }
+            for server in [leaving, refreshing] { #expect(await server.drain(within: .seconds(20))) }
+            let revoked = web.scene.emulator.receivedRequests.filter {
+                $0.path == "/revoke" && $0.form["token_type_hint"] == "refresh_token"
+            }
+            #expect(Set(revoked.compactMap { $0.form["token"] }).count == 2)
+        }
+    }
+
+    @Test func aLateAnswerToAPollRemovesNoCookie() async throws {
+        try await withWeb { web, server in
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let poll = browser.request(.get, "/session", WebBrowser.ownPage)
+            try await browser.signIn(web, at: server)
+            let late = await server.response(to: poll)
+            #expect(late?.status == 401)
+            #expect(late?.head.headerFields[.setCookie] == nil)
+        }
+    }
+
+    @Test func failuresOfASignInReachTheObserver() async throws {
+        try await withWeb { web, _ in
+            let events = Mutex<[FlowEvent]>([])
+            let observer: @Sendable (FlowEvent) -> Void = { event in events.withLock { $0.append(event) } }
+            let network = FlakyTransport(web.scene.transport)
+            network.takeDown()
+            let down = try web.process(transport: network, observer: observer)
+            #expect(try await WebBrowser().send(.get, "/login", to: down).status == 502)
+            // A process of its own: the other one leaves the provider alone for a while.
+            let server = try web.process(observer: observer)
+            let browser = WebBrowser()
+            let callback = try await browser.visitProvider(web, at: server)
+            browser.cookies = [:]
+            #expect(try await browser.send(.get, callback, to: server).status == 400)
+            let failed = events.withLock { $0 }.filter { if case .failed = $0.progress { true } else { false } }
+            #expect(failed.map(\.step) == [.authorizationRequest, .authorizationResponse])
+        }
+    }
+
+    @Test func errorsOfASessionHaveAResponse() {
+        let ended = SessionServer.response(for: AuthError(.loginRequired, "Over."))
+        #expect(ended?.status == 401)
+        let limited = AuthError(.temporarilyUnavailable, "Later.", retryAfter: .seconds(90))
+        let outage = SessionServer.response(for: limited)
+        #expect(outage?.status == 503)
+        #expect(outage?.head.headerFields[.retryAfter] == "90")
+        #expect(SessionServer.response(for: AuthError(.invalidIDToken, "No.")) == nil)
     }
 
     /// A user who is told that all sessions have ended relies on it.

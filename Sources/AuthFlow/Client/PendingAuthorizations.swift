@@ -68,6 +68,11 @@ public struct PendingAuthorizations: Sendable {
         guard let state = Self.state(in: callback, of: client) else {
             throw AuthError(.invalidCallback, "The authorization response has no state.")
         }
+        return try await take(state, in: browser, of: client)
+    }
+
+    /// As ``take(for:in:of:)``, with the state that the response claims to have.
+    package func take(_ state: Secret, in browser: Secret, of client: OAuthClient) async throws -> AuthorizationRequest {
         let key = Self.key(state, browser, client.server.issuer, client.registration.clientID)
         let bytes = try await takeBytes(key)
         guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {

@@ -56,8 +56,13 @@ extension CredentialManager {
         try await using(key) { try await $0.tokens(for: resource, scopes: nil) }
     }
 
-    /// Begins work that ``drain(within:)`` waits for.
-    package func begin(_ work: @escaping @Sendable () async -> Void) { _ = unfinished.begin(work) }
+    /// Begins a revocation, for which ``drain(within:)`` waits.
+    package func beginRevocation(_ work: @escaping @Sendable () async -> Void) { _ = revocations.begin(work) }
+
+    /// Has the tokens revoked that a refresh in progress returns, in any process. Call it before ``remove(_:)``.
+    package func revokeLateTokens(of keys: [RecordKey]) async throws {
+        for key in keys { _ = try await sessionStore.claim(key.signOut, for: .seconds(600)) }
+    }
 
     private var sessionStore: any SessionTokenStore {
         get throws {
@@ -77,5 +82,12 @@ extension CredentialManager {
             credential: (try? StoredAccounts(serialized: record.bytes))?.entry(nil)?.credential,
             lastUse: record.lastUse
         )
+    }
+}
+
+extension RecordKey {
+    /// The claim that a sign-out leaves for a refresh in progress.
+    var signOut: RecordKey {
+        RecordKey(name: "signed out\n\(name)", issuer: issuer, clientID: clientID, resource: resource, kind: .claim)
     }
 }

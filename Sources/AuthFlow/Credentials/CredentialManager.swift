@@ -19,6 +19,8 @@ public final class CredentialManager: Sendable {
     let unfinished = UnfinishedWork()
     let store: any TokenStore
     private let freshnessMargin: Duration
+    /// Revocations in progress. Nothing is lost when one does not complete.
+    let revocations = UnfinishedWork()
     private let cacheLimit: Int
     private let renewal: Renewal?
     private let refreshesAhead: Bool
@@ -219,9 +221,13 @@ public final class CredentialManager: Sendable {
     /// Waits until nothing is under way that must not be lost: refreshes, whose results are then stored. They come to their end
     /// whichever tasks are cancelled, but not when the process exits: call this before.
     /// - Parameter patience: How long to wait; default: three seconds.
-    /// - Returns: Whether everything is finished.
+    /// - Returns: Whether everything is stored. Revocations in progress are waited for too, and do not count.
     public func drain(within patience: Duration = .seconds(3)) async -> Bool {
-        await unfinished.drain(within: patience, clock: client.host.clock)
+        let elapsed = client.host.clock.stopwatch()
+        let isStored = await unfinished.drain(within: patience, clock: client.host.clock)
+        // Afterwards: a refresh in progress may begin one.
+        _ = await revocations.drain(within: max(patience - elapsed(), .zero), clock: client.host.clock)
+        return isStored
     }
 
     /// The number of credentials in memory.
@@ -277,6 +283,7 @@ public final class CredentialManager: Sendable {
             label: label,
             freshnessMargin: freshnessMargin,
             unfinished: unfinished,
+            revocations: revocations,
             renewal: renewal ?? self.renewal,
             reporter: { [host = client.host, observer] in FlowReporter(host: host, observer: observer) }
         )

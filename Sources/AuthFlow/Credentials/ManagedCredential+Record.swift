@@ -20,6 +20,7 @@ extension ManagedCredential {
         let stored =
             try await store.bytes(for: key).map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
         var lost: StoredAccounts.Entry??
+        var dropped: [Credential] = []
         let result = state.withLock { state in
             var known = stored
             if state.epoch == epoch { state.askedAt = askedAt }
@@ -30,7 +31,13 @@ extension ManagedCredential {
                     state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
                 }
                 // What another process has stored since is newer than what could not be written here.
-                state.unsaved.removeAll { $0.replaces != .entry(stored.entry(of: $0.account)) }
+                state.unsaved.removeAll { unsaved in
+                    let entry = stored.entry(of: unsaved.account)
+                    guard unsaved.replaces != .entry(entry) else { return false }
+                    // Nothing is stored instead: the session was removed.
+                    if entry == nil { dropped.append(unsaved.credential) }
+                    return true
+                }
             }
             for unsaved in state.unsaved { known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
             if state.epoch == epoch, let cached = state.cached, cached === seen {
@@ -53,7 +60,21 @@ extension ManagedCredential {
         case .some(.none): publish(.signedOut)
         default: break
         }
+        if !dropped.isEmpty { revokeAfterSignOut(dropped) }
         return result
+    }
+
+    /// Revokes tokens that came after the session was removed, where a sign-out removed it: a sign-in of the same user that replaced it may
+    /// have tokens of the same grant.
+    private func revokeAfterSignOut(_ credentials: [Credential]) {
+        guard let store = store as? any SessionTokenStore else { return }
+        _ = revocations.begin { [self] in
+            // The claim of the sign-out is there when another cannot be made.
+            guard try await !store.claim(key.signOut, for: .seconds(1)) else { return }
+            for credential in credentials {
+                try await reporter().step(.revocation) { try await client.revoke(credential) }
+            }
+        }
     }
 
     /// The stored accounts. What could not be written last time is written, if that is possible now.

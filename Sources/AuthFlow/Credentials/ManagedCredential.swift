@@ -27,6 +27,7 @@ final class ManagedCredential: Sendable {
     /// The name to show for it; nil for none, because identifiers of sessions are secret.
     let label: String?
     let unfinished: UnfinishedWork
+    let revocations: UnfinishedWork
     /// Obtains a credential without a user; nil where one has to sign in.
     let renewal: CredentialManager.Renewal?
     let reporter: @Sendable () -> FlowReporter
@@ -128,6 +129,7 @@ final class ManagedCredential: Sendable {
         label: String?,
         freshnessMargin: Duration,
         unfinished: UnfinishedWork,
+        revocations: UnfinishedWork,
         renewal: CredentialManager.Renewal?,
         reporter: @escaping @Sendable () -> FlowReporter
     ) {
@@ -139,6 +141,7 @@ final class ManagedCredential: Sendable {
         self.label = label
         self.freshnessMargin = freshnessMargin
         self.unfinished = unfinished
+        self.revocations = revocations
         self.renewal = renewal
         self.reporter = reporter
     }

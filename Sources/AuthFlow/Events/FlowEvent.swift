@@ -153,7 +153,7 @@ public struct FlowReporter: Sendable {
     }
 
     /// Runs a step and publishes its beginning and its end.
-    func step<Return>(
+    package func step<Return>(
         _ step: FlowEvent.Step,
         details: @autoclosure () -> [String: String] = [:],
         _ body: () async throws -> Return

@@ -47,6 +47,9 @@ public struct LogoutTokenOptions: Sendable, Hashable {
 }
 
 extension OAuthClient {
+    /// The maximum age of a logout token, in seconds.
+    private static var maximumLogoutTokenAge: TimeInterval { 86_400 }
+
     /// Verifies a logout token, clause by clause in the order of OpenID Connect Back-Channel Logout 1.0 section 2.6: the claims, which
     /// cost nothing, and then the signature, for which keys may have to be fetched.
     /// - Parameters:
@@ -100,11 +103,15 @@ extension OAuthClient {
         let issuedAt: Double
         let acceptedUntil: Double
         if claims["exp"] == nil, let age = options.ageWithoutExpiry {
-            issuedAt = try rules.requireIssued(within: age.seconds)
-            acceptedUntil = issuedAt + age.seconds + leeway
+            let age = min(age.seconds, Self.maximumLogoutTokenAge)
+            issuedAt = try rules.requireIssued(within: age)
+            acceptedUntil = issuedAt + age + leeway
         } else {
-            issuedAt = try rules.requireIssued(within: nil)
-            acceptedUntil = try rules.requireUnexpired() + leeway
+            // Section 4: "OPs are encouraged to use short expiration times in Logout Tokens, preferably at most two minutes in the
+            // future, to prevent captured Logout Tokens from being replayable." Its identifier is stored for as long as it is accepted,
+            // so that is bounded, whatever `exp` says.
+            issuedAt = try rules.requireIssued(within: Self.maximumLogoutTokenAge)
+            acceptedUntil = min(try rules.requireUnexpired(), issuedAt + Self.maximumLogoutTokenAge) + leeway
         }
         try rules.requireStarted()
         // "5. Verify that the Logout Token contains a sub Claim, a sid Claim, or both."

@@ -124,7 +124,10 @@ extension RedirectOptions {
     /// believed yet: this only tells visits apart.
     static func state(in parameters: Substring, _ claimedState: (String) -> String?) -> String? {
         guard let decoded = FormURLEncoding.decode(parameters) else { return nil }
-        let states = decoded.values(for: "state") + decoded.values(for: "response").compactMap(claimedState)
+        let responses = decoded.values(for: "response")
+        // JARM section 2.3 has one such parameter. Each of a stranger's would cost a private-key operation.
+        guard responses.count <= 1 else { return nil }
+        let states = decoded.values(for: "state") + responses.compactMap(claimedState)
         return states.count == 1 ? states[0] : nil
     }
 }

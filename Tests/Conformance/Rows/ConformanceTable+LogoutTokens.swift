@@ -249,6 +249,24 @@ extension ConformanceTable {
                 try ConformanceRow.require(isOver == isEnded, "\(age) seconds old.")
             }
         },
+        web("L27", "exp, without end", "accepts and remembers a token for a day at most") { web, server, browser in
+            for exp in [9.3e15, 1e19, 1e300] {
+                try await browser.signIn(web, at: server)
+                let token = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+                    claims["exp"] = .double(exp)
+                }
+                try ConformanceRow.require(try await web.logOut(token, at: server).status == 200, "\(exp) is accepted.")
+                try ConformanceRow.require(try await browser.session(at: server) == nil, "The session has ended.")
+            }
+            let old = try web.scene.emulator.logoutToken(for: "web", subject: "248289761001") { _, claims in
+                claims["iat"] = .integer((claims["iat"]?.integer ?? 0) - 172_800)
+                claims["exp"] = .double(1e19)
+            }
+            try ConformanceRow.require(
+                try await web.logOut(old, at: server).status == 400,
+                "Two days later it is refused."
+            )
+        },
         web("L26", "a clock that is ahead", "ends sessions whose beginning this machine's clock puts after the token") {
             web,
             _,

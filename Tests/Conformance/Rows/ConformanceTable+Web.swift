@@ -3,6 +3,7 @@ import AuthFlowJSON
 import AuthFlowServer
 import AuthFlowTesting
 import HTTPTypes
+import Synchronization
 
 /// Rows for web applications, by the sections of RFC 10017.
 extension ConformanceTable {
@@ -350,6 +351,96 @@ extension ConformanceTable {
             fields[try HTTPField.Name("Sec-Fetch-Site").required()] = "same-origin"
             _ = try await browser.send(.post, "/logout", to: server, fields, body: Array("everywhere=1".utf8))
             try ConformanceRow.require(try await phone.session(at: server) == nil, "The other session has ended.")
+        },
+        web("W23", "6.1.3.6 nested routes", "cannot be bypassed, however a path is written") { web, _, browser in
+            let asked = Mutex(0)
+            let transport = APITransport(web.scene.transport) { _, _ in
+                asked.withLock { $0 += 1 }
+                return TransportResponse(head: HTTPResponse(status: .ok))
+            }
+            let server = try web.process(transport: transport)
+            let proxy = ResourceProxy(
+                server: server,
+                routes: [
+                    try .init("/api/", to: try Endpoint("https://api.example.com/"), methods: [.get, .delete]),
+                    try .init("/api/admin/", to: try Endpoint("https://api.example.com/admin/")),
+                ]
+            )
+            try await browser.signIn(web, at: server)
+            for (path, status) in [
+                ("%61dmin/x", 400), ("admi%6e/x", 400), ("admin;a=b/x", 400), ("admin%3Ba/x", 400),
+                (";a/admin/x", 400), ("ADMIN/x", 400), ("admin", 400), ("%61dmin/%CC%81x", 400), ("a%0d%0ab", 400),
+                ("a%0ab", 400), ("a%7f", 400), ("admin/x", 405), ("administrators/7", 200), ("%C3%A9", 200),
+            ] {
+                let found = await proxy.response(to: browser.request(.delete, "/api/\(path)", WebBrowser.ownPage))?.status
+                try ConformanceRow.require(found == status, "\(path) is \(found ?? 0).")
+            }
+            try ConformanceRow.require(asked.withLock { $0 } == 2, "Only the last two have reached the API.")
+        },
+        web("W24", "6.1.3.6 header fields", "passes listed fields only, in both directions") { web, _, browser in
+            let seen = Mutex<Set<String>>([])
+            let control = Mutex<String?>(nil)
+            let transport = APITransport(web.scene.transport) { request, _ in
+                seen.withLock { $0 = Set(request.headerFields.map(\.name.canonicalName)) }
+                var head = HTTPResponse(status: request.headerFields[.ifNoneMatch] == nil ? .ok : .notModified)
+                for name in [
+                    "Clear-Site-Data", "WWW-Authenticate", "Alt-Svc", "Refresh", "Service-Worker-Allowed", "Link",
+                    "Set-Cookie", "Content-Security-Policy", "Access-Control-Allow-Origin", "X-Secret", "ETag",
+                ] {
+                    if let field = HTTPField.Name(name) { head.headerFields[field] = "\"1\"" }
+                }
+                head.headerFields[.cacheControl] = control.withLock { $0 }
+                return TransportResponse(head: head)
+            }
+            let server = try web.process(transport: transport)
+            let proxy = ResourceProxy(
+                server: server,
+                routes: [
+                    try .init(
+                        "/api/",
+                        to: try Endpoint("https://api.example.com/"),
+                        forwardedFields: [try HTTPField.Name("X-Request-ID").required()]
+                    )
+                ]
+            )
+            try await browser.signIn(web, at: server)
+            var fields = WebBrowser.ownPage
+            for name in [
+                "X-Original-URL", "X-Rewrite-URL", "X-HTTP-Method-Override", "X-Forwarded-User", "X-Real-IP",
+                "Client-IP", "SSL-Client-Cert", "Via", "Accept", "X-Request-ID",
+            ] {
+                if let field = HTTPField.Name(name) { fields[field] = "x" }
+            }
+            var response = await proxy.response(to: browser.request(.get, "/api/x", fields))
+            try ConformanceRow.require(
+                seen.withLock { $0 } == ["accept", "x-request-id", "via", "authorization"],
+                "The API gets \(seen.withLock { $0 })."
+            )
+            try ConformanceRow.require(
+                Set((response?.head.headerFields ?? [:]).map(\.name.canonicalName))
+                    == ["etag", "cache-control", "vary", "x-content-type-options"],
+                "The page gets \((response?.head.headerFields ?? [:]).map(\.name.canonicalName))."
+            )
+            for (sent, returned) in [
+                (nil, "private, no-cache"), ("public, s-maxage=60, max-age=5", "private, max-age=5"),
+                ("no-store", "private, no-store"),
+            ] {
+                control.withLock { $0 = sent }
+                response = await proxy.response(to: browser.request(.get, "/api/x", fields))
+                let found = response?.head.headerFields[.cacheControl]
+                try ConformanceRow.require(found == returned, "Cache-Control is \(found ?? "none").")
+            }
+            try ConformanceRow.require(
+                response?.head.headerFields[.vary]?.hasSuffix("Cookie") == true,
+                "Responses vary with the cookie."
+            )
+            fields[.ifNoneMatch] = "\"1\""
+            response = await proxy.response(to: browser.request(.get, "/api/x", fields))
+            try ConformanceRow.require(response?.status == 304, "A page may revalidate (304).")
+            do {
+                _ = try ResourceProxy.Route("/a/", to: try Endpoint("https://a.example/"), forwardedFields: [.cookie])
+                throw ConformanceRow.Failure(description: "The session's cookie is forwarded.")
+            } catch is AuthError {}
         },
         web("W22", "6.1.3.6 proxy", "sends to the listed APIs and paths only, with the token and without the cookie") {
             web,

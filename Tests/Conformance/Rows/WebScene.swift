@@ -30,9 +30,11 @@ package struct WebScene: Sendable {
     /// A process of the application.
     package func process(
         _ adapter: (any ProviderAdapter)? = nil,
+        transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
         options change: (inout SessionServerOptions) -> Void = { _ in },
-        registration: (inout ClientRegistration.Values) -> Void = { _ in }
+        registration: (inout ClientRegistration.Values) -> Void = { _ in },
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
     ) throws -> SessionServer {
         var values = ClientRegistration.Values(clientID: Self.client.id)
         values.authentication = .clientSecretBasic(Secret(Self.client.secret ?? ""))
@@ -44,17 +46,35 @@ package struct WebScene: Sendable {
         change(&options)
         return try SessionServer(
             client: OAuthClient(
-                server: scene.server(adapter, host: host),
+                server: scene.server(adapter, transport: transport, host: host),
                 registration: try ClientRegistration(values)
             ),
             store: store,
-            options: options
+            options: options,
+            observer: observer
         )
     }
 
     /// The provider's request to a process of the application with a logout token.
     package func logOut(_ token: String, at server: SessionServer) async throws -> TransportResponse {
         try await WebBrowser().send(.post, "/backchannel-logout", to: server, body: Array("logout_token=\(token)".utf8))
+    }
+}
+
+/// Sends requests for `https://api.example.com` to a function, and all others on.
+package struct APITransport: HTTPTransport {
+    private let base: any HTTPTransport
+    private let api: InProcessTransport
+
+    package init(
+        _ base: any HTTPTransport,
+        _ api: @escaping @Sendable (HTTPRequest, [UInt8]) async throws -> TransportResponse
+    ) {
+        (self.base, self.api) = (base, InProcessTransport(origin: "https://api.example.com", handler: api))
+    }
+
+    package func send(_ call: TransportRequest) async throws -> TransportResponse {
+        call.url.hasPrefix("https://api.example.com/") ? try await api.send(call) : try await base.send(call)
     }
 }
 

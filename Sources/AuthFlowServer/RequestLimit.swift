@@ -1,0 +1,78 @@
+import AuthFlow
+import Synchronization
+
+/// Limits the concurrent API requests of each user: slow requests of one must not take the connections of all.
+final class RequestLimit: Sendable {
+    /// Thrown when too many requests of a user wait, or one has waited too long.
+    struct Exceeded: Error {}
+
+    private static let (concurrent, queued) = (8, 32)
+    private static let timeout = Duration.seconds(10)
+
+    private struct Requests {
+        var running = 0
+        var queue: [(number: UInt64, start: AsyncStream<Void>.Continuation)] = []
+    }
+
+    private let state = Mutex<(users: [String: Requests], last: UInt64)>(([:], 0))
+
+    /// Runs a request when fewer than eight of the user's are in progress.
+    /// - Throws: ``Exceeded``, or what `body` throws.
+    func run<Return: Sendable>(
+        for user: String,
+        clock: any Clock<Duration>,
+        _ body: () async throws -> Return
+    ) async throws -> Return {
+        do {
+            try await withDeadline(Self.timeout, clock: clock) {
+                AuthError(.timedOut, "Too many requests of this user wait.")
+            } _: { [self] in
+                try await enter(user)
+            }
+        } catch is AuthError {
+            throw Exceeded()
+        }
+        defer { leave(user) }
+        return try await body()
+    }
+
+    private func enter(_ user: String) async throws {
+        let (waiting, start) = AsyncStream<Void>.makeStream()
+        let number = try state.withLock { state throws(Exceeded) -> UInt64? in
+            var requests = state.users[user] ?? Requests()
+            defer { state.users[user] = requests }
+            guard requests.running >= Self.concurrent else {
+                requests.running += 1
+                return nil
+            }
+            guard requests.queue.count < Self.queued else { throw Exceeded() }
+            state.last += 1
+            requests.queue.append((state.last, start))
+            return state.last
+        }
+        guard let number else { return }
+        // Ends when a place is free, or the task is cancelled.
+        for await _ in waiting {}
+        guard Task.isCancelled else { return }
+        let wasQueued = state.withLock { state in
+            let index = state.users[user]?.queue.firstIndex { $0.number == number }
+            if let index { state.users[user]?.queue.remove(at: index) }
+            return index != nil
+        }
+        // The place may have become free at the same moment.
+        if !wasQueued { leave(user) }
+        throw CancellationError()
+    }
+
+    private func leave(_ user: String) {
+        let next = state.withLock { state -> AsyncStream<Void>.Continuation? in
+            guard var requests = state.users[user] else { return nil }
+            defer { state.users[user] = requests.running == 0 ? nil : requests }
+            // The next one takes the place over.
+            if !requests.queue.isEmpty { return requests.queue.removeFirst().start }
+            requests.running -= 1
+            return nil
+        }
+        next?.finish()
+    }
+}
