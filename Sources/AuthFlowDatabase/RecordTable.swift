@@ -96,7 +96,9 @@ package enum RecordMessage: Sendable, Hashable {
 
 extension Duration {
     /// The duration in milliseconds, rounded up; a century at most, which every database can add to a time.
-    package var milliseconds: Int64 { Int64(min(max(self / .milliseconds(1), -Self.century), Self.century).rounded(.up)) }
+    package var milliseconds: Int64 {
+        Int64(min(max(self / .milliseconds(1), -Self.century), Self.century).rounded(.up))
+    }
 
     private static var century: Double { 100 * 365 * 86_400 * 1000 }
 }

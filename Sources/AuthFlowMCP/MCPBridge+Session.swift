@@ -63,7 +63,9 @@ extension MCPBridge {
                 let answered = message.answeredIDs
                 // Each request is answered once.
                 guard Set(answered).count == answered.count, answered.allSatisfy(open.contains) else {
-                    return options.log("The server answered a request twice, or one that it was not asked; that was dropped.")
+                    return options.log(
+                        "The server answered a request twice, or one that it was not asked; that was dropped."
+                    )
                 }
                 open.removeAll { answered.contains($0) }
                 return await write(message.bytes)

@@ -155,7 +155,13 @@ extension MCPBridge {
         var wait = Duration.seconds(1)
         while !Task.isCancelled {
             do {
-                let response = try await endpoint.send(.get, fields, signsIn: false, timeout: .seconds(86_400), pool: .replies)
+                let response = try await endpoint.send(
+                    .get,
+                    fields,
+                    signsIn: false,
+                    timeout: .seconds(86_400),
+                    pool: .replies
+                )
                 let status = response.head.status.code
                 if status == 200, Self.isEventStream(response.head) {
                     var reader = ServerSentEventReader()

@@ -17,7 +17,8 @@ enum ReadableJSON {
                 readable.append(byte)
             case UInt8(ascii: "\\") where isString:
                 end = escape(text, at: index, into: &readable)
-            case UInt8(ascii: "-"), UInt8(ascii: "0")...UInt8(ascii: "9") where !isString:
+            case UInt8(ascii: "-"),
+                UInt8(ascii: "0")...UInt8(ascii: "9") where !isString:
                 end = text[index...].firstIndex { !"0123456789+-.eE".utf8.contains($0) } ?? text.count
                 readable += number(text[index..<end])
             default: readable.append(byte)

@@ -50,7 +50,9 @@ public struct ResourceProxy: Sendable {
             self.target = target
             self.methods = methods
             let names = forwardedFields.union(returnedFields).map(\.canonicalName)
-            let own = names.first { name in Self.ownFields.contains(name) || Self.ownPrefixes.contains(where: name.hasPrefix) }
+            let own = names.first { name in
+                Self.ownFields.contains(name) || Self.ownPrefixes.contains(where: name.hasPrefix)
+            }
             if let own {
                 throw AuthError(
                     .invalidConfiguration,

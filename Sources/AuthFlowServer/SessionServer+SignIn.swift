@@ -92,7 +92,9 @@ extension SessionServer {
         let callback = redirectURI + (redirectURI.contains("?") ? "&" : "?") + parameters
         let reporter = FlowReporter(host: client.server.host, observer: observer)
         do {
-            let taken = try await reporter.step(.authorizationResponse) { try await takeRequest(for: callback, request) }
+            let taken = try await reporter.step(.authorizationResponse) {
+                try await takeRequest(for: callback, request)
+            }
             let removal = slotCookie(taken.slot, "").removal
             do {
                 let credential = try await client.exchange(callback, for: taken.request, reporter: reporter).credential

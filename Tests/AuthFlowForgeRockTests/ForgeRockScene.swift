@@ -42,6 +42,7 @@ struct ForgeRockScene: Sendable {
         allowsConsent: Bool = true,
         cookies: SharedCookies? = nil,
         parameters: FormParameters = [:],
+        scopes: [String] = ["openid", "profile"],
         transport: (any HTTPTransport)? = nil,
         host: HostServices = .system,
         observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
@@ -63,7 +64,7 @@ struct ForgeRockScene: Sendable {
                 ),
                 registration: try ClientRegistration(clientID: "authflow-demo") {
                     $0.redirectURIs = [RedirectURI("http://127.0.0.1:8400/callback")]
-                    $0.scopes = ["openid", "profile"]
+                    $0.scopes = scopes
                     $0.parameters = [.authorization: parameters]
                     $0.postLogoutRedirectURI = RedirectURI("http://127.0.0.1:8400/callback")
                 }

@@ -25,7 +25,13 @@ import Testing
     @Test func conformsToTheAdapterSuite() async throws {
         try await ForgeRockScene.with(.inProcess) { scene in
             let realm = try ForgeRockRealm(baseURL: scene.emulator.baseURL, path: "/alpha")
-            try await ProviderConformance(adapter: ForgeRockProvider(realm: realm), client: scene.client()).run()
+            let scopes = ["openid", "profile", "offline_access"]
+            let bob = ConfiguredAnswers(username: "bob", password: Secret("builder"))
+            try await ProviderConformance(
+                adapter: ForgeRockProvider(realm: realm),
+                client: scene.client(scopes: scopes),
+                other: scene.client(handlers: [bob], scopes: scopes)
+            ).run()
         }
     }
 

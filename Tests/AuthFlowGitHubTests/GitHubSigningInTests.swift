@@ -60,7 +60,12 @@ import Testing
 
     @Test func conformsToTheAdapterSuite() async throws {
         try await GitHubScene.with(.inProcess) { scene in
-            try await ProviderConformance(adapter: try scene.provider(), client: try scene.client()).run()
+            try await ProviderConformance(
+                adapter: try scene.provider(),
+                client: try scene.client(),
+                other: try scene.client(user: .hubot),
+                givesRefreshTokens: false
+            ).run()
         }
     }
 

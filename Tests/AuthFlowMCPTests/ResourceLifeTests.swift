@@ -82,7 +82,9 @@ import Testing
             let scene = ResourceScene(emulator: emulator, transport: InProcessTransport(emulator))
             #expect(try await Self.list(try scene.client(store: store)) == 200)
             let kept = try await KeptRegistrations(store: store, for: origin).registration(at: origin)
-            uris.formUnion(Set(try #require(kept).redirectURIs.map { $0.uri.split(separator: "/").last.map(String.init) ?? "" }))
+            uris.formUnion(
+                Set(try #require(kept).redirectURIs.map { $0.uri.split(separator: "/").last.map(String.init) ?? "" })
+            )
         }
         #expect(uris.count == 2)
     }
@@ -329,14 +331,18 @@ import Testing
             let store = MemoryTokenStore()
             let client = try scene.client(store: store)
             #expect(try await Self.list(client) == 200)
-            let before = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(at: scene.emulator.origin)
+            let before = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(
+                at: scene.emulator.origin
+            )
             // A step-up that the server does not grant, and whose new registration does not help either.
             scene.emulator.settings.unknownScopes = ["nonsense"]
             scene.emulator.settings.toolScopes = ["nonsense"]
             await #expect(throws: AuthError.self) {
                 _ = try await Self.callTool(client)
             }
-            let after = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(at: scene.emulator.origin)
+            let after = try await KeptRegistrations(store: store, for: scene.emulator.origin).registration(
+                at: scene.emulator.origin
+            )
             #expect(after?.clientID == before?.clientID)
             #expect(try await Self.list(client) == 200)
         }

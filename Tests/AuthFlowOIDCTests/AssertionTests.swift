@@ -127,7 +127,7 @@ import Testing
             isTrusted: true,
             words: "the audience \"https://other.example.com\""
         ),
-        Refused(testDescription: "a wrong key", claims: [:], isTrusted: false, words: "signed by \"p256-"),
+        Refused(testDescription: "a wrong key", claims: [:], isTrusted: false, words: "signed by the key \"p256-"),
         Refused(
             testDescription: "an unknown issuer",
             claims: ["iss": "https://unknown.example.com"],

@@ -19,6 +19,33 @@ import Testing
         return settings
     }
 
+    /// RFC 8628 promises no ID Token.
+    @Test(arguments: [OIDCProvider.IdentitySource.userInfo, .idToken])
+    func aDeviceSignInWithoutAnIDTokenNeedsAnotherSourceOfTheUser(_ source: OIDCProvider.IdentitySource) async throws {
+        let time = VirtualTime()
+        try await EmulatorScene.with(.inProcess, now: { time.now }) { scene in
+            let emulator = scene.emulator
+            emulator.fault = .tokenResponse(.missingIDToken)
+            let client = try scene.client(
+                registration: EmulatorScene.registration(),
+                adapter: OIDCProvider(issuer: emulator.issuer, identitySource: source),
+                devicePresenter: DecidingPresenter { emulator.decide($0.userCode, as: .alice) },
+                flows: [.device],
+                host: time.host
+            )
+            if source == .userInfo {
+                #expect(try await client.signIn().identity?.subject == "248289761001")
+                #expect(!emulator.requests.contains("POST /revoke"))
+            } else {
+                let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+                #expect(error?.code == .invalidIDToken)
+                #expect(error?.message.contains("identity") == true)
+                // What is refused does not live on.
+                #expect(emulator.requests.last == "POST /revoke")
+            }
+        }
+    }
+
     @Test(arguments: EmulatorScene.Setting.allCases)
     func signsInWithTheDeviceGrantThroughTheProvidersPages(
         _ setting: EmulatorScene.Setting

@@ -14,6 +14,34 @@ import Testing
         return values
     }
 
+    @Test func tokensOfAnotherUserAfterARefreshAreNotUsed() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)
+            let client = try scene.client(registration: Self.registration(), adapter: adapter)
+            let first = try await client.signIn().credential.tokens
+            let bob = try scene.client(registration: Self.registration(), adapter: adapter, user: .bob)
+            let stolen = try await bob.signIn().credential.tokens.accessToken.exposed
+            scene.emulator.fault = .tokenResponse(.member("access_token", .string(stolen)))
+            let error = await #expect(throws: AuthError.self) { try await client.refresh() }
+            #expect(error?.code == .invalidUserInfo)
+            let kept = try #require(try await client.credential()?.tokens)
+            #expect(kept.accessToken == first.accessToken && kept.refreshToken != first.refreshToken)
+        }
+    }
+
+    @Test func aRefreshWhoseUserCannotBeAskedForStoresTheNewRefreshToken() async throws {
+        try await EmulatorScene.with(.inProcess) { scene in
+            let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)
+            let client = try scene.client(registration: Self.registration(), adapter: adapter)
+            let first = try await client.signIn().credential.tokens
+            scene.emulator.fault = .userInfo(.unavailable)
+            let error = await #expect(throws: AuthError.self) { try await client.refresh() }
+            #expect(error?.code == .temporarilyUnavailable)
+            let kept = try #require(try await client.credential()?.tokens)
+            #expect(kept.accessToken == first.accessToken && kept.refreshToken != first.refreshToken)
+        }
+    }
+
     @Test(arguments: EmulatorScene.Setting.allCases) func signsInAUserWhoIsUnknown(
         _ setting: EmulatorScene.Setting
     ) async throws {

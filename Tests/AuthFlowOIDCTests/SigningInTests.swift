@@ -244,9 +244,12 @@ import Testing
 
     @Test func conformsToTheAdapterSuite() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
+            var registration = try EmulatorScene.registration()
+            registration.scopes.append("offline_access")
             try await ProviderConformance(
                 adapter: OIDCProvider(issuer: scene.emulator.issuer),
-                client: try scene.client()
+                client: try scene.client(registration: registration),
+                other: try scene.client(registration: registration, user: .bob)
             ).run()
         }
     }

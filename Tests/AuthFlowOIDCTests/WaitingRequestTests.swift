@@ -50,7 +50,12 @@ import Testing
         }
     }
 
-    private func client(_ scene: EmulatorScene, _ transport: WaitingTransport, store: any TokenStore, host: HostServices)
+    private func client(
+        _ scene: EmulatorScene,
+        _ transport: WaitingTransport,
+        store: any TokenStore,
+        host: HostServices
+    )
         throws -> AuthClient
     {
         var registration = try EmulatorScene.registration()

@@ -58,11 +58,3 @@ public struct CertificateBinding: Sendable {
         }
     }
 }
-
-extension PEMBlock {
-    /// What is between its lines, decoded; nil when that is not base64.
-    fileprivate var content: [UInt8]? {
-        let lines = text.split(whereSeparator: \.isNewline).dropFirst().dropLast()
-        return Data(base64Encoded: lines.joined()).map(Array.init)
-    }
-}

@@ -37,6 +37,7 @@ extension OAuthClient {
     /// The `state` that an authorization response claims to carry, for telling responses apart before anything is verified.
     package func claimedState(in response: String) -> String? {
         guard registration.responseMode.isSigned else { return nil }
-        return (try? decrypted(Secret(response), .authorizationResponse)).flatMap { try? JWS($0) }?.payload["state"]?.string
+        return (try? decrypted(Secret(response), .authorizationResponse)).flatMap { try? JWS($0) }?.payload["state"]?
+            .string
     }
 }

@@ -72,7 +72,8 @@ public struct PendingAuthorizations: Sendable {
     }
 
     /// As ``take(for:in:of:)``, with the state that the response claims to have.
-    package func take(_ state: Secret, in browser: Secret, of client: OAuthClient) async throws -> AuthorizationRequest {
+    package func take(_ state: Secret, in browser: Secret, of client: OAuthClient) async throws -> AuthorizationRequest
+    {
         let key = Self.key(state, browser, client.server.issuer, client.registration.clientID)
         let bytes = try await takeBytes(key)
         guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {

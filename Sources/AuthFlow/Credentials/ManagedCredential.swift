@@ -226,7 +226,7 @@ final class ManagedCredential: Sendable {
                 if isWanted || isOwn || attempt > 0 { return credential }
             } catch is Outdated {
                 continue
-            } catch where !isOwn && attempt == 0 && !Task.isCancelled {
+            } catch  where !isOwn && attempt == 0 && !Task.isCancelled {
                 // The error of a refresh that another caller wanted, such as one ahead of time: this caller's tokens may not have expired.
                 continue
             }
@@ -243,10 +243,12 @@ final class ManagedCredential: Sendable {
             }
             guard !Self.isChecked(state, now) else { return (cached, nil) }
             // One read is enough for all callers. None is served from memory meanwhile: the user may have signed out elsewhere.
-            let check = state.check ?? SharedTask { [self] in
-                defer { self.state.withLock { $0.check = nil } }
-                _ = try await accounts()
-            }
+            let check =
+                state.check
+                ?? SharedTask { [self] in
+                    defer { self.state.withLock { $0.check = nil } }
+                    _ = try await accounts()
+                }
             state.check = check
             return (cached, check)
         }

@@ -38,7 +38,9 @@ extension OAuthClient {
             reporter: reporter
         )
         credential.resources = request.resources
-        let missing = try AuthorizationDetails.compare(request.authorizationDetails, credential.tokens, registration)
+        let missing = try await revokingRefused(credential.tokens) { [credential] in
+            try AuthorizationDetails.compare(request.authorizationDetails, credential.tokens, registration)
+        }
         if !missing.isEmpty {
             reporter.report(
                 .codeExchange,

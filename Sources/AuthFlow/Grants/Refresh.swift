@@ -100,7 +100,10 @@ extension OAuthClient {
         )
         do {
             let tokens = try parseTokenResponse(response, key: key)
-            return .refreshed(try await checkRefreshedTokens(tokens, replacing: credential, metadata))
+            let isWhole = scopes == nil && (resources.isEmpty || Set(resources) == Set(credential.resources))
+            return .refreshed(
+                try await checkRefreshedTokens(tokens, replacing: credential, metadata, namesUser: isWhole)
+            )
         } catch {
             guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
             // Cancelled, or an error of a transport of the app's own, while keys were fetched.
@@ -116,11 +119,30 @@ extension OAuthClient {
         }
     }
 
+    /// Passes when tokens without an ID Token belong to the user of a credential, as the adapter says.
+    /// - Throws: ``AuthError`` with `invalid_user_info` when they are another's, or what asking throws.
+    func requireUser(of credential: Credential, _ tokens: TokenSet) async throws {
+        guard tokens.verifiedIDToken == nil, let known = credential.identity,
+            let provider = adapter as? any UserInfoProviding
+        else { return }
+        let identity = try await provider.identity(for: tokens, in: providerContext)
+        // OIDC Core section 5.3.2 asks this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT be
+        // used".
+        guard identity?.account == known.account else {
+            throw AuthError(
+                .invalidUserInfo,
+                "The tokens belong to another user than \(known.displayName), so they were not used."
+            )
+        }
+    }
+
     /// Checks refreshed tokens, and puts them in the place of the old ones.
+    /// - Parameter namesUser: Whether the user can be asked for with them: tokens for fewer scopes or another resource may not do.
     private func checkRefreshedTokens(
         _ response: TokenResponse,
         replacing credential: Credential,
-        _ metadata: ProviderMetadata
+        _ metadata: ProviderMetadata,
+        namesUser: Bool
     ) async throws -> Credential {
         var tokens = try requireUsable(response)
         // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
@@ -129,12 +151,32 @@ extension OAuthClient {
         tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
 
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
-            let expectation = expectation(of: metadata, occasion: .refresh(of: original, nonce: credential.authentication?.nonce), response)
+            let expectation = expectation(
+                of: metadata,
+                occasion: .refresh(of: original, nonce: credential.authentication?.nonce),
+                response
+            )
             (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)
         } else {
             // OIDC Core section 12.2: the response "might not contain an id_token". The one of the sign-in stays a hint.
             tokens.idToken = credential.tokens.idToken
             tokens.verifiedIDToken = credential.tokens.verifiedIDToken
+        }
+        if namesUser {
+            do {
+                try await withDeadline(.seconds(10), clock: host.clock) {
+                    AuthError(.timedOut, "The provider did not say within 10 seconds whose the refreshed tokens are.")
+                } _: { [tokens] in
+                    try await requireUser(of: credential, tokens)
+                }
+            } catch let error as AuthError where !error.isPassing {
+                // Without its status: the refresh itself was not refused.
+                throw AuthError(
+                    .invalidUserInfo,
+                    "It is not known whose the refreshed tokens are. \(error.message)",
+                    underlyingError: error
+                )
+            }
         }
         var refreshed = credential
         refreshed.tokens = tokens

@@ -45,6 +45,25 @@ extension OAuthClient {
         )
     }
 
+    /// Runs the checks of tokens that were just issued. Tokens that are refused are revoked: no one holds them, and they would stay valid.
+    ///
+    /// By RFC 7009 alone: an adapter's own way may end more than this grant. Tokens that could not be checked are not revoked.
+    func revokingRefused<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return {
+        do {
+            return try await checks()
+        } catch let error as AuthError where !error.isPassing {
+            // In a task of its own: this one may be cancelled.
+            await Task { [self] in
+                try? await withDeadline(.seconds(10), clock: host.clock) {
+                    AuthError(.timedOut, "The revocation took too long.")
+                } _: { [self] in
+                    try await revoke(tokens.revocableTokens)
+                }
+            }.value
+            throw error
+        }
+    }
+
     /// Revokes tokens one after the other at the revocation endpoint (RFC 7009).
     /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, or what the first refusal was; the other tokens
     ///   have been tried all the same, unless the provider does not respond.

@@ -83,8 +83,13 @@ extension OAuthClient {
         let expectation = expectation(of: metadata, occasion: .exchange(subject: exchange.subject), response)
         let credential = try await credential(of: response, expectation, metadata: metadata, reporter: reporter)
         // The user whose sign-in was shared, also where no ID Token says so.
-        guard exchange.subject.map({ credential.identity?.subject.isIdentical(to: $0) == true }) ?? true else {
-            throw AuthError(.invalidIDToken, "The exchanged tokens do not belong to the user whose sign-in was shared.")
+        try await revokingRefused(credential.tokens) {
+            guard exchange.subject.map({ credential.identity?.subject.isIdentical(to: $0) == true }) ?? true else {
+                throw AuthError(
+                    .invalidIDToken,
+                    "The exchanged tokens do not belong to the user whose sign-in was shared."
+                )
+            }
         }
         return credential
     }

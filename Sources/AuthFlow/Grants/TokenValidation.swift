@@ -58,17 +58,39 @@ extension OAuthClient {
     ///     request, and not what must come because the user was asked to sign in.
     ///   - metadata: The server's.
     ///   - reporter: Where the steps are reported.
+    ///   - mayLackIDToken: Whether something else may say who the user is although `openid` was requested.
     func credential(
         of response: TokenResponse,
         _ expectation: IDTokenValidation.Expectation,
         authorizedScopes: [String] = [],
         metadata: ProviderMetadata,
-        reporter: FlowReporter
+        reporter: FlowReporter,
+        mayLackIDToken: Bool = false
+    ) async throws -> Credential {
+        try await revokingRefused(response.tokens) {
+            try await checkedCredential(
+                of: response,
+                expectation,
+                authorizedScopes: authorizedScopes,
+                metadata: metadata,
+                reporter: reporter,
+                mayLackIDToken: mayLackIDToken
+            )
+        }
+    }
+
+    private func checkedCredential(
+        of response: TokenResponse,
+        _ expectation: IDTokenValidation.Expectation,
+        authorizedScopes: [String],
+        metadata: ProviderMetadata,
+        reporter: FlowReporter,
+        mayLackIDToken: Bool
     ) async throws -> Credential {
         var tokens = try requireUsable(response)
         // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
         let isOpenID = (authorizedScopes + response.requestedScopes).contains("openid")
-        if tokens.idToken != nil || isOpenID {
+        if tokens.idToken != nil || isOpenID && !mayLackIDToken {
             (tokens.idToken, tokens.verifiedIDToken) = try await reporter.step(.idTokenValidation) {
                 guard let idToken = tokens.idToken else {
                     throw AuthError(
@@ -87,6 +109,13 @@ extension OAuthClient {
             )
         }
         let identity = try await reporter.step(.identity) { () -> Identity? in try await self.identity(of: tokens) }
+        // RFC 8628 section 3.5 promises the response of RFC 6749 section 5.1, and no ID Token. Something else has to say who it is then.
+        guard tokens.verifiedIDToken != nil || !isOpenID || identity != nil else {
+            throw AuthError(
+                .invalidIDToken,
+                "The provider sent no ID Token although \"openid\" was asked for, so it is not known who has signed in. Set \"identity\" to userinfo or access_token, if the provider has one of them."
+            )
+        }
         if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
         // A user of another issuer cannot be vouched for by this one.
         let issuer = metadata.tokenIssuer == nil ? metadata.issuer : tokens.verifiedIDToken?.issuer ?? metadata.issuer

@@ -47,6 +47,8 @@ public struct Endpoint: Sendable, Hashable {
         else {
             throw refuse("it is not an absolute URL such as https://id.example.com/path")
         }
+        // URL libraries decode it, each in its own way: `%6cocalhost` is this machine to some.
+        guard !host.contains("%") else { throw refuse("its host has a percent sign in it") }
         guard components.user == nil, components.password == nil else {
             throw refuse("it has a user name in it")
         }

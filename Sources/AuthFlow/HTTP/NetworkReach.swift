@@ -16,7 +16,7 @@ import Glibc
 enum NetworkReach: Int, Sendable, Comparable {
     /// A name, or a public address. What a name resolves to is not checked: providers inside a company have names, too.
     case anywhere
-    /// An address of a private or local network (RFC 1918, RFC 4193, RFC 6598, RFC 3927, RFC 4291 section 2.5.6).
+    /// An address of a private or local network, or of another block that is not part of the public network.
     case privateNetwork
     /// This machine (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3, RFC 6761 section 6.3).
     case thisMachine
@@ -70,25 +70,68 @@ enum NetworkReach: Int, Sendable, Comparable {
         return unsafe withUnsafeBytes(of: &address) { unsafe Array($0) }
     }
 
-    private static func reach(ofIPv4 bytes: [UInt8]) -> NetworkReach {
-        switch (bytes[0], bytes[1]) {
-        case (127, _), (0, _): .thisMachine
-        case (10, _), (172, 16...31), (192, 168), (100, 64...127), (169, 254): .privateNetwork
-        default: .anywhere
+    /// A block of addresses that is not part of the public network.
+    private struct Block {
+        let prefix: [UInt8]
+        let length: Int
+        let reach: NetworkReach
+
+        init(_ prefix: [UInt8], _ length: Int, _ reach: NetworkReach) {
+            (self.prefix, self.length, self.reach) = (prefix, length, reach)
+        }
+
+        func contains(_ address: [UInt8]) -> Bool {
+            let (whole, rest) = (length / 8, length % 8)
+            guard address.prefix(whole).elementsEqual(prefix.prefix(whole)) else { return false }
+            return rest == 0 || (address[whole] ^ prefix[whole]) >> (8 - rest) == 0
         }
     }
 
+    /// IANA IPv4 Special-Purpose Address Registry: the blocks that are not globally reachable, and multicast (RFC 5771). Those for
+    /// documentation lead nowhere.
+    private static let blocksOfIPv4 = [
+        Block([0], 8, .thisMachine),
+        Block([127], 8, .thisMachine),
+        Block([10], 8, .privateNetwork),
+        Block([100, 64], 10, .privateNetwork),
+        Block([169, 254], 16, .privateNetwork),
+        Block([172, 16], 12, .privateNetwork),
+        Block([192, 0, 0], 24, .privateNetwork),
+        Block([192, 168], 16, .privateNetwork),
+        Block([198, 18], 15, .privateNetwork),
+        Block([224], 4, .privateNetwork),
+        Block([240], 4, .privateNetwork),
+    ]
+
+    /// IANA IPv6 Special-Purpose Address Registry, site-local addresses (RFC 3879) and multicast (RFC 4291 section 2.7).
+    private static let blocksOfIPv6 = [
+        // ::, ::1, and the addresses compatible with IPv4 that are not in use any more.
+        Block([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 96, .thisMachine),
+        // The translation of a network of its own (RFC 8215), Teredo, which has an encoded IPv4 address in it, and benchmarks.
+        Block([0, 0x64, 0xFF, 0x9B, 0, 1], 48, .privateNetwork),
+        Block([1, 0, 0, 0, 0, 0, 0, 0], 64, .privateNetwork),
+        Block([0x20, 1, 0, 0], 32, .privateNetwork),
+        Block([0x20, 1, 0, 2, 0, 0], 48, .privateNetwork),
+        Block([0x5F, 0], 16, .privateNetwork),
+        Block([0xFC], 7, .privateNetwork),
+        Block([0xFE, 0x80], 10, .privateNetwork),
+        Block([0xFE, 0xC0], 10, .privateNetwork),
+        Block([0xFF], 8, .privateNetwork),
+    ]
+
+    private static func reach(ofIPv4 bytes: [UInt8]) -> NetworkReach {
+        blocksOfIPv4.first { $0.contains(bytes) }?.reach ?? .anywhere
+    }
+
     private static func reach(ofIPv6 bytes: [UInt8]) -> NetworkReach {
-        let isMapped = bytes.prefix(10).allSatisfy { $0 == 0 } && bytes[10] == 0xFF && bytes[11] == 0xFF
-        // 64:ff9b::/96 (RFC 6052) leads to an IPv4 address as well.
-        let isTranslated = bytes.prefix(12).elementsEqual([0, 0x64, 0xFF, 0x9B, 0, 0, 0, 0, 0, 0, 0, 0])
-        if isMapped || isTranslated { return reach(ofIPv4: Array(bytes.suffix(4))) }
-        // :: and ::1, and the addresses compatible with IPv4 that are not in use any more.
-        if bytes.prefix(12).allSatisfy({ $0 == 0 }) { return .thisMachine }
-        switch (bytes[0], bytes[1]) {
-        case (0xFC...0xFD, _), (0xFE, 0x80...0xBF): return .privateNetwork
-        default: return .anywhere
+        // Addresses that lead to an IPv4 address: mapped (RFC 4291 section 2.5.5.2), translated (RFC 6052), 6to4 (RFC 3056).
+        if bytes.prefix(12).elementsEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])
+            || bytes.prefix(12).elementsEqual([0, 0x64, 0xFF, 0x9B, 0, 0, 0, 0, 0, 0, 0, 0])
+        {
+            return reach(ofIPv4: Array(bytes.suffix(4)))
         }
+        if bytes.prefix(2).elementsEqual([0x20, 0x02]) { return reach(ofIPv4: Array(bytes[2..<6])) }
+        return blocksOfIPv6.first { $0.contains(bytes) }?.reach ?? .anywhere
     }
 }
 

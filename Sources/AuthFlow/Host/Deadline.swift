@@ -84,7 +84,8 @@ extension Task where Failure == any Error {
 extension Clock<Duration> {
     /// Has a function called later.
     /// - Returns: A function that cancels the call, if it has not been made yet.
-    fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> @Sendable () -> Void {
+    fileprivate func call(_ function: @escaping @Sendable () -> Void, after duration: Duration) -> @Sendable () -> Void
+    {
         if self is ContinuousClock {
             let alarm = Alarms.shared.add(at: .now + duration, function)
             return { Alarms.shared.remove(alarm) }

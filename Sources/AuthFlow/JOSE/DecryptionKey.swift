@@ -156,16 +156,20 @@ extension DecryptionKey {
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public init(pem text: Secret, keyID: String? = nil, algorithm: KeyManagementAlgorithm? = nil) throws(AuthError) {
         let block = try PEMBlock.privateKey(in: text.exposed)
+        let named = KeyAlgorithm.of(block)
         if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
             guard key.keySizeInBits >= 2048 else {
                 throw Self.refusal("it has less than 2048 bits (RFC 7518 section 4.3)")
             }
             try self.init(.rsa(key), keyID: keyID, algorithm: algorithm)
-        } else if let key = try? P256.KeyAgreement.PrivateKey(pemRepresentation: block.text) {
+        } else if named == KeyAlgorithm.p256, let key = try? P256.KeyAgreement.PrivateKey(pemRepresentation: block.text)
+        {
             try self.init(.p256(key), keyID: keyID, algorithm: algorithm)
-        } else if let key = try? P384.KeyAgreement.PrivateKey(pemRepresentation: block.text) {
+        } else if named == KeyAlgorithm.p384, let key = try? P384.KeyAgreement.PrivateKey(pemRepresentation: block.text)
+        {
             try self.init(.p384(key), keyID: keyID, algorithm: algorithm)
-        } else if let key = try? P521.KeyAgreement.PrivateKey(pemRepresentation: block.text) {
+        } else if named == KeyAlgorithm.p521, let key = try? P521.KeyAgreement.PrivateKey(pemRepresentation: block.text)
+        {
             try self.init(.p521(key), keyID: keyID, algorithm: algorithm)
         } else {
             throw Self.refusal("it is none of RSA with 2048 bits or more, P-256, P-384 and P-521, or it is damaged")

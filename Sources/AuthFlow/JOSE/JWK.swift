@@ -45,7 +45,6 @@ package struct JWK: Sendable {
             // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
             guard key.keySizeInBits >= 2048 else { return nil }
             self.material = .rsa(key)
-        // RFC 7518 section 6.2.1.2: the length of a coordinate "MUST be the full size of a coordinate for the curve".
         case ("EC", "P-256"):
             guard let point = Self.point(json, size: 32),
                 let key = try? P256.Signing.PublicKey(rawRepresentation: point)
@@ -79,9 +78,12 @@ package struct JWK: Sendable {
         json?.string.flatMap { Base64URL.decode($0) }
     }
 
+    /// RFC 7518 section 6.2.1.2: the length of a coordinate "MUST be the full size of a coordinate for the curve". Some leave leading
+    /// zeros out (one key in 128); the initializers of the keys refuse a point that is not on the curve.
     private static func point(_ json: JSON, size: Int) -> [UInt8]? {
-        guard let x = bytes(json["x"]), let y = bytes(json["y"]), x.count == size, y.count == size else { return nil }
-        return x + y
+        let coordinates = [bytes(json["x"]), bytes(json["y"])].compactMap { $0 }
+        guard coordinates.count == 2, coordinates.allSatisfy({ 1...size ~= $0.count }) else { return nil }
+        return coordinates.flatMap { [UInt8](repeating: 0, count: size - $0.count) + $0 }
     }
 
     /// Whether the key has the type that an algorithm needs, and does not name another algorithm.

@@ -1,7 +1,19 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// One block of a PEM text (RFC 7468).
 struct PEMBlock {
     let label: String
     let text: String
+
+    /// The content between its lines, decoded; nil when that is not base64.
+    var content: [UInt8]? {
+        let lines = text.split(whereSeparator: \.isNewline).dropFirst().dropLast()
+        return Data(base64Encoded: lines.joined()).map(Array.init)
+    }
 
     /// The one block with a private key that needs no passphrase.
     static func privateKey(in text: String) throws(AuthError) -> PEMBlock {

@@ -150,15 +150,18 @@ extension PrivateKey {
     /// - Throws: ``AuthError`` with `invalid_configuration` when there is no key that can be used.
     public init(pem text: Secret, keyID: String? = nil) throws(AuthError) {
         let block = try PEMBlock.privateKey(in: text.exposed)
+        let named = KeyAlgorithm.of(block)
         if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
             try self.init(rsa: key, keyID: keyID)
-        } else if let key = try? P256.Signing.PrivateKey(pemRepresentation: block.text) {
+        } else if named == KeyAlgorithm.p256, let key = try? P256.Signing.PrivateKey(pemRepresentation: block.text) {
             try self.init(.p256(key), keyID: keyID)
-        } else if let key = try? P384.Signing.PrivateKey(pemRepresentation: block.text) {
+        } else if named == KeyAlgorithm.p384, let key = try? P384.Signing.PrivateKey(pemRepresentation: block.text) {
             try self.init(.p384(key), keyID: keyID)
-        } else if let key = try? P521.Signing.PrivateKey(pemRepresentation: block.text) {
+        } else if named == KeyAlgorithm.p521, let key = try? P521.Signing.PrivateKey(pemRepresentation: block.text) {
             try self.init(.p521(key), keyID: keyID)
-        } else if let key = try? Curve25519.Signing.PrivateKey(pemRepresentation: block.text) {
+        } else if named == KeyAlgorithm.ed25519,
+            let key = try? Curve25519.Signing.PrivateKey(pemRepresentation: block.text)
+        {
             try self.init(.ed25519(key), keyID: keyID)
         } else {
             throw Self.refusal(

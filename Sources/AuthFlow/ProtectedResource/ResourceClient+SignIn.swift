@@ -168,7 +168,7 @@ extension ResourceClient {
     // MARK: Failures for all who wait
 
     /// Has requests of every process wait before they show another page: a user who has just signed in for nothing is not asked again
-    /// at once. Without a user there are no pages, and nothing to spare anybody.
+    /// at once. Without a user there are no pages to spare.
     func rest(after error: AuthError) async {
         guard options.restAfterFailure > .zero, methods.withoutUser == nil else { return }
         try? await store.withLease(on: turnKey) { lease in
@@ -194,7 +194,8 @@ extension ResourceClient {
             throw AuthError(.storageFailed, "The registration with \(known.issuer) was not kept.")
         }
         if methods.withoutUser == nil, let rejected, let stored = try? await client.freshCredential(lasting: .zero),
-            found.metadata?.fit != .prefix, stored.tokens.accessToken != rejected, Set(stored.tokens.scopes).isSuperset(of: scopes)
+            found.metadata?.fit != .prefix, stored.tokens.accessToken != rejected,
+            Set(stored.tokens.scopes).isSuperset(of: scopes)
         {
             return try await keep(known)
         }

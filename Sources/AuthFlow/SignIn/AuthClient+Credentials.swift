@@ -128,8 +128,12 @@ extension AuthClient {
     /// The provider's claims about the user who is signed in: its userinfo endpoint, or what its adapter asks instead.
     /// - Throws: ``AuthError`` with `login_required` when no user is, and what fetching it throws.
     public func userInfo() async throws -> JSON {
-        try await client.requireBinding(of: try await current().credential(), with: \ProviderMetadata.userInfoEndpoint)
-        return try await perform { try await client.userInfo($0) }
+        let credential = try await current().credential()
+        try await client.requireBinding(of: credential, with: \ProviderMetadata.userInfoEndpoint)
+        return try await perform { tokens in
+            try await client.requireUser(of: credential, tokens)
+            return try await client.userInfo(tokens)
+        }
     }
 
     /// Asks the provider whether a token is active, and what it is for (RFC 7662).

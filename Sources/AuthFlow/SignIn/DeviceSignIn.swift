@@ -35,7 +35,8 @@ struct DeviceSignIn: Sendable {
                 expectation,
                 authorizedScopes: authorization.scopes,
                 metadata: metadata,
-                reporter: reporter
+                reporter: reporter,
+                mayLackIDToken: true
             )
             credential.resources = authorization.resources
             return try await keep(credential)

@@ -2,55 +2,178 @@ public import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
-/// Checks what every ``/AuthFlow/ProviderAdapter`` must do: sign in against an emulator of its provider with a strict
-/// client, and leave the protections of the flow in place. Run it from a test of your own.
+/// Checks what every ``/AuthFlow/ProviderAdapter`` must do: sign two users in against an emulator of its provider, tell them apart,
+/// refresh, revoke, and leave the protections of the flow in place. Run it from a test of your own.
 public struct ProviderConformance: Sendable {
-    private let client: AuthClient
     private let adapter: any ProviderAdapter
+    private let client: AuthClient
+    private let other: AuthClient
+    private let givesRefreshTokens: Bool
 
     /// Creates a suite.
     /// - Parameters:
     ///   - adapter: The adapter under test.
     ///   - client: A client made with it, whose user agent can sign in, with a loopback redirect URI that names its port.
-    public init(adapter: any ProviderAdapter, client: AuthClient) {
+    ///   - other: A client like it, with a store of its own, whose user agent signs in another user.
+    ///   - givesRefreshTokens: Whether the provider gives these clients refresh tokens; default: true.
+    public init(
+        adapter: any ProviderAdapter,
+        client: AuthClient,
+        other: AuthClient,
+        givesRefreshTokens: Bool = true
+    ) {
         self.adapter = adapter
         self.client = client
+        self.other = other
+        self.givesRefreshTokens = givesRefreshTokens
     }
 
-    /// Runs every check. The client is signed out afterwards.
+    /// Runs every check. Both clients are signed out afterwards.
     /// - Throws: ``ConformanceFailure`` for the first rule that is broken, or what signing in throws.
     public func run() async throws {
         try require((try? Endpoint(adapter.issuer)) != nil, "The issuer is an https URL (RFC 8414 section 2).")
-        try saysWhatTheProviderRefuses()
+        try passesErrorsOn()
+        try await protectsTheRequest()
         let credential = try await client.signIn().credential
         try await namesTheUser(credential)
-        try await protectsTheRequest()
+        let second = try await other.signIn().credential
+        try await tellsUsersApart(credential, second)
+        try await rejectsAnInventedToken(credential)
+        try await refreshes(credential)
         try await revokes()
+        if givesRefreshTokens {
+            do {
+                _ = try await other.refresh()
+            } catch {
+                try require(false, "The sign-out of one user does not end the session of another: \(error)")
+            }
+        }
+        _ = try await other.signOut()
     }
+
+    // MARK: Users
 
     private func namesTheUser(_ credential: Credential) async throws {
         let issuer = try await client.metadata().issuer
         try require(issuer.isIdentical(to: adapter.issuer), "The metadata names the adapter's issuer.")
-        guard let identity = credential.identity else { return }
+        guard let identity = credential.identity else {
+            return try require(
+                !client.client.identifiesUsers,
+                "A user is known where the adapter says so (identifiesUsers)."
+            )
+        }
         try require(!identity.subject.isEmpty, "A user who is known has a subject.")
         try require(identity.issuer.isIdentical(to: issuer), "The issuer of the identity is that of the metadata.")
+        try await requireUser(identity, credential.tokens, "The same tokens belong to the same user.")
+    }
+
+    /// Tokens belong to a user, and userinfo is about that user.
+    private func requireUser(_ identity: Identity, _ tokens: TokenSet, _ rule: String) async throws {
         if let adapter = adapter as? any UserInfoProviding {
-            let again = try await adapter.identity(for: credential.tokens, in: client.providerContext)
-            try require(
-                again?.subject.isIdentical(to: identity.subject) == true,
-                "The same tokens belong to the same user."
-            )
+            let again = try await adapter.identity(for: tokens, in: client.providerContext)
+            try require(again?.subject.isIdentical(to: identity.subject) == true, rule)
         }
-        do {
-            let subject = try await client.userInfo()["sub"]
-            try require(
-                subject == nil || subject == .string(identity.subject),
-                "Userinfo is about the user who signed in."
-            )
-        } catch let error as AuthError where error.code == .unsupported {
-            // The provider has no userinfo endpoint.
+        guard let claims = try await userInfo(client) else { return }
+        let subject = identity.claims["sub"] ?? .string(identity.subject)
+        try require(claims["sub"] == nil || claims["sub"] == subject, "Userinfo is about the user who signed in.")
+        for name in ["id", "email", "preferred_username"] {
+            guard let one = identity.claims[name], let other = claims[name] else { continue }
+            try require(one == other, "Userinfo is about the user who signed in (\(name)).")
         }
     }
+
+    /// nil where the provider has no userinfo.
+    private func userInfo(_ client: AuthClient) async throws -> JSON? {
+        do {
+            return try await client.userInfo()
+        } catch let error as AuthError where error.code == .unsupported {
+            return nil
+        }
+    }
+
+    private func tellsUsersApart(_ one: Credential, _ two: Credential) async throws {
+        guard let first = one.identity, let second = two.identity else {
+            return try require(one.identity == nil && two.identity == nil, "All users are known, or none is.")
+        }
+        try require(!first.subject.isIdentical(to: second.subject), "Two users have two subjects.")
+        guard let own = try await userInfo(client), let others = try await userInfo(other) else { return }
+        try require(own != others, "Userinfo of two users differs.")
+    }
+
+    private func rejectsAnInventedToken(_ credential: Credential) async throws {
+        let invented = TokenSet(
+            accessToken: Secret("invented-by-the-conformance-suite"),
+            scopes: credential.tokens.scopes
+        )
+        if let adapter = adapter as? any UserInfoProviding {
+            let identity = try? await adapter.identity(for: invented, in: client.providerContext)
+            try require(identity == nil, "A user is not known by an access token that the provider has not issued.")
+        }
+        let claims = try? await client.client.userInfo(invented)
+        try require(claims == nil, "Userinfo needs an access token that the provider has issued.")
+    }
+
+    // MARK: Tokens
+
+    private func refreshes(_ credential: Credential) async throws {
+        guard givesRefreshTokens else { return }
+        try require(credential.tokens.refreshToken != nil, "The refresh token that the provider gives is read.")
+        var last = credential
+        // Twice: a provider that rotates refresh tokens accepts the first one once.
+        for _ in 0..<2 {
+            let refreshed: Credential
+            do {
+                refreshed = try await client.refresh()
+            } catch {
+                throw ConformanceFailure(description: "A session can be refreshed, and refreshed again: \(error)")
+            }
+            try require(
+                refreshed.tokens.accessToken != last.tokens.accessToken,
+                "A refresh returns a new access token."
+            )
+            try require(refreshed.identity == credential.identity, "A refresh does not change the user.")
+            if let identity = credential.identity {
+                try await requireUser(identity, refreshed.tokens, "Refreshed tokens belong to the same user.")
+            }
+            last = refreshed
+        }
+    }
+
+    private func revokes() async throws {
+        let signOut = try await client.signOut()
+        guard let credential = signOut.credential else {
+            throw ConformanceFailure(description: "A user who signs out was signed in.")
+        }
+        switch signOut.revocation {
+        case .done: try await requireDead(credential)
+        case .nothingToDo: try require(false, "Tokens are revoked at a sign-out.")
+        case .unsupported(let reason):
+            let endpoint = try await client.metadata().revocationEndpoint
+            try require(endpoint == nil, "Tokens are revoked where the provider has an endpoint for that: \(reason)")
+        case .failed(let error): try require(false, "Tokens are revoked, or revocation is unsupported: \(error)")
+        }
+    }
+
+    /// RFC 7009 section 2: with the refresh token, access tokens of the grant end too.
+    private func requireDead(_ credential: Credential) async throws {
+        if credential.tokens.refreshToken != nil {
+            var refusal: AuthError?
+            do {
+                _ = try await client.client.refresh(credential)
+            } catch let error as AuthError {
+                refusal = error
+            }
+            try require(refusal != nil, "A revoked refresh token is refused.")
+            // RFC 6749 section 5.2: the engine ends a session by it.
+            let name = refusal?.providerError.map { adapter.standardErrorNames[$0.error] ?? $0.error }
+            try require(name == "invalid_grant", "A refused refresh token is invalid_grant by its standard name.")
+        }
+        // Asked of the provider: a JWT can be read for as long as it lasts.
+        let claims = try? await client.client.userInfo(credential.tokens)
+        try require(claims == nil, "A revoked access token is refused.")
+    }
+
+    // MARK: Requests and responses
 
     private func protectsTheRequest() async throws {
         let pending = try await client.beginSignIn()
@@ -59,12 +182,16 @@ public struct ProviderConformance: Sendable {
             try require(query.values(for: name).count == 1, "\(name) is sent once.")
         }
         try require(query["code_challenge_method"] == "S256", "PKCE is S256.")
-        let isOpenID = (query["scope"] ?? "").split(separator: " ").contains("openid")
-        try require(!isOpenID || query["nonce"]?.isEmpty == false, "An OpenID request has a nonce.")
+        let asked = Set((query["scope"] ?? "").split(separator: " ").map(String.init))
+        try require(asked.isSuperset(of: client.registration.scopes), "The scopes of the registration are requested.")
+        try require(
+            !asked.contains("openid") || query["nonce"]?.isEmpty == false,
+            "An OpenID request has a nonce."
+        )
     }
 
     /// RFC 6749 section 5.2: `invalid_grant` ends a session, so an adapter must pass it on.
-    private func saysWhatTheProviderRefuses() throws {
+    private func passesErrorsOn() throws {
         let endpoint: Endpoint = "https://id.example.com/token"
         let response = ProviderResponse(
             purpose: .refresh,
@@ -80,12 +207,12 @@ public struct ProviderConformance: Sendable {
             adapter.standardErrorNames[$0.error] ?? $0.error
         }
         try require(name == "invalid_grant", "The provider's errors are passed on.")
-    }
-
-    private func revokes() async throws {
-        switch try await client.signOut().revocation {
-        case .done, .unsupported, .nothingToDo: break
-        case .failed(let error): try require(false, "Tokens are revoked, or revocation is unsupported: \(error)")
+        // RFC 8628 section 3.5: the device grant depends on these.
+        for name in ["authorization_pending", "slow_down", "expired_token", "access_denied"] {
+            try require(
+                adapter.standardErrorNames[name] ?? name == name,
+                "Standard errors keep their names: \(name)."
+            )
         }
     }
 

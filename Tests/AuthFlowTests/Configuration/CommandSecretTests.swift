@@ -45,7 +45,7 @@ import Testing
         #expect(try secret(#"["echo", "$HOME; `id`"]"#) == Secret("$HOME; `id`"))
     }
 
-    /// Never one of the working directory, which may be somebody else's repository.
+    /// Never one of the working directory, which may be an attacker's repository.
     @Test func aProgramWithASlashIsLookedForBesideTheConfigurationFile() throws {
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("beside-\(UUID().uuidString)").path
         try FileManager.default.createDirectory(atPath: "\(folder)/bin", withIntermediateDirectories: true)

@@ -14,7 +14,8 @@ import Testing
         "https://", "", "https://user@id.example.com/", "https://id.example.com/#fragment",
         "https://id.example.com\\@evil",
         "https://id.example.com/ ", "https://id.exämple.com/", "javascript:alert(1)", "https://id.example.com:99999/",
-        "http://localhost.example.com/", "https://id.example.com/\n",
+        "http://localhost.example.com/", "https://id.example.com/\n", "https://%6cocalhost/", "https://127.0.0.%31/",
+        "https://192.168.0.%31/", "https://id%2eexample.com/", "https://[fe80::1%25lo]/",
     ]) func refusesInvalidEndpoints(_ url: String) {
         #expect(throws: AuthError.self) { try Endpoint(url) }
     }

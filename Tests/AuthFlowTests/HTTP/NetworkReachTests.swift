@@ -31,6 +31,16 @@ import Testing
         Host(host: "[::1]", reach: .thisMachine), Host(host: "[::]", reach: .thisMachine),
         Host(host: "[::ffff:127.0.0.1]", reach: .thisMachine), Host(host: "[::127.0.0.1]", reach: .thisMachine),
         Host(host: "127.0.0.1.", reach: .thisMachine),
+        Host(host: "192.0.0.8", reach: .privateNetwork), Host(host: "198.18.0.1", reach: .privateNetwork),
+        Host(host: "198.19.255.255", reach: .privateNetwork), Host(host: "198.20.0.1", reach: .anywhere),
+        Host(host: "224.0.0.1", reach: .privateNetwork), Host(host: "239.255.255.255", reach: .privateNetwork),
+        Host(host: "240.0.0.1", reach: .privateNetwork), Host(host: "255.255.255.255", reach: .privateNetwork),
+        Host(host: "[fec0::1]", reach: .privateNetwork), Host(host: "[ff02::1]", reach: .privateNetwork),
+        Host(host: "[2002:7f00:1::]", reach: .thisMachine), Host(host: "[2002:a00:1::]", reach: .privateNetwork),
+        Host(host: "[2002:808:808::]", reach: .anywhere), Host(host: "[64:ff9b:1::a00:1]", reach: .privateNetwork),
+        Host(host: "[64:ff9b::808:808]", reach: .anywhere), Host(host: "[2001:0:1::]", reach: .privateNetwork),
+        Host(host: "[2001:2:0:1::]", reach: .privateNetwork), Host(host: "[2606:4700::1]", reach: .anywhere),
+        Host(host: "[100::1]", reach: .privateNetwork),
     ]
 
     @Test(arguments: hosts) func classifiesHostsByTheirReach(_ test: Host) {

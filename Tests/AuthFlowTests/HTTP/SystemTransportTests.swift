@@ -188,7 +188,9 @@ extension Task where Success == Never, Failure == Never {
     @Test func aRequestForWhichNoConnectionIsAvailableInTimeIsNotSent() async throws {
         let transport = transport(2)
         try await ScriptedServer.run([.receive, .hold]) { server in
-            let held = try (0..<2).map { _ in try request(server) }.map { call in Task { try await transport.send(call) } }
+            let held = try (0..<2).map { _ in try request(server) }.map { call in
+                Task { try await transport.send(call) }
+            }
             await server.untilReceived(2)
             let error = await #expect(throws: AuthError.self) {
                 try await transport.send(try request(server, .milliseconds(50)))

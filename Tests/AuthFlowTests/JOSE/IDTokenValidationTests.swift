@@ -237,7 +237,8 @@ import Testing
 
     static let acceptedAfterRefresh: [[String: JSON?]] = [
         [:], ["nonce": "n-0S6_WzA2Mj"], ["auth_time": .integer(time - 30)], ["iat": .integer(time + 1)],
-        ["aud": ["client"]], ["auth_time": .integer(time)], ["auth_time": .integer(time - 3600)], ["iat": .integer(time - 60)],
+        ["aud": ["client"]], ["auth_time": .integer(time)], ["auth_time": .integer(time - 3600)],
+        ["iat": .integer(time - 60)],
     ]
 
     @Test(arguments: acceptedAfterRefresh) func acceptsAMatchingRefreshedIDToken(_ change: [String: JSON?]) throws {

@@ -1,5 +1,6 @@
 import AuthFlowJSON
 import AuthFlowTesting
+import Crypto
 import Testing
 
 @testable import AuthFlow
@@ -21,6 +22,28 @@ import Testing
 
     private func without(_ names: String..., from key: JSON) -> JSON {
         .object((key.object ?? [:]).filter { !names.contains($0.key) })
+    }
+
+    /// Glewlwyd's keys leave leading zeros out.
+    @Test func aCoordinateWithoutItsLeadingZeroIsPadded() throws {
+        var key = P256.Signing.PrivateKey()
+        // One of 256 keys.
+        while key.publicKey.rawRepresentation.first != 0 { key = P256.Signing.PrivateKey() }
+        let point = Array(key.publicKey.rawRepresentation)
+        let json: JSON = [
+            "kty": "EC", "crv": "P-256", "x": .string(Base64URL.encode(Array(point[1..<32]))),
+            "y": .string(Base64URL.encode(Array(point[32...]))),
+        ]
+        let message = Array("message".utf8)
+        let signature = Array(try key.signature(for: message).rawRepresentation)
+        #expect(JWK(json)?.isValid(signature, for: message, algorithm: .es256) == true)
+        // Neither a longer one, nor a point that is not on the curve.
+        var wrong = json.object ?? [:]
+        wrong["x"] = .string(Base64URL.encode([0] + Array(point[0..<32])))
+        #expect(JWK(.object(wrong)) == nil)
+        wrong["x"] = .string(Base64URL.encode([1]))
+        wrong["y"] = .string(Base64URL.encode([1]))
+        #expect(JWK(.object(wrong)) == nil)
     }
 
     @Test func choosesKeysByKeyIDAndType() throws {

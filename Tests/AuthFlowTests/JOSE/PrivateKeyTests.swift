@@ -75,6 +75,37 @@ import Testing
     ]
     static let certificate = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
 
+    private static func pem(_ base64: String, _ label: String = "PRIVATE KEY") -> String {
+        "-----BEGIN \(label)-----\n\(base64)\n-----END \(label)-----"
+    }
+
+    /// Keys that OpenSSL made: secp256k1, brainpoolP256r1, brainpoolP384r1, SM2, X25519, and secp256k1 in SEC 1 form.
+    static let otherCurves = [
+        pem(
+            "MIGEAgEAMBAGByqGSM49AgEGBSuBBAAKBG0wawIBAQQgekuyhuOzGtad3l3Dbr5fvX4tQLlpqaouSc9i2YX6NyehRANCAAQwpx1/vMq/HGfx3pjRptwGebb93X0ElQb/zC/F99vDupWZOaddNZniloxA0w4oODptJqa9ZF7lYEC1VZoLoj/Y"
+        ),
+        pem(
+            "MIGIAgEAMBQGByqGSM49AgEGCSskAwMCCAEBBwRtMGsCAQEEIKBjEsWCoZIhO2mZI++gGePtYcTQ1R56oIRpT+TCxYDBoUQDQgAEkHOzyZHxaohqSYbmsOKxEpRc5XtEP6q3AyuQhYUr4IVJhcsXFYDZOYNJ38ghnOqq+lY5Tmv0NegAIH4hv1HfUA=="
+        ),
+        pem(
+            "MIG6AgEAMBQGByqGSM49AgEGCSskAwMCCAEBCwSBnjCBmwIBAQQwcPLRM44xK3/Lt7ROeGerYFyWCWTWsHktGIfeZQUihrAed+3kyw6w4Ub3C0MRvnkGoWQDYgAEJe85DlnlfK0/KrZ3h3mV3FfFSHjEjJ8TPBoIC/5salbCcDBANGNnamCxUHvGDptAgpgNK7cvWi6usiwkdxJPGHzPHCd7OrUfqxbW/eiXT8qxyfSV5+H0nPTngDjOp74X"
+        ),
+        pem(
+            "MIGHAgEAMBMGByqGSM49AgEGCCqBHM9VAYItBG0wawIBAQQg9Pt0KBzTium5zUSScOYOJZwbV5gKrmOpc5DpEIqplv2hRANCAAR8uLgsrEfQkYSsKOJg3R9TH4KM5dCBjLFSoL0VV+J3p1YIlQZS9GdqPd1cx7mUN76m66qFFmgi5txo3KxOYg99"
+        ),
+        pem("MC4CAQAwBQYDK2VuBCIEIEAtruNuyPNjcOISZ2/yZRcGjVcTwSD7cliwdHbkEzp2"),
+        pem(
+            "MHQCAQEEIFONKOtwlCE/C3pu6erKznypyulFeBhBQPKFOlxCrVjioAcGBSuBBAAKoUQDQgAEMIQ4NXF78o6VGaEHoSdl4DZEhsBKYAZtciLMOMl1WisGtDf7R4zOfFOb09xmYZMfDuoaQAbpy/d9tfzxiyOYog==",
+            "EC PRIVATE KEY"
+        ),
+    ]
+
+    @Test(arguments: otherCurves) func aKeyOnAnotherCurveIsNotReadAsOneOfOurs(_ text: String) {
+        let error = #expect(throws: AuthError.self) { try PrivateKey(pem: Secret(text)) }
+        #expect(error?.code == .invalidConfiguration)
+        #expect(throws: AuthError.self) { try DecryptionKey(pem: Secret(text)) }
+    }
+
     @Test(arguments: readable) func signsWithTheKeyOfAFile(_ readable: Readable) async throws {
         let key = try PrivateKey(text: Secret(readable.text))
         #expect(key.algorithms.first == readable.algorithm)

@@ -60,7 +60,7 @@ extension ConformanceTable {
             for fault in [CallbackFault.repeatedCode, .repeatedState, .repeatedIss] {
                 scene.emulator.fault = .callback(fault)
                 try await refused(scene, .invalidCallback)
-                let last = scene.emulator.requests.last
+                let last = scene.emulator.requests.last { $0 != "POST /revoke" }
                 try ConformanceRow.require(last == "POST /consent", "No further request is sent.")
             }
         },

@@ -372,7 +372,8 @@ extension ConformanceTable {
                 (";a/admin/x", 400), ("ADMIN/x", 400), ("admin", 400), ("%61dmin/%CC%81x", 400), ("a%0d%0ab", 400),
                 ("a%0ab", 400), ("a%7f", 400), ("admin/x", 405), ("administrators/7", 200), ("%C3%A9", 200),
             ] {
-                let found = await proxy.response(to: browser.request(.delete, "/api/\(path)", WebBrowser.ownPage))?.status
+                let found = await proxy.response(to: browser.request(.delete, "/api/\(path)", WebBrowser.ownPage))?
+                    .status
                 try ConformanceRow.require(found == status, "\(path) is \(found ?? 0).")
             }
             try ConformanceRow.require(asked.withLock { $0 } == 2, "Only the last two have reached the API.")

@@ -11,7 +11,8 @@ do {
         registration.scopes = ["profile", "offline_access"]
         let adapter = ForgeProvider(issuer: issuer)
         let tested = try scene.client(registration: registration, adapter: adapter)
-        try await ProviderConformance(adapter: adapter, client: tested).run()
+        let other = try scene.client(registration: registration, adapter: adapter, user: .bob)
+        try await ProviderConformance(adapter: adapter, client: tested, other: other).run()
         print("The adapter conforms.")
 
         let file = try ConfigurationFile(

@@ -30,7 +30,9 @@ struct TransferQueue {
     /// Removes a transfer that waits.
     /// - Returns: Whether it was here.
     mutating func remove(_ transfer: CurlTransfer) -> Bool {
-        guard let index = lines[transfer.destination]?.waiting.firstIndex(where: { $0 === transfer }) else { return false }
+        guard let index = lines[transfer.destination]?.waiting.firstIndex(where: { $0 === transfer }) else {
+            return false
+        }
         lines[transfer.destination]?.waiting.remove(at: index)
         removeIfEmpty(transfer.destination)
         return true

@@ -1,0 +1,181 @@
+import AuthFlow
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTesting
+import Synchronization
+import Testing
+
+/// Adapters with one fault each: the conformance suite finds it, and names the rule.
+@Suite struct WrongAdapterTests {
+    enum Fault: CaseIterable {
+        case issuerWithoutTLS, metadataOfAnotherIssuer
+        case hidesErrors, renamesInvalidGrant, renamesSlowDown
+        case dropsScopes, changesTheRedirect
+        case knowsNobody, emptySubject, userOfAnotherIssuer, everybodyIsOne, anotherSubjectEachTime, ignoresRefusals
+        case userInfoOfAnother, userInfoOfOne, userInfoWithoutAsking
+        case swapsUsersAtARefresh, swapsIdentitiesAtARefresh
+        case keepsTheAccessToken, keepsTheRefreshToken, losesTheNewRefreshToken, readsNoRefreshToken, endlessLifetime
+        case revokesNothing, revokesTheAccessTokenAlone, revocationUnsupported, revocationFails
+
+        var rule: String {
+            switch self {
+            case .issuerWithoutTLS: "https URL"
+            case .metadataOfAnotherIssuer: "names the issuer"
+            case .hidesErrors, .renamesInvalidGrant: "errors are passed on"
+            case .renamesSlowDown: "keep their names"
+            case .dropsScopes: "scopes of the registration"
+            case .changesTheRedirect: "redirect_uri"
+            case .knowsNobody: "A user is known"
+            case .emptySubject: "has a subject"
+            case .userOfAnotherIssuer: "another issuer"
+            case .everybodyIsOne: "Two users have two subjects"
+            case .anotherSubjectEachTime: "same tokens belong to the same user"
+            case .ignoresRefusals: "has not issued"
+            case .userInfoOfAnother: "Userinfo is about the user"
+            case .userInfoOfOne: "Userinfo of two users differs"
+            case .userInfoWithoutAsking: "Userinfo needs an access token"
+            case .swapsUsersAtARefresh, .swapsIdentitiesAtARefresh, .keepsTheRefreshToken, .losesTheNewRefreshToken:
+                "can be refreshed"
+            case .keepsTheAccessToken: "new access token"
+            case .readsNoRefreshToken: "refresh token that the provider gives"
+            case .endlessLifetime: "not a number of seconds"
+            case .revokesNothing, .revokesTheAccessTokenAlone: "revoked refresh token is refused"
+            case .revocationUnsupported: "has an endpoint for that"
+            case .revocationFails: "Tokens are revoked, or"
+            }
+        }
+    }
+
+    private final class Memory: Sendable {
+        let signIns = Mutex<[[String: JSON]]>([])
+        let claims = Mutex<JSON?>(nil)
+        let calls = Mutex(0)
+    }
+
+    private struct WrongAdapter: ProviderAdapter, UserInfoProviding, ResponseParsing, TokenRevoking {
+        let fault: Fault?
+        let base = OIDCProvider(issuer: "https://id.example.com", identitySource: .userInfo)
+        let memory = Memory()
+
+        var issuer: String { fault == .issuerWithoutTLS ? "http://id.example.com" : base.issuer }
+
+        var standardErrorNames: [String: String] {
+            switch fault {
+            case .renamesInvalidGrant: ["invalid_grant": "temporarily_unavailable"]
+            case .renamesSlowDown: ["slow_down": "expired_token"]
+            default: [:]
+            }
+        }
+
+        func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+            var metadata = try await base.metadata(in: context)
+            if fault == .metadataOfAnotherIssuer { metadata.issuer = "https://other.example.com" }
+            return metadata
+        }
+
+        func prepare(_ request: inout ProviderRequest, in context: ProviderContext) {
+            guard request.purpose == .authorization else { return }
+            if fault == .dropsScopes { request.parameters["scope"] = nil }
+            if fault == .changesTheRedirect { request.parameters["redirect_uri"] = "https://elsewhere.example.com/" }
+        }
+
+        func identity(for tokens: TokenSet, in context: ProviderContext) async throws -> Identity? {
+            if fault == .ignoresRefusals {
+                let known = try? await base.identity(for: tokens, in: context)
+                return known ?? Identity(issuer: issuer, subject: "0")
+            }
+            guard let known = try await base.identity(for: tokens, in: context) else { return nil }
+            func named(_ subject: String) -> Identity {
+                Identity(issuer: issuer, subject: subject, claims: known.claims)
+            }
+            switch fault {
+            case .knowsNobody: return nil
+            case .emptySubject: return named("")
+            case .userOfAnotherIssuer: return Identity(issuer: "https://other.example.com", subject: known.subject)
+            case .everybodyIsOne: return named("1")
+            case .anotherSubjectEachTime:
+                return named(
+                    memory.calls.withLock { calls in
+                        calls += 1
+                        return "\(known.subject)-\(calls)"
+                    }
+                )
+            case .swapsIdentitiesAtARefresh:
+                let first = memory.signIns.withLock { $0.compactMap { $0["access_token"]?.string } }
+                return first.contains(tokens.accessToken.exposed) ? known : named("\(known.subject)-2")
+            default: return known
+            }
+        }
+
+        func userInfo(for tokens: TokenSet, in context: ProviderContext) async throws -> JSON {
+            switch fault {
+            case .userInfoOfAnother: return ["sub": "another"]
+            case .userInfoOfOne: return ["id": 7]
+            case .userInfoWithoutAsking:
+                // The last answer, where the provider refuses.
+                if let claims = try? await base.userInfo(for: tokens, in: context) {
+                    memory.claims.withLock { $0 = claims }
+                }
+                return memory.claims.withLock { $0 } ?? [:]
+            default: return try await base.userInfo(for: tokens, in: context)
+            }
+        }
+
+        func parameters(of response: ProviderResponse) throws -> JSON {
+            if fault == .hidesErrors, response.status != 200 {
+                throw AuthError(.invalidResponse, "Something went wrong.")
+            }
+            guard response.status == 200 else { return try response.parameters() }
+            var members = try response.parameters().object ?? [:]
+            switch response.purpose {
+            case .token:
+                memory.signIns.withLock { [members] in $0.append(members) }
+                if fault == .readsNoRefreshToken { members["refresh_token"] = nil }
+                if fault == .endlessLifetime { members["expires_in"] = .integer(1 << 40) }
+            case .refresh:
+                let signIns = memory.signIns.withLock { $0 }
+                switch fault {
+                // The other user signed in last.
+                case .swapsUsersAtARefresh: members["access_token"] = signIns.last?["access_token"]
+                case .keepsTheAccessToken: members["access_token"] = signIns.first?["access_token"]
+                case .keepsTheRefreshToken: members["refresh_token"] = signIns.first?["refresh_token"]
+                case .losesTheNewRefreshToken: members["refresh_token"] = nil
+                default: break
+                }
+            default: break
+            }
+            return .object(members)
+        }
+
+        func revoke(_ tokens: TokenSet, in context: ProviderContext) async throws {
+            switch fault {
+            case .revokesNothing: return
+            case .revokesTheAccessTokenAlone: try await context.revoke([RevocableToken(tokens.accessToken)])
+            case .revocationUnsupported: throw AuthError(.unsupported, "Not here.")
+            case .revocationFails: throw AuthError(.providerRejected, "No.")
+            default: try await context.revoke(tokens.revocableTokens)
+            }
+        }
+    }
+
+    private func suite(_ fault: Fault?) throws -> ProviderConformance {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let adapter = WrongAdapter(fault: fault)
+        var values = try EmulatorScene.registration()
+        values.scopes = ["profile", "offline_access"]
+        return ProviderConformance(
+            adapter: adapter,
+            client: try scene.client(registration: values, adapter: adapter),
+            other: try scene.client(registration: values, adapter: adapter, user: .bob)
+        )
+    }
+
+    @Test func theAdapterWithoutAFaultConforms() async throws { try await suite(nil).run() }
+
+    @Test(arguments: Fault.allCases) func theSuiteFindsTheFault(_ fault: Fault) async throws {
+        let suite = try suite(fault)
+        let error = await #expect(throws: (any Error).self) { try await suite.run() }
+        let words = error.map { "\($0)" } ?? ""
+        #expect(words.contains(fault.rule), "\(fault): \(words)")
+    }
+}
