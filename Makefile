@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -127,6 +127,11 @@ soak-server: dependencies ## Kill, stop and restart server processes and databas
 	for store in postgresql redis sqlite; do for way in "" --terminate; do Tests/Databases/databases.sh Tests/Soak/sessions.py \
 	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store --sessions $(SESSIONS) --seconds $(DURATION) $$way || exit 1; \
 	  done; done
+
+storm: dependencies ## Refresh many sessions at the same moment at a provider that is slow or hangs, over each store
+	swift build --product session-soak
+	for store in postgresql redis sqlite; do Tests/Databases/databases.sh Tests/Soak/storm.py \
+	  $$(swift build --product session-soak --show-bin-path)/session-soak $$store || exit 1; done
 
 bench-server: dependencies ## Measure the stores, and the load of two web applications: ours and Apache with mod_auth_openidc
 	$(call install_missing,apache2 libapache2-mod-auth-openidc redis-server)

@@ -29,6 +29,8 @@ final class CountingProvider: ProviderEmulator {
         var used: [String: Int64] = [:]
         var revoked: Set<Int64> = []
         var families: Int64 = 0
+        /// The refreshes that have come, of which the first hang and the next are slow.
+        var requests = 0
         /// The nonce and the client of each code.
         var codes: [String: (nonce: String?, client: String)] = [:]
     }
@@ -37,6 +39,8 @@ final class CountingProvider: ProviderEmulator {
     var origins: [String] { [origin] }
     private let lifetime: Int64
     private let delay: Duration
+    private let hanging: Int
+    private let slow: Int
     private let keys: EmulatorKeys
     private let state = Mutex(State())
 
@@ -44,11 +48,15 @@ final class CountingProvider: ProviderEmulator {
     ///   - origin: Where it is served.
     ///   - lifetime: How long an access token is good, in seconds.
     ///   - delay: How long a refresh takes.
-    init(origin: String, lifetime: Int64, delay: Duration) throws {
+    ///   - hanging: The number of refreshes, from the first, that are never answered nor carried out.
+    ///   - slow: The number of refreshes, from the first, that take this long; the others take no time.
+    init(origin: String, lifetime: Int64, delay: Duration, hanging: Int, slow: Int) throws {
         self.keys = try EmulatorKeys()
         self.origin = origin
         self.lifetime = lifetime
         self.delay = delay
+        self.hanging = hanging
+        self.slow = slow
     }
 
     func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
@@ -102,7 +110,12 @@ final class CountingProvider: ProviderEmulator {
             }
             return issue(family, idToken: request.flatMap { idToken(family, $0.nonce, $0.client) })
         }
-        try? await Task.sleep(for: delay)
+        let number = state.withLock { state in
+            state.requests += 1
+            return state.requests
+        }
+        if number <= hanging { try? await Task.sleep(for: .seconds(3600)) }
+        if number <= slow { try? await Task.sleep(for: delay) }
         let sent = form["refresh_token"] ?? ""
         let family = state.withLock { state -> Int64? in
             if let family = state.good.removeValue(forKey: sent) {

@@ -123,6 +123,26 @@ struct SessionSoak: Sendable {
         say(counts.line)
     }
 
+    /// Asks for fresh tokens of all sessions at once, waits until failures may be retried, and asks again.
+    func storm() async throws {
+        // The tokens of the sign-in have expired.
+        try await Task.sleep(for: .seconds(2))
+        let counts = SoakCounts()
+        let credentials = try manager { counts.count($0) }
+        for _ in 0..<2 {
+            await withTaskGroup(of: Void.self) { group in
+                for index in 0..<sessions {
+                    group.addTask {
+                        await counts.request { try await credentials.freshTokens(for: Self.session(index)) }
+                    }
+                }
+            }
+            say(counts.line)
+            try await Task.sleep(for: .seconds(10))
+        }
+        _ = await credentials.drain(within: .seconds(20))
+    }
+
     /// Counts the sessions that are left.
     func check() async throws {
         let counts = SoakCounts()
