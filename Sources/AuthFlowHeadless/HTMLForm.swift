@@ -78,19 +78,36 @@ struct HTMLForm: Sendable {
     ]
 
     /// The one button with one of the words in its label, or else in its value, or else in its name.
-    /// - Throws: ``/AuthFlow/AuthError`` when another button has one too, or submits the same data.
+    /// - Throws: As ``answer(saying:in:acceptsDefault:on:)``.
     func button(saying words: [String], on page: HeadlessPage) throws -> Field? {
+        try Self.answer(saying: words, in: [self], acceptsDefault: false, on: page)?.button
+    }
+
+    /// The one button of all forms with one of the words in its label, or else in its value, or else in its name.
+    /// - Parameter acceptsDefault: Whether the first button of a form may submit the same data as another.
+    /// - Throws: ``/AuthFlow/AuthError`` when another button gives it too, or submits the same data.
+    static func answer(
+        saying words: [String],
+        in forms: [HTMLForm],
+        acceptsDefault: Bool,
+        on page: HeadlessPage
+    ) throws -> (form: HTMLForm, button: Field)? {
         for text in [\Field.label, \Field.value, \Field.name] {
-            let candidates = buttons.filter { $0.says(words, in: text) }
-            guard let button = candidates.first else { continue }
-            let isClear = candidates.count == 1 && buttons.count { $0.sendsSame(as: button) } == 1
-            guard isClear else {
+            let candidates = forms.flatMap { form in
+                form.buttons.filter { $0.says(words, in: text) }.map { (form: form, button: $0) }
+            }
+            guard let (form, button) = candidates.first else { continue }
+            let isOnly = form.buttons.count { $0.sendsSame(as: button) } == 1
+            // Without a script the first button is the one that Enter presses, and what it submits is what the page means by it. That is an
+            // answer where it allows; a denial that submits the same would allow.
+            let isDefault = acceptsDefault && form.buttons.first.map { $0.says(words, in: text) } == true
+            guard candidates.count == 1, isOnly || isDefault else {
                 throw AuthError(
                     .userAgentFailed,
                     "The page at \(page.endpoint) has several buttons with the same data or the same text, which only a script could tell apart. None was pressed."
                 )
             }
-            return button
+            return (form, button)
         }
         return nil
     }

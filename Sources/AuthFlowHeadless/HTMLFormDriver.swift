@@ -45,8 +45,10 @@ extension HTMLFormDriver: LoginDriver {
     public func next(after page: HeadlessPage, in browser: HeadlessBrowser) async throws -> HeadlessNavigation {
         let html = try await HTMLPage.read(page)
         guard (200..<300).contains(page.response.status) else {
-            // Some providers respond to a wrong password with status 401 or 403.
-            let isRefusal = page.hasTypedCredentials && [401, 403].contains(page.response.status)
+            // Some providers respond to a wrong password with status 401 or 403; others show the form again with 400 or 422.
+            let isAskedAgain = html.forms.contains { $0.passwordField != nil }
+            let refusals = isAskedAgain ? [400, 401, 403, 422] : [401, 403]
+            let isRefusal = page.hasTypedCredentials && refusals.contains(page.response.status)
             throw AuthError(
                 isRefusal ? .accessDenied : .userAgentFailed,
                 "\(page.endpoint.origin) responded with status \(page.response.status). \(page.words(html))",
@@ -75,10 +77,19 @@ extension HTMLFormDriver: LoginDriver {
             // This page asks for the user name, and the next one for the password.
             return try submit(form, on: page, [field.name: username], pressing: form.signInButton)
         }
-        guard let button = try form.button(saying: consent.words, on: page) else {
+        // Some consent pages have a form for each answer.
+        let forms = html.forms.filter(Self.isUsable)
+        guard
+            let answer = try HTMLForm.answer(
+                saying: consent.words,
+                in: forms,
+                acceptsDefault: consent == .allow,
+                on: page
+            )
+        else {
             throw refusal(page, "is neither a sign-in page nor a consent page", html)
         }
-        return try submit(form, on: page, pressing: button)
+        return try submit(answer.form, on: page, pressing: answer.button)
     }
 
     private static func isUsable(_ form: HTMLForm) -> Bool {

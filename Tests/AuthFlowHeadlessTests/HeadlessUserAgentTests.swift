@@ -145,6 +145,46 @@ import Testing
         #expect(response == "com.example.app:/callback?\(expected)")
     }
 
+    /// Doorkeeper and GitLab, each in its own order.
+    @Test(arguments: [
+        (HTMLFormDriver.Consent.allow, true, "d=yes"), (.allow, false, "d=yes"), (.deny, true, "d=no"),
+        (.deny, false, "d=no"),
+    ]) func consentIsGivenOnAPageWithAFormForEachAnswer(
+        _ consent: HTMLFormDriver.Consent,
+        _ allowsFirst: Bool,
+        _ expected: String
+    ) async throws {
+        let allow = "<form method=post><input type=hidden name=d value=yes><button>Authorize</button></form>"
+        let deny = "<form method=post><input type=hidden name=d value=no><button>Deny</button></form>"
+        let response = try await visit(consent: consent) { request, body in
+            request.method == .post
+                ? Self.redirect("com.example.app:/callback?\(body)")
+                : Self.html(allowsFirst ? allow + deny : deny + allow)
+        }
+        #expect(response == "com.example.app:/callback?\(expected)")
+    }
+
+    /// LemonLDAP::NG, whose script tells the buttons apart: without it the first is pressed.
+    @Test func consentThatThePageGivesWithoutAScriptCanBeGivenAndNotDenied() async throws {
+        let page = "<form method=post><button>Accept</button><button>Refuse</button></form>"
+        let respond: @Sendable (HTTPRequest, String) -> TransportResponse = { request, _ in
+            request.method == .post ? Self.redirect("com.example.app:/callback?code=1") : Self.html(page)
+        }
+        #expect(try await visit(consent: .allow, respond) == "com.example.app:/callback?code=1")
+        await #expect(throws: AuthError.self) { try await visit(consent: .deny, respond) }
+    }
+
+    @Test(arguments: [400, 401, 403, 422]) func aPasswordThatIsRefusedWithAStatusIsAWrongPassword(_ status: Int)
+        async throws
+    {
+        let error = try await #require(throws: AuthError.self) {
+            try await visit { request, _ in
+                Self.html(Self.signInForm, status: request.method == .post ? .init(code: status) : .ok)
+            }
+        }
+        #expect(error.code == .accessDenied)
+    }
+
     /// The password would be sent along all the same.
     @Test(arguments: [
         "<button name=d value=cancel>Cancel</button><button name=d value=login>Log in</button>",

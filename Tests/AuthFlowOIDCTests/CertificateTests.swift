@@ -42,6 +42,30 @@ import Testing
         return .string("\(text).AAAA")
     }
 
+    /// RFC 8705 section 5: the aliases are also for clients that authenticate by other means.
+    @Test(arguments: [nil, SecurityProfile.fapi2])
+    func aKeyAuthenticatesTheClientAndTheCertificateBindsTheTokens(_ profile: SecurityProfile?) async throws {
+        let key = try PrivateKey()
+        var registered = ClientAssertionTests.client(key)
+        registered.certificateThumbprint = try CertificateBinding(certificate: Self.certificate).thumbprint()
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com", clients: [registered]))
+        scene.emulator.pushedRequests = .always
+        var values = try EmulatorScene.registration()
+        values.clientID = "machine"
+        values.authentication = .privateKeyJWT(SigningKeySource(key))
+        values.securityProfile = profile
+        values.certificate = CertificateBinding(certificate: Self.certificate)
+        values.bindsTokensToCertificate = true
+        let client = try scene.client(
+            registration: values,
+            transport: CertificateTransport(scene.transport, certificate: Self.certificate)
+        )
+        #expect(try await client.signIn().credential.tokens.tokenType == "Bearer")
+        _ = try await client.userInfo()
+        let called = Set(scene.emulator.receivedRequests.map(\.path))
+        #expect(called.isSuperset(of: ["/mtls/par", "/mtls/token", "/mtls/userinfo"]) && !called.contains("/token"))
+    }
+
     @Test func acceptsATokenThatIsBoundToItsCertificateOrSaysNothing() async throws {
         let own = try CertificateBinding(certificate: Self.certificate).thumbprint()
         for token in [Self.token(boundTo: .string(own)), Self.token(boundTo: nil), "opaque"] {

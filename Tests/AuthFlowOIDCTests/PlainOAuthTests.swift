@@ -14,6 +14,21 @@ import Testing
         return values
     }
 
+    @Test func aClientWithoutItsSecretIsToldSo() async throws {
+        let confidential = OIDCEmulator.Client(
+            id: "authflow-demo",
+            secret: "the secret",
+            authenticationMethod: "client_secret_basic",
+            redirectURIs: OIDCEmulator.Client.demo.redirectURIs
+        )
+        try await EmulatorScene.with(.inProcess, clients: [confidential]) { scene in
+            scene.emulator.fault = .metadata(.member("token_endpoint_auth_methods_supported", ["client_secret_basic"]))
+            let client = try scene.client(registration: Self.registration())
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.message.contains("\"client_secret\"") == true, "\(error as Any)")
+        }
+    }
+
     @Test func tokensOfAnotherUserAfterARefreshAreNotUsed() async throws {
         try await EmulatorScene.with(.inProcess) { scene in
             let adapter = OIDCProvider(issuer: scene.emulator.issuer, identitySource: .userInfo)

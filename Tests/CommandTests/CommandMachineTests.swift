@@ -36,6 +36,17 @@ import Testing
         }
     }
 
+    @Test(arguments: ["dpop", "signed_introspection", "signed_requests"])
+    func aSettingThatSwitchesOffWhatTheProfileDemandsIsRefused(_ name: String) async throws {
+        let changes: [String: String?] = ["security_profile": #""fapi2-message-signing""#, name: "false"]
+        try await withRobot(changes) { emulator, path, _ in
+            let outcome = try await CommandHarness.run(["token", "--config", path])
+            #expect(outcome.status == 2)
+            #expect(outcome.talk.contains(name), "\(outcome.talk)")
+            #expect(emulator.requests.isEmpty)
+        }
+    }
+
     @Test(arguments: ["ES256", "ES384", "ES512", "PS256", "RS256", "EdDSA"])
     func aTokenIsPrintedWithoutAnyUser(_ algorithm: String) async throws {
         try await withRobot(algorithm: algorithm) { emulator, path, _ in

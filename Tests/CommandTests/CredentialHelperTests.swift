@@ -123,6 +123,14 @@ import Testing
             "no check of the certificate",
             #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","insecure-skip-tls-verify":true}}}"#
         ),
+        (
+            "a proxy",
+            #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","proxy-url":"http://evil.example"}}}"#
+        ),
+        (
+            "another name for TLS",
+            #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{"cluster":{"server":"https://k8s.example.com","tls-server-name":"evil.example"}}}"#
+        ),
         ("no server", #"{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","spec":{}}"#),
     ]) func aKubernetesPluginIsRefusedWithoutAToken(_ name: String, _ information: String) async throws {
         try await signedIn(["helpers": #"{"kubernetes": {"servers": ["https://k8s.example.com"]}}"#]) { _, tool in

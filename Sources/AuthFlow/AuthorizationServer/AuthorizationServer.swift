@@ -82,6 +82,9 @@ public final class AuthorizationServer: Sendable {
         return metadata
     }
 
+    /// The metadata that was fetched last, for messages; nil before.
+    var knownMetadata: ProviderMetadata? { cache.known }
+
     /// Has the metadata fetched again at the next use, after an endpoint in it turned out not to exist.
     func doubtMetadata() { cache.expire() }
 

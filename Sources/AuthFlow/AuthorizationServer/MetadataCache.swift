@@ -42,6 +42,9 @@ final class MetadataCache: Sendable {
         self.now = now
     }
 
+    /// The metadata that was fetched last, however old; nil before.
+    var known: ProviderMetadata? { state.withLock { $0.metadata } }
+
     /// The metadata, fetched when there is none or its lifetime is over.
     /// - Parameter fetch: Fetches it.
     /// - Throws: What `fetch` throws, or threw a moment ago; `CancellationError`, which ends no other caller's wait.

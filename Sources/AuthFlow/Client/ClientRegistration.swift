@@ -131,6 +131,10 @@ public import AuthFlowJSON
         /// The certificate that the transport shows; default, nil: what access tokens are bound to is not compared with it.
         public var certificate: CertificateBinding?
 
+        /// Whether the certificate binds the tokens, instead of a DPoP key (RFC 8705 section 3), although the client authenticates by other
+        /// means; default: no. Needs ``certificate``.
+        public var bindsTokensToCertificate = false
+
         /// The demand that introspection responses are signed (RFC 9701); default, nil: they are plain.
         public var signedIntrospection: SignedIntrospection?
 
@@ -151,6 +155,12 @@ public import AuthFlowJSON
 
 extension ClientRegistration.Values {
     fileprivate func check() throws(AuthError) {
+        guard !bindsTokensToCertificate || certificate != nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Tokens are to be bound to a certificate, and none is given."
+            )
+        }
         guard !clientID.isEmpty else { throw AuthError(.invalidConfiguration, "The client_id is empty.") }
         // RFC 6749 appendix A.1: client-id = *VSCHAR
         guard clientID.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
@@ -251,4 +261,10 @@ extension ClientRegistration.Values {
             try HMACSignature.requireLength(of: secret, for: algorithm)
         }
     }
+}
+
+extension ClientRegistration.Values {
+    /// RFC 8705 section 5: a client that intends "to do mutual TLS (for OAuth client authentication and/or to acquire or use
+    /// certificate-bound tokens)" uses the aliases of the endpoints.
+    var usesCertificate: Bool { authentication.usesCertificate || bindsTokensToCertificate }
 }

@@ -48,7 +48,7 @@ public struct OAuthClient: Sendable {
     }
 
     private func ownEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
-        registration.authentication.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
+        registration.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
     }
 
     /// Whether it will be known who signs in. Plain OAuth 2.0, without the scope `openid`, has no ID Token to say so.

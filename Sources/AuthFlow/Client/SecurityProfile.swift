@@ -35,7 +35,7 @@ extension ClientRegistration.Values {
             throw refuse("assertions are signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
         }
         // "shall support sender-constrained access tokens": a certificate binds them, otherwise DPoP does.
-        if !authentication.usesCertificate { usesDPoP = true }
+        if !usesCertificate { usesDPoP = true }
         guard pushedRequests != .never else {
             throw refuse("authorization requests are not pushed", "Security Profile section 5.3.3.2, 2")
         }

@@ -158,7 +158,7 @@ extension OAuthClient {
                 receivedAt: host.wholeSecond
             )
         } catch let error as AuthError {
-            throw advised(error)
+            throw advised(error, server.knownMetadata)
         }
         try tokens.requireTransportableCharacters()
         return TokenResponse(
@@ -171,20 +171,33 @@ extension OAuthClient {
 
     /// Adds what may help when a provider does not know the client: several do not undo the encoding that RFC 6749 section 2.3.1
     /// asks for in the header.
-    private func advised(_ error: AuthError) -> AuthError {
+    private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
         let clientID = registration.clientID
-        guard adapter.standardName(of: error.providerError) == "invalid_client",
-            registration.authentication.method == .clientSecretBasic,
+        guard adapter.standardName(of: error.providerError) == "invalid_client" else { return error }
+        func adding(_ advice: String) -> AuthError {
+            AuthError(
+                error.code,
+                "\(error.message) \(advice)",
+                providerError: error.providerError,
+                status: error.status,
+                retryAfter: error.retryAfter,
+                underlyingError: error
+            )
+        }
+        if registration.authentication.method == .none, let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty,
+            !known.contains("none")
+        {
+            let names = known.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
+            return adding(
+                "This client has neither a secret nor a key, and the provider's metadata lists only \(names): configure \"client_secret\" or \"client_key\"."
+            )
+        }
+        guard registration.authentication.method == .clientSecretBasic,
             let secret = registration.authentication.secret?.exposed,
             FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(clientID) != clientID
         else { return error }
-        return AuthError(
-            error.code,
-            "\(error.message) The client's secret or identifier has characters that some providers misread in the header: client_secret_post may help.",
-            providerError: error.providerError,
-            status: error.status,
-            retryAfter: error.retryAfter,
-            underlyingError: error
+        return adding(
+            "The client's secret or identifier has characters that some providers misread in the header: client_secret_post may help."
         )
     }
 

@@ -61,6 +61,7 @@ extension ClientRegistration {
             }
             values.requestObjectKey = key.source
         }
+        try values.apply(switchesOf: configuration)
         values.requestObjectEncryption = try configuration[keys.requestEncryption]
         guard values.requestObjectEncryption == nil || values.requestObjectKey != nil else {
             throw configuration.error(
@@ -77,6 +78,39 @@ extension ClientRegistration {
             try ClientRegistration(values)
         }
         try provider.check(self, configuration)
+    }
+}
+
+extension ClientRegistration.Values {
+    /// Applies what a profile switches off: `"dpop": false` with a certificate binds tokens to that, and what the security profile demands
+    /// cannot be switched off.
+    fileprivate mutating func apply(switchesOf configuration: ConfigurationObject) throws(ConfigurationError) {
+        let keys = ProfileKeys.self
+        func isOff(_ key: any AnyConfigurationKey) -> Bool {
+            configuration.member(key.declaration.name)?.json == false
+        }
+        if certificate != nil {
+            bindsTokensToCertificate = isOff(keys.usesDPoP) || securityProfile == nil && !usesDPoP
+        }
+        if isOff(keys.usesDPoP), dpopKey != nil {
+            throw configuration.error("\"dpop_key\" is a key for DPoP", at: keys.usesDPoP)
+        }
+        guard let securityProfile else { return }
+        if isOff(keys.usesDPoP), !usesCertificate {
+            throw configuration.error(
+                "\(securityProfile.rawValue) binds tokens to a key or to a \"client_certificate\" (FAPI 2.0 Security Profile section 5.3.3.1)",
+                at: keys.usesDPoP
+            )
+        }
+        guard securityProfile == .fapi2MessageSigning else { return }
+        for (key, clause) in [
+            (keys.signedIntrospection as any AnyConfigurationKey, "5.5.2"), (keys.signsRequests, "5.3.2"),
+        ] where isOff(key) {
+            throw configuration.error(
+                "fapi2-message-signing demands it (FAPI 2.0 Message Signing section \(clause))",
+                at: key
+            )
+        }
     }
 }
 

@@ -39,6 +39,13 @@ extension CredentialCommand {
                         "The kubeconfig file turns the check of the server's certificate off, so the server may be another one."
                     )
                 }
+                // Either leads the request to another server than the one that is listed.
+                guard !asked.redirectsConnection else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The kubeconfig file names a proxy or another server name for TLS (proxy-url, tls-server-name), so the token would not be for the listed server alone."
+                    )
+                }
                 guard let server = asked.server else {
                     throw AuthError(
                         .invalidConfiguration,
@@ -79,11 +86,13 @@ private struct ExecInformation {
     let server: String?
     /// Whether the certificate of the server is not checked.
     let skipsVerification: Bool
+    /// Whether the connection goes through a proxy, or its certificate is compared with another name.
+    let redirectsConnection: Bool
 
     init(_ text: String?) throws(AuthError) {
         guard let text, !text.isEmpty else {
             // Called by hand.
-            (version, server, skipsVerification) = (Self.versions[0], nil, false)
+            (version, server, skipsVerification, redirectsConnection) = (Self.versions[0], nil, false, false)
             return
         }
         guard let json = try? JSON(parsing: Array(text.utf8)), json["kind"] == "ExecCredential",
@@ -100,5 +109,6 @@ private struct ExecInformation {
         self.version = version
         self.server = json["spec"]?["cluster"]?["server"]?.string
         self.skipsVerification = json["spec"]?["cluster"]?["insecure-skip-tls-verify"] == true
+        self.redirectsConnection = ["proxy-url", "tls-server-name"].contains { json["spec"]?["cluster"]?[$0] != nil }
     }
 }

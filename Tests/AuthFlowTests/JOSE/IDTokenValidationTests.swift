@@ -105,7 +105,7 @@ import Testing
         Refused(row: "nbf in the future", change: ["nbf": .integer(time + 61)], word: "not valid yet"),
         Refused(row: "nbf that is not a number", change: ["nbf": "now"], word: "not valid yet"),
         Refused(row: "12, 99 wrong nonce", change: ["nonce": "n-0S6_WzA2Mj1"], word: "nonce"),
-        Refused(row: "100 no nonce", change: ["nonce": nil], word: "nonce"),
+        Refused(row: "100 no nonce", change: ["nonce": nil], word: "has no nonce"),
         Refused(row: "O3 wrong at_hash", change: ["at_hash": "AAAAAAAAAAAAAAAAAAAAAA"], word: "at_hash"),
         Refused(row: "at_hash that is not a string", change: ["at_hash": 1], word: "at_hash"),
         Refused(row: "wrong c_hash", change: ["c_hash": "AAAAAAAAAAAAAAAAAAAAAA"], word: "c_hash"),

@@ -37,6 +37,13 @@ import Testing
         AccountID(issuer: issuer, subject: subject)
     }
 
+    @Test func aCredentialOfAnEncryptedStoreIsNotCalledOneOfAnotherVersion() {
+        let bytes = Array(#"{"encrypted": 2, "cipher": "AES-256-GCM"}"#.utf8)
+        let error = #expect(throws: AuthError.self) { try StoredAccounts(serialized: bytes) }
+        #expect(error?.message.contains("another kind of store") == true)
+        #expect(error?.message.contains("version") == false)
+    }
+
     @Test func storedAccountsAreReadBackAsWritten() throws {
         var accounts = StoredAccounts()
         #expect(try StoredAccounts(serialized: accounts.serialized()) == accounts)

@@ -12,6 +12,7 @@ struct CurlFailure {
         through proxy: NetworkSettings.ProxyServer?,
         waited: Duration,
         isConnected: Bool,
+        presentsCertificate: Bool,
         easy: CurlEasy?
     ) {
         let place = call.head.authority ?? "the server"
@@ -46,6 +47,14 @@ struct CurlFailure {
         case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
             error = failure(
                 "The client certificate for \(place) cannot be used. Is it PEM, does the key belong to it, and is the key without a passphrase?"
+            )
+        // With TLS 1.3 a server rejects a client certificate after the handshake has completed here (RFC 8446 section 4.4.2.4).
+        case AUTHFLOW_CURL_CERTIFICATE_REQUIRED, AUTHFLOW_CURL_SEND_ERROR, AUTHFLOW_CURL_RECEIVE_ERROR,
+            AUTHFLOW_CURL_TLS_FAILED,
+            AUTHFLOW_CURL_GOT_NOTHING
+        where presentsCertificate:
+            error = failure(
+                "\(place) ended the connection before it responded. It may not accept the client certificate: is that the registered one, of an authority that it trusts, and still valid?"
             )
         case AUTHFLOW_CURL_CERTIFICATE_REQUIRED:
             error = failure("\(place) asks for a client certificate.")

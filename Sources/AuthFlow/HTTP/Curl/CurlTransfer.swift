@@ -146,7 +146,15 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         guard code == AUTHFLOW_CURL_OK, let response = head.response else {
             let waited = attempts == 0 ? connectTimeout : call.timeout
             return fail(
-                CurlFailure(code, of: call, through: proxy, waited: waited, isConnected: attempts > 0, easy: easy).error
+                CurlFailure(
+                    code,
+                    of: call,
+                    through: proxy,
+                    waited: waited,
+                    isConnected: attempts > 0,
+                    presentsCertificate: settings.clientCertificate != nil && head.isEmpty,
+                    easy: easy
+                ).error
             )
         }
         result.finish(.success(TransportResponse(head: response, body: body)))
