@@ -3,9 +3,11 @@ import AuthFlowDatabase
 
 /// The tables, and the steps that lead to them from those of every earlier version.
 enum PostgreSQLSchema {
-    /// The steps, in order. One that was released is never changed.
-    private static let steps = [
-        """
+    /// The steps, in order, each with the version that a program has to know to use the tables after it: replicas of an older version go
+    /// on while those of a newer one come. One that was released is never changed.
+    private static let steps = [(change: records, needs: 1)]
+
+    private static let records = """
         CREATE TABLE records (
             id bytea PRIMARY KEY,
             record bytea NOT NULL,
@@ -28,7 +30,6 @@ enum PostgreSQLSchema {
         CREATE INDEX records_idle_until ON records (idle_until);
         CREATE INDEX records_empty ON records (lease_until) WHERE sealed IS NULL;
         """
-    ]
 
     /// The version of the tables that this program works with.
     static var version: Int { steps.count }
@@ -44,13 +45,16 @@ enum PostgreSQLSchema {
             try link.run(
                 """
                 CREATE SCHEMA IF NOT EXISTS \(name); SET LOCAL search_path = \(name), pg_temp;
-                CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())
+                CREATE TABLE IF NOT EXISTS migrations (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now());
+                ALTER TABLE migrations ADD COLUMN IF NOT EXISTS needs integer
                 """
             )
-            let before = Int(try link.run("SELECT max(version) FROM migrations") ?? "0") ?? 0
-            try requireKnown(before)
+            let (before, needs) = try versions(link, "migrations")
+            try requireKnown(needs)
             for (index, step) in steps.enumerated().dropFirst(before) {
-                try link.run("\(step); INSERT INTO migrations (version) VALUES (\(index + 1))")
+                try link.run(
+                    "\(step.change); INSERT INTO migrations (version, needs) VALUES (\(index + 1), \(step.needs))"
+                )
             }
             try link.run("COMMIT")
             return before
@@ -60,30 +64,42 @@ enum PostgreSQLSchema {
         }
     }
 
-    /// Refuses tables of a version that this program does not know.
+    /// The version of the tables, and the one that a program has to know to use them. Tables from before there was a column for that need
+    /// their own.
+    private static func versions(
+        _ link: PostgreSQLLink,
+        _ table: String
+    ) throws(DatabaseFailure) -> (found: Int, needs: Int) {
+        let row = try link.run(
+            "SELECT max(version) || ' ' || max(coalesce((to_jsonb(m) ->> 'needs')::integer, version)) FROM \(table) AS m"
+        )
+        let numbers = (row ?? "").split(separator: " ").map { Int($0) ?? 0 }
+        return numbers.count == 2 ? (numbers[0], numbers[1]) : (0, 0)
+    }
+
+    /// Refuses tables that this program cannot use: older ones, and newer ones that need a newer program.
     static func check(_ link: PostgreSQLLink, schema: String) throws(DatabaseFailure) {
-        let found: Int
+        let found: (found: Int, needs: Int)
         do throws(DatabaseFailure) {
-            let table = "\(PostgreSQLSettings.quoted(schema)).migrations"
-            found = Int(try link.run("SELECT max(version) FROM \(table)") ?? "0") ?? 0
+            found = try versions(link, "\(PostgreSQLSettings.quoted(schema)).migrations")
         } catch {
             guard error.kind == .refused else { throw error }
             throw DatabaseFailure(.unusable, error.message)
         }
-        try requireKnown(found)
-        guard found == version else {
+        try requireKnown(found.needs)
+        guard found.found >= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has tables of version \(found), and this program needs version \(version): migrate the store."
+                "The database has tables of version \(found.found), and this program needs version \(version): migrate the store."
             )
         }
     }
 
-    private static func requireKnown(_ found: Int) throws(DatabaseFailure) {
-        guard found <= version else {
+    private static func requireKnown(_ needs: Int) throws(DatabaseFailure) {
+        guard needs <= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has tables of version \(found), and this program knows versions up to \(version). Use a newer one."
+                "The database has tables that need version \(needs), and this program knows versions up to \(version). Use a newer one."
             )
         }
     }

@@ -56,7 +56,8 @@ public struct PostgreSQLTokenStore: Sendable {
             do {
                 let link = try PostgreSQLLink(settings)
                 defer { link.close() }
-                return (try PostgreSQLSchema.migrate(link, schema: settings.schema), PostgreSQLSchema.version)
+                let before = try PostgreSQLSchema.migrate(link, schema: settings.schema)
+                return (before, max(before, PostgreSQLSchema.version))
             } catch let failure as DatabaseFailure {
                 throw failure.error
             }

@@ -5,6 +5,12 @@ import AuthFlowSQLite
 import AuthFlowTesting
 import Testing
 
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -193,6 +199,25 @@ enum Database: String, CaseIterable, Sendable, CustomTestStringConvertible {
             guard let message = await messages.next(), let digest = message else { continue }
             #expect(digest == key.digest)
             return
+        }
+    }
+
+    /// The next release migrates the tables while replicas of this one run.
+    @Test(arguments: [(1, true), (2, false)])
+    func tablesOfANewerVersionAreUsedWhereTheyNeedNoNewerProgram(_ needs: Int, _ isUsable: Bool) async throws {
+        let name = "newer\(UInt64.random(in: 0..<UInt64.max))"
+        let url = try Database.address("AUTHFLOW_POSTGRESQL")
+        _ = try await PostgreSQLTokenStore(url: url, schema: name).migrate()
+        setenv("NEWER_URL", url.exposed, 1)
+        let change = "INSERT INTO \\\"\(name)\\\".migrations (version, needs) VALUES (2, \(needs))"
+        #expect(system("psql -q \"$NEWER_URL\" -c \"\(change)\" >/dev/null") == 0)
+        let store = try PostgreSQLTokenStore(url: url, schema: name)
+        if isUsable {
+            #expect(try await store.bytes(for: key("any")) == nil)
+            #expect(try await store.migrate().before == 2)
+        } else {
+            let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key("any")) }
+            #expect(error?.message.contains("Use a newer one") == true)
         }
     }
 
