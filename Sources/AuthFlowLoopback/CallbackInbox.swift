@@ -26,6 +26,8 @@ final class CallbackInbox: Sendable {
     private let callbackContinuation: AsyncStream<String>.Continuation
     private struct State {
         var isSettled = false
+        /// Whether two visitors have opened the start page.
+        var wasOpenedTwice = false
         var outcome: Outcome?
         var isKnown: [AsyncStream<Void>.Continuation] = []
     }
@@ -55,10 +57,29 @@ final class CallbackInbox: Sendable {
     func callback() async throws -> String {
         for await callback in callbacks { return callback }
         try Task.checkCancellation()
+        if state.withLock(\.wasOpenedTwice) {
+            throw AuthError(
+                .userAgentFailed,
+                "The page that begins this sign-in was opened in two browsers, and only one can be yours. Sign in again. If this happens again, another user of this machine may be opening it."
+            )
+        }
         throw AuthError(
             .userAgentFailed,
             "The loopback server stopped before the authorization response arrived. Sign in again."
         )
+    }
+
+    /// Ends the wait: another program of this machine may have opened the page that begins the sign-in, and finish it in its own account.
+    /// Which of the two visitors is the user's browser is not known.
+    private func endByASecondVisitor() {
+        let isFirst = state.withLock { state in
+            defer {
+                state.isSettled = true
+                state.wasOpenedTwice = true
+            }
+            return !state.isSettled
+        }
+        if isFirst { callbackContinuation.finish() }
     }
 
     /// Ends the wait: nothing more can arrive.
@@ -90,7 +111,11 @@ final class CallbackInbox: Sendable {
         }) {
             return TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
         }
-        if requestPath == start.path { return start.response(to: request) }
+        if requestPath == start.path {
+            let response = start.response(to: request)
+            if response.head.status == .gone { endByASecondVisitor() }
+            return response
+        }
         guard requestPath == path else {
             return ResultPage(
                 status: .notFound,

@@ -51,7 +51,7 @@ final class StartPage: Sendable {
                 status: .gone,
                 title: "Already opened",
                 message:
-                    "This sign-in was opened in another browser. If that was you, continue there, or open the whole address that the program shows. If not, cancel it and sign in again."
+                    "This sign-in was opened in another browser before, so it was stopped. Sign in again."
             ).response
         }
         var fields: HTTPFields = [

@@ -244,6 +244,23 @@ import Testing
         #expect(text(await inbox.handle(request("1"), body: [])).contains("You are signed in"))
     }
 
+    /// The first visitor may be another user of the machine, who has read the command line of the browser.
+    @Test func aSecondVisitorOfTheStartPageEndsTheSignIn() async throws {
+        let agent = LoopbackUserAgent(
+            launcher: BrowserLauncher { url in
+                Task { for _ in 0..<2 { _ = try await self.get(url) } }
+                return "test"
+            }
+        )
+        let error = await #expect(throws: AuthError.self) {
+            try await agent.withRedirectSession(try options()) {
+                try await $0.visit("https://id.example.com/authorize?state=the-right-state")
+            }
+        }
+        #expect(error?.code == .userAgentFailed)
+        #expect(error?.message.contains("two browsers") == true)
+    }
+
     @Test func redirectsOnlyTheFirstBrowserToTheProvider() async throws {
         let (addresses, address) = AsyncStream<String>.makeStream()
         let agent = LoopbackUserAgent(

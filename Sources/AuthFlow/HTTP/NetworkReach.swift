@@ -103,20 +103,13 @@ enum NetworkReach: Int, Sendable, Comparable {
         Block([240], 4, .privateNetwork),
     ]
 
-    /// IANA IPv6 Special-Purpose Address Registry, site-local addresses (RFC 3879) and multicast (RFC 4291 section 2.7).
+    /// The same for IPv6, within global unicast (IANA IPv6 Address Space): the protocol assignments of the IETF, Teredo among them. Nothing
+    /// outside 2000::/3 is public: fc00::/7, fe80::/10, fec0::/10, ff00::/8, 100::/64 and 64:ff9b:1::/48 (RFC 8215) need no row.
     private static let blocksOfIPv6 = [
+        Block([0x20, 0x01, 0x00], 23, .privateNetwork),
+        Block([0x20], 3, .anywhere),
         // ::, ::1, and the addresses compatible with IPv4 that are not in use any more.
         Block([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 96, .thisMachine),
-        // The translation of a network of its own (RFC 8215), Teredo, which has an encoded IPv4 address in it, and benchmarks.
-        Block([0, 0x64, 0xFF, 0x9B, 0, 1], 48, .privateNetwork),
-        Block([1, 0, 0, 0, 0, 0, 0, 0], 64, .privateNetwork),
-        Block([0x20, 1, 0, 0], 32, .privateNetwork),
-        Block([0x20, 1, 0, 2, 0, 0], 48, .privateNetwork),
-        Block([0x5F, 0], 16, .privateNetwork),
-        Block([0xFC], 7, .privateNetwork),
-        Block([0xFE, 0x80], 10, .privateNetwork),
-        Block([0xFE, 0xC0], 10, .privateNetwork),
-        Block([0xFF], 8, .privateNetwork),
     ]
 
     private static func reach(ofIPv4 bytes: [UInt8]) -> NetworkReach {
@@ -131,7 +124,7 @@ enum NetworkReach: Int, Sendable, Comparable {
             return reach(ofIPv4: Array(bytes.suffix(4)))
         }
         if bytes.prefix(2).elementsEqual([0x20, 0x02]) { return reach(ofIPv4: Array(bytes[2..<6])) }
-        return blocksOfIPv6.first { $0.contains(bytes) }?.reach ?? .anywhere
+        return blocksOfIPv6.first { $0.contains(bytes) }?.reach ?? .privateNetwork
     }
 }
 

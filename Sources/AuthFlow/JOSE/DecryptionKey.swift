@@ -120,13 +120,11 @@ extension DecryptionKey {
             }
             return bytes
         }
-        /// RFC 7518 section 6.2.1.2: the length of a coordinate "MUST be the full size of a coordinate"; some leave zeros out.
         func point(_ curve: String, _ size: Int) throws -> [UInt8] {
-            let coordinates = [try bytes("x"), try bytes("y")]
-            guard jwk["kty"] == "EC", jwk["crv"]?.string == curve, coordinates.allSatisfy({ $0.count <= size }) else {
+            guard jwk["kty"] == "EC", jwk["crv"]?.string == curve, let point = JWKMembers.point(jwk, size) else {
                 throw CryptoKitError.incorrectParameterSize
             }
-            return coordinates.flatMap { [UInt8](repeating: 0, count: size - $0.count) + $0 }
+            return point
         }
         let secret: SharedSecret
         switch material {

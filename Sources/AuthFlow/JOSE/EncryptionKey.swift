@@ -40,10 +40,6 @@ package struct EncryptionKey: Sendable {
             guard !own.isDisjoint(with: ["encrypt", "wrapKey", "deriveKey", "deriveBits"]) else { return nil }
         }
         func bytes(_ name: String) -> [UInt8]? { json[name]?.string.flatMap { Base64URL.decode($0) } }
-        func point(_ size: Int) -> [UInt8]? {
-            guard let x = bytes("x"), let y = bytes("y"), x.count == size, y.count == size else { return nil }
-            return x + y
-        }
         let material: Material?
         switch (json["kty"]?.string, json["crv"]?.string) {
         case ("RSA", _):
@@ -52,9 +48,9 @@ package struct EncryptionKey: Sendable {
                 let key = try? _RSA.Encryption.PublicKey(n: modulus, e: exponent), key.keySizeInBits >= 2048
             else { return nil }
             material = .rsa(modulus: modulus, exponent: exponent)
-        case ("EC", "P-256"): material = point(32).flatMap { try? .p256(.init(rawRepresentation: $0)) }
-        case ("EC", "P-384"): material = point(48).flatMap { try? .p384(.init(rawRepresentation: $0)) }
-        case ("EC", "P-521"): material = point(66).flatMap { try? .p521(.init(rawRepresentation: $0)) }
+        case ("EC", "P-256"): material = JWKMembers.point(json, 32).flatMap { try? .p256(.init(rawRepresentation: $0)) }
+        case ("EC", "P-384"): material = JWKMembers.point(json, 48).flatMap { try? .p384(.init(rawRepresentation: $0)) }
+        case ("EC", "P-521"): material = JWKMembers.point(json, 66).flatMap { try? .p521(.init(rawRepresentation: $0)) }
         case ("OKP", "X25519"): material = bytes("x").flatMap { try? .x25519(.init(rawRepresentation: $0)) }
         default: return nil
         }

@@ -46,17 +46,17 @@ package struct JWK: Sendable {
             guard key.keySizeInBits >= 2048 else { return nil }
             self.material = .rsa(key)
         case ("EC", "P-256"):
-            guard let point = Self.point(json, size: 32),
+            guard let point = JWKMembers.point(json, 32),
                 let key = try? P256.Signing.PublicKey(rawRepresentation: point)
             else { return nil }
             self.material = .p256(key)
         case ("EC", "P-384"):
-            guard let point = Self.point(json, size: 48),
+            guard let point = JWKMembers.point(json, 48),
                 let key = try? P384.Signing.PublicKey(rawRepresentation: point)
             else { return nil }
             self.material = .p384(key)
         case ("EC", "P-521"):
-            guard let point = Self.point(json, size: 66),
+            guard let point = JWKMembers.point(json, 66),
                 let key = try? P521.Signing.PublicKey(rawRepresentation: point)
             else { return nil }
             self.material = .p521(key)
@@ -76,14 +76,6 @@ package struct JWK: Sendable {
 
     private static func bytes(_ json: JSON?) -> [UInt8]? {
         json?.string.flatMap { Base64URL.decode($0) }
-    }
-
-    /// RFC 7518 section 6.2.1.2: the length of a coordinate "MUST be the full size of a coordinate for the curve". Some leave leading
-    /// zeros out (one key in 128); the initializers of the keys refuse a point that is not on the curve.
-    private static func point(_ json: JSON, size: Int) -> [UInt8]? {
-        let coordinates = [bytes(json["x"]), bytes(json["y"])].compactMap { $0 }
-        guard coordinates.count == 2, coordinates.allSatisfy({ 1...size ~= $0.count }) else { return nil }
-        return coordinates.flatMap { [UInt8](repeating: 0, count: size - $0.count) + $0 }
     }
 
     /// Whether the key has the type that an algorithm needs, and does not name another algorithm.

@@ -138,7 +138,9 @@ struct AWSKeys {
                 .post,
                 settings.endpoint,
                 headerFields: [.contentType: "application/x-www-form-urlencoded"],
-                body: Array(FormURLEncoding.encodeForm(form).utf8)
+                body: Array(FormURLEncoding.encodeForm(form).utf8),
+                // libxml2 compares every attribute of an element with every other one.
+                maximumResponseSize: 64 * 1024
             )
         )
         let root = try XMLElement.root(of: response.body, from: "AWS")
