@@ -34,10 +34,8 @@ extension MCPBridge {
 
     /// Whether a message is a response to another request, or to one that was answered already: the host has each answered once.
     func dropsResponse(_ message: MCPMessage) -> Bool {
-        switch message.kind {
-        case .response, .batch: break
-        case .request, .notification: return false
-        }
+        // A batch of the server's own requests and notifications is for the host.
+        guard !message.answeredIDs.isEmpty else { return false }
         options.log("The server answered a request that it was not asked here; the answer was dropped.")
         return true
     }

@@ -17,7 +17,8 @@ enum ReadableJSON {
                 readable.append(byte)
             case UInt8(ascii: "\\") where isString:
                 end = escape(text, at: index, into: &readable)
-            case UInt8(ascii: "-"),
+            // The condition belongs to one pattern alone.
+            case UInt8(ascii: "-") where !isString,
                 UInt8(ascii: "0")...UInt8(ascii: "9") where !isString:
                 end = text[index...].firstIndex { !"0123456789+-.eE".utf8.contains($0) } ?? text.count
                 readable += number(text[index..<end])
@@ -57,7 +58,10 @@ enum ReadableJSON {
         guard index + 6 <= text.count, text[index] == UInt8(ascii: "\\"), text[index + 1] == UInt8(ascii: "u") else {
             return nil
         }
-        return UInt16(String(decoding: text[index + 2..<index + 6], as: UTF8.self), radix: 16)
+        let digits = text[index + 2..<index + 6]
+        // A sign would be accepted, too.
+        guard digits.allSatisfy({ "0123456789abcdefABCDEF".utf8.contains($0) }) else { return nil }
+        return UInt16(String(decoding: digits, as: UTF8.self), radix: 16)
     }
 
     private static func number(_ digits: ArraySlice<UInt8>) -> [UInt8] {

@@ -401,6 +401,37 @@ import Glibc
         await bridge.close()
     }
 
+    /// What the bridge reads of a message is what its bytes say: a header must not name another thing than the body.
+    @Test(arguments: [
+        (#""x-1e999-20250101123000000001\u0000""#, #""x-1e999-20250101123000000001\ufffd""#),
+        (#"["-1e999",-1e999,18446744073709551616,-5]"#, #"["-1e999",-1e308,18446744073709551616.0,-5]"#),
+        (#""\ud83d\ude00\ud83d""#, #""\ud83d\ude00\ufffd""#), (#""a\"-1\\""#, #""a\"-1\\""#),
+        (#""\u+000""#, #""\u+000""#),
+    ]) func onlyWhatTheLibraryRefusesIsReadOtherwise(_ text: String, _ readable: String) {
+        #expect(String(decoding: ReadableJSON.bytes(Array(text.utf8)), as: UTF8.self) == readable)
+    }
+
+    @Test func aBatchOfTheServersOwnRequestsReachesTheHost() async throws {
+        let batch =
+            #"[{"jsonrpc":"2.0","method":"notifications/progress","params":{}},{"jsonrpc":"2.0","id":7,"method":"ping"}]"#
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: Array("data: \(batch)\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n".utf8)
+            )
+        }
+        let answers = AsyncStream<[UInt8]>.makeStream()
+        let bridge = MCPBridge(client: try Self.client(transport), transport: transport) {
+            answers.continuation.yield($0)
+        }
+        bridge.receive(Array(#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.utf8))
+        for await line in answers.stream {
+            #expect(line == Array(batch.utf8))
+            break
+        }
+        await bridge.close()
+    }
+
     @Test(arguments: ["tasks/get", "tasks/update", "tasks/cancel"])
     func aRequestAboutATaskNamesItInAHeader(_ method: String) async throws {
         let names = Mutex<[String?]>([])

@@ -48,6 +48,19 @@ public struct OAuthClient: Sendable {
     }
 
     private func ownEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
+        // A profile demands sender-constrained tokens: without DPoP, something has to say that the certificate binds them.
+        if registration.bindsTokensToCertificate, registration.securityProfile != nil, !registration.usesDPoP,
+            metadata.json["tls_client_certificate_bound_access_tokens"] != true
+        {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) does not announce certificate-bound tokens (RFC 8705 section 3.3). The security profile demands them, or DPoP."
+            )
+        }
+        return try certificateEndpoints(metadata)
+    }
+
+    private func certificateEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
         registration.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
     }
 

@@ -106,6 +106,12 @@ extension ResourceClient {
         return endpoint
     }
 
+    /// Whether a token may be sent to the address: one for more of the host only by a document that was the host's own.
+    func isUsableHere(_ known: KnownResource) -> Bool {
+        known.coversHost || known.resource == options.resource
+            || ProtectedResourceMetadata.fit(of: known.resource, to: address) == .identical
+    }
+
     /// The credential to send, refreshed when necessary; nil when there is none, so that the resource says what it demands.
     private func usableCredential(for endpoint: Endpoint) async throws -> Credential? {
         guard let known = try await known(), let client = try await client(of: known) else { return nil }
@@ -120,11 +126,8 @@ extension ResourceClient {
                 "The access token is for \(Redaction.url(known.resource)), and \(endpoint) is not below it."
             )
         }
-        // A token for more of the host than the address, by a document that was not the host's own: the resource is asked again.
-        guard
-            known.coversHost || known.resource == options.resource
-                || ProtectedResourceMetadata.fit(of: known.resource, to: address) == .identical
-        else { return nil }
+        // Otherwise the resource is asked again.
+        guard isUsableHere(known) else { return nil }
         do {
             return try await client.freshCredential(lasting: .zero)
         } catch let error as AuthError where error.code == .loginRequired {

@@ -137,7 +137,7 @@ extension ResourceClient {
 
     /// Whether another has obtained a token meanwhile that can be used.
     private func hasNewer(than rejected: Secret?, with scopes: [String]) async throws -> Bool {
-        guard let known = try await known(), Set(known.scopes).isSuperset(of: scopes),
+        guard let known = try await known(), isUsableHere(known), Set(known.scopes).isSuperset(of: scopes),
             let client = try await client(of: known)
         else { return false }
         // Without a user, a fresh token is obtained by the very request that is to be made here.
@@ -149,7 +149,7 @@ extension ResourceClient {
 
     /// Whether another process has signed in since a time, which a user who has asked for a page need not do again.
     private func hasSignIn(since date: Date, with scopes: [String]) async throws -> Bool {
-        guard let known = try await known(), Set(known.scopes).isSuperset(of: scopes),
+        guard let known = try await known(), isUsableHere(known), Set(known.scopes).isSuperset(of: scopes),
             let credential = try? await client(of: known)?.credential()
         else { return false }
         return credential.signedInAt > date
@@ -223,9 +223,17 @@ extension ResourceClient {
         request.acrValues = challenge?.acrValues ?? []
         request.maxAge = challenge?.maxAge.map { .seconds($0) }
         if methods.withoutUser == nil {
-            // Consent that was given to this client for another resource does not count for this one.
-            if known.identification == .metadataDocument, try await self.known()?.clientID != known.clientID {
-                request.prompt = .consent
+            // A client that is described once is the same at every server: consent that was given to it for another server, resource or
+            // scopes does not count for these.
+            if known.identification == .metadataDocument {
+                let before = try await self.known()
+                let isCovered =
+                    before.map {
+                        $0.identification == .metadataDocument && $0.clientID.isIdentical(to: known.clientID)
+                            && $0.issuer.isIdentical(to: known.issuer) && $0.resource.isIdentical(to: known.resource)
+                            && Set($0.scopes).isSuperset(of: known.scopes)
+                    } ?? false
+                if !isCovered { request.prompt = .consent }
             }
             let details = [
                 "issuer": known.issuer, "resource": known.resource, "scopes": known.scopes.joined(separator: " "),
