@@ -200,9 +200,16 @@ import Testing
     @Test(arguments: HTMLFormDriver.Consent.allCases) func pressesNoConsentButtonThatSendsTheSameAsAnother(
         _ consent: HTMLFormDriver.Consent
     ) async throws {
-        for form in [
-            "<button name=go value=1>Allow</button><button name=go value=1 onclick='deny()'>Deny</button>",
-            "<button>Allow</button><button onclick='deny()'>Deny</button>",
+        // A denial that sends what an approval sends would approve; an approval by the first button is what the page sends without a script.
+        let same =
+            consent == .deny
+            ? [
+                "<button name=go value=1>Allow</button><button name=go value=1 onclick='deny()'>Deny</button>",
+                "<button>Allow</button><button onclick='deny()'>Deny</button>",
+            ] : []
+        for form in same + [
+            "<button name=go value=1 onclick='deny()'>Deny</button><button name=go value=1>Allow</button>",
+            "<button onclick='deny()'>Deny</button><button>Allow</button>",
             "<button name=allow_or_deny value=1>A</button><button name=allow_or_deny value=2>B</button>",
         ] {
             let network = Network { _ in .html("<form method=post action=/consent>\(form)</form>") }
