@@ -21,6 +21,8 @@ public actor HeadlessBrowser {
     private let purpose: RedirectOptions.Purpose
     /// The current page of the visit.
     private var page: Endpoint?
+    /// What the connection led to by which the page was fetched; nil when that is not known.
+    private var pageReach: NetworkReach?
 
     init(
         purpose: RedirectOptions.Purpose = .signIn,
@@ -97,7 +99,10 @@ public actor HeadlessBrowser {
         var endpoint = navigation.endpoint
         var form = navigation.form
         // A page of a public server must not lead to services of this machine or its network.
-        if let page { try Self.require(page.mayName(endpoint), endpoint, from: page) }
+        if let page {
+            try Self.require(page.mayName(endpoint), endpoint, from: page)
+            endpoint.limitReach(to: pageReach, unlessAt: page)
+        }
         for _ in 0...Self.maximumRedirects {
             try Task.checkCancellation()
             let context = RequestContext(initiator: page, isPlainVisit: form == nil)
@@ -105,6 +110,7 @@ public actor HeadlessBrowser {
             reporter.report(.pageVisit, details: ["url": endpoint.description, "status": "\(response.status)"])
             guard (300..<400).contains(response.status), let location = response.head.headerFields[.location] else {
                 page = endpoint
+                pageReach = response.reach
                 return .page(
                     HeadlessPage(
                         endpoint: endpoint,
@@ -117,8 +123,9 @@ public actor HeadlessBrowser {
             if Self.isAnswer(location, redirectURI) { return .redirect(location) }
             let next = try Self.resolve(location, against: endpoint)
             if Self.isAnswer(next, redirectURI) { return .redirect(next) }
-            let target = try Endpoint(String(next.prefix { $0 != "#" }), name: "redirect")
+            var target = try Endpoint(String(next.prefix { $0 != "#" }), name: "redirect")
             try Self.require(endpoint.mayName(target), target, from: endpoint)
+            target.limitReach(to: response.reach, unlessAt: endpoint)
             // RFC 9110 section 15.4: 307 and 308 repeat the request unchanged. What was typed at one site must not be
             // sent to another.
             if response.status == 307 || response.status == 308 {

@@ -63,6 +63,7 @@ final class MCPEndpoint: Sendable {
             request.pool = pool
             for field in try await client.authorize(&attempt) { request.head.headerFields[field.name] = field.value }
             let response = try await transport.stream(request)
+            client.learn(reach: response.reach)
             if [307, 308].contains(response.head.status.code), redirects < Self.maximumRedirects {
                 redirects += 1
                 endpoint = try redirect(response.head, from: endpoint)

@@ -2,8 +2,12 @@
 
 #if defined(__linux__)
 
+#include <arpa/inet.h>
 #include <dlfcn.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
 
 // libcurl's own types, as its manual pages give them.
 typedef struct {
@@ -15,8 +19,27 @@ typedef struct {
     } data;
 } ended_transfer;
 
+// A line of a list (struct curl_slist), and the certificates of a chain (struct curl_certinfo).
+typedef struct line {
+    char *text;
+    struct line *next;
+} line;
+typedef struct {
+    int count;
+    line **certificates;
+} certificate_chain;
+// An address to connect to (struct curl_sockaddr).
+struct authflow_curl_peer {
+    int family;
+    int type;
+    int protocol;
+    unsigned int length;
+    struct sockaddr address;
+};
+
 enum { GLOBAL_DEFAULT = 3, TRANSFER_ENDED = 1, OPTION_TYPE = 10000 };
-enum { OPTION_WRITE = 20011, OPTION_HEADER = 20079, OPTION_BEFORE_REQUEST = 20312 };
+enum { OPTION_WRITE = 20011, OPTION_HEADER = 20079, OPTION_BEFORE_REQUEST = 20312, OPTION_OPEN_SOCKET = 20163, OPTION_OPEN_SOCKET_DATA = 10164 };
+enum { INFO_CERTIFICATES = 0x400022 };
 
 static struct {
     int (*global_init)(long);
@@ -126,6 +149,31 @@ authflow_curl_result authflow_curl_set_receivers(authflow_curl_easy *easy, authf
     if (result == 0) result = curl.easy_setopt(easy, AUTHFLOW_CURL_WRITE_DATA, context);
     if (result == 0) result = curl.easy_setopt(easy, AUTHFLOW_CURL_BEFORE_REQUEST_DATA, context);
     return result;
+}
+
+bool authflow_curl_peer_address(const authflow_curl_peer *peer, char *text) {
+    const void *number = NULL;
+    if (peer->family == AF_INET) number = &((const struct sockaddr_in *)&peer->address)->sin_addr;
+    if (peer->family == AF_INET6) number = &((const struct sockaddr_in6 *)&peer->address)->sin6_addr;
+    return number != NULL && inet_ntop(peer->family, number, text, AUTHFLOW_CURL_ADDRESS_SIZE) != NULL;
+}
+
+int authflow_curl_peer_open(const authflow_curl_peer *peer) {
+    return socket(peer->family, peer->type | SOCK_CLOEXEC, peer->protocol);
+}
+
+authflow_curl_result authflow_curl_set_open_socket(authflow_curl_easy *easy, authflow_curl_open_socket open_socket, void *context) {
+    authflow_curl_result result = curl.easy_setopt(easy, OPTION_OPEN_SOCKET_DATA, context);
+    return result == 0 ? curl.easy_setopt(easy, OPTION_OPEN_SOCKET, open_socket) : result;
+}
+
+const char *authflow_curl_certificate(authflow_curl_easy *easy) {
+    certificate_chain *chain = NULL;
+    if (curl.easy_getinfo(easy, INFO_CERTIFICATES, &chain) != 0 || chain == NULL || chain->count < 1) return NULL;
+    for (const line *field = chain->certificates[0]; field != NULL; field = field->next) {
+        if (strncmp(field->text, "Cert:", 5) == 0) return field->text + 5;
+    }
+    return NULL;
 }
 
 int64_t authflow_curl_info(authflow_curl_easy *easy, authflow_curl_information information) {

@@ -61,6 +61,7 @@ private let work = ProcessInfo.processInfo.environment["AUTHFLOW_SERVERS"]
     @Test(arguments: [
         ("expired", "it has expired"), ("other-name", "it is for another name"), ("self-signed", "signed by itself"),
         ("sha1", "too weak"), ("small-key", "too weak"),
+        ("no-names", "no subjectAltName"), ("mail-only", "no subjectAltName"),
     ]) func refusesAWrongCertificateWithTheReason(_ server: String, _ reason: String) async throws {
         let error = await #expect(throws: AuthError.self) { try await get(server, settings()) }
         #expect(error?.code == .networkFailed)

@@ -44,13 +44,20 @@ certificate small-key "$name" 2 sha256 1024
 certificate client alice 2 sha256 2048
 openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=$name" -addext "subjectAltName=DNS:$name" \
   -keyout self-signed.key -out self-signed.pem 2>/dev/null
+# RFC 9110 section 4.3.4 forbids to take the Common Name where there is no other name.
+unnamed() { # file [extension]
+  openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=$name" -CA authority.pem -CAkey authority.key \
+    ${2:+-addext "$2"} -keyout "$1.key" -out "$1.pem" 2>/dev/null
+}
+unnamed no-names
+unnamed mail-only subjectAltName=email:alice@example.com
 cat client.pem client.key >client-both.pem
 # Connections are told apart by the file of the certificate.
 cp client.pem client-again.pem
 cp client.pem client-once-more.pem
 openssl pkcs8 -topk8 -passout pass:secret -in client.key -out client-locked.key
 
-names=(good expired other-name sha1 small-key self-signed client plain-proxy password-proxy refusing-proxy cut dead)
+names=(good expired other-name sha1 small-key self-signed no-names mail-only client plain-proxy password-proxy refusing-proxy cut dead)
 python3 - "${names[@]}" >ports <<'PYTHON'
 import socket, sys
 sockets = [socket.socket() for _ in sys.argv[1:]]
@@ -67,7 +74,7 @@ http { access_log off; client_body_temp_path $work/b; proxy_temp_path $work/p; f
   # A connection ends with GOAWAY after three requests.
   keepalive_requests 3;
 CONF
-  for server in good expired other-name sha1 small-key self-signed client; do
+  for server in good expired other-name sha1 small-key self-signed no-names mail-only client; do
     file=$server
     extra=
     [ "$server" != client ] || { file=good; extra="ssl_client_certificate $work/authority.pem; ssl_verify_client on;"; }

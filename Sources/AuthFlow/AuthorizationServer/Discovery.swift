@@ -22,7 +22,7 @@ extension ServerContext {
         let places = try address.map { [$0] } ?? discovery.standardPlaces(order)
         var unreadable: AuthError?
         for place in places {
-            let found: (json: JSON, lifetime: Duration)?
+            let found: Discovery.FoundDocument?
             do {
                 found = try await discovery.document(at: place)
             } catch let error as AuthError
@@ -32,14 +32,15 @@ extension ServerContext {
                 unreadable = unreadable ?? error
                 continue
             }
-            guard let (json, lifetime) = found else { continue }
-            var metadata = try ProviderMetadata(json)
+            guard let found else { continue }
+            var metadata = try ProviderMetadata(found.json)
+            metadata.limitReach(to: found.reach)
             metadata.issuer = tokenIssuer == nil ? metadata.issuer : issuer
             metadata.tokenIssuer = tokenIssuer
             // The address that the issuer leads to is the issuer's own; any other was chosen elsewhere.
             let isOwn = try address.map { address in try discovery.standardPlaces().contains { $0.url == address.url } }
             metadata.document = isOwn == false ? .at(place.url) : .ofIssuer
-            metadata.lifetime = lifetime
+            metadata.lifetime = found.lifetime
             return metadata
         }
         if let unreadable { throw unreadable }
@@ -70,6 +71,15 @@ struct Discovery: Sendable {
     static let standardAge: Double = 3600
     /// The bounds within which `Cache-Control: max-age` is followed, in seconds.
     static let ageBounds: ClosedRange<Double> = 300...86_400
+
+    /// A document that was found.
+    struct FoundDocument {
+        let json: JSON
+        /// How long it may be used.
+        let lifetime: Duration
+        /// What the connection led to; nil when that is not known.
+        let reach: NetworkReach?
+    }
 
     /// Where an issuer's documents are, by the standards.
     func standardPlaces(_ order: DiscoveryOrder = .openIDFirst) throws -> [Endpoint] {
@@ -112,7 +122,7 @@ struct Discovery: Sendable {
     /// The document at an address and how long it may be used; nil when there is none.
     /// - Throws: ``AuthError`` with `discovery_failed` when something else than a document is there, and `issuer_mismatch` when
     ///   the document is that of another issuer.
-    func document(at place: Endpoint) async throws -> (json: JSON, lifetime: Duration)? {
+    func document(at place: Endpoint) async throws -> FoundDocument? {
         _ = try home()
         let call = TransportRequest(.get, place, headerFields: [.accept: "application/json"])
         let response: TransportResponse
@@ -150,7 +160,8 @@ struct Discovery: Sendable {
                 """
             )
         }
-        return (json, .seconds(response.cacheAge(default: Self.standardAge, within: Self.ageBounds)))
+        let age = response.cacheAge(default: Self.standardAge, within: Self.ageBounds)
+        return FoundDocument(json: json, lifetime: .seconds(age), reach: response.reach)
     }
 
     /// Adds to metadata the endpoints that only the issuer's RFC 8414 document names.
@@ -160,7 +171,9 @@ struct Discovery: Sendable {
         let other: ProviderMetadata
         do {
             guard let document = try await document(at: place) else { return metadata }
-            other = try ProviderMetadata(document.json)
+            var found = try ProviderMetadata(document.json)
+            found.limitReach(to: document.reach)
+            other = found
         } catch let error as AuthError where error.isPassing {
             throw error
         } catch is AuthError {

@@ -67,6 +67,9 @@ public struct ProviderMetadata: Sendable, Hashable {
     /// Where the document was found; nil when nothing was discovered.
     var document: Document?
 
+    /// What the connection led to by which the document was fetched; nil when that is not known.
+    var documentReach: NetworkReach?
+
     /// How long it may be used before it is fetched again; nil for ever, when nothing was discovered.
     var lifetime: Duration?
 
@@ -157,6 +160,17 @@ public struct ProviderMetadata: Sendable, Hashable {
         return endpoint
     }
 
+    /// Limits the endpoints on other hosts to what the connection to the document's own server led to. A name of a company's network
+    /// resolves to a private address, as its endpoints may then do; what a public server names may not, whatever it is called.
+    /// - Parameter reach: nil when it is not known.
+    mutating func limitReach(to reach: NetworkReach?) {
+        documentReach = reach
+        let home = try? Endpoint(issuer, name: "issuer")
+        for (_, path) in Self.namedEndpoints {
+            self[keyPath: path]?.limitReach(to: reach, unlessAt: home)
+        }
+    }
+
     private static func flag(_ name: String, in json: JSON) throws(AuthError) -> Bool {
         guard let value = json[name], value != .null else { return false }
         guard let flag = value.bool else { throw unusable("\"\(name)\" is \(value.kind), not a boolean") }
@@ -188,26 +202,30 @@ extension ProviderMetadata {
 }
 
 extension ProviderMetadata {
+    private typealias WritableEndpointPath = any WritableKeyPath<ProviderMetadata, Endpoint?> & Sendable
+
+    /// The names of the endpoints in a metadata document.
+    private static let namedEndpoints: [(name: String, path: WritableEndpointPath)] = [
+        ("authorization_endpoint", \.authorizationEndpoint), ("token_endpoint", \.tokenEndpoint),
+        ("jwks_uri", \.jwksURI), ("userinfo_endpoint", \.userInfoEndpoint),
+        ("end_session_endpoint", \.endSessionEndpoint), ("revocation_endpoint", \.revocationEndpoint),
+        ("introspection_endpoint", \.introspectionEndpoint),
+        ("device_authorization_endpoint", \.deviceAuthorizationEndpoint),
+        ("registration_endpoint", \.registrationEndpoint),
+        ("pushed_authorization_request_endpoint", \.pushedAuthorizationRequestEndpoint),
+    ]
+
     /// The endpoints, with their names in a metadata document.
     var endpoints: [(name: String, endpoint: Endpoint?)] {
-        [
-            ("authorization_endpoint", authorizationEndpoint), ("token_endpoint", tokenEndpoint), ("jwks_uri", jwksURI),
-            ("userinfo_endpoint", userInfoEndpoint), ("end_session_endpoint", endSessionEndpoint),
-            ("revocation_endpoint", revocationEndpoint), ("introspection_endpoint", introspectionEndpoint),
-            ("device_authorization_endpoint", deviceAuthorizationEndpoint),
-            ("registration_endpoint", registrationEndpoint),
-            ("pushed_authorization_request_endpoint", pushedAuthorizationRequestEndpoint),
-        ]
+        Self.namedEndpoints.map { ($0.name, self[keyPath: $0.path]) }
     }
 
     /// The endpoints that a client calls, which may have an alias.
-    private static let aliasedEndpoints:
-        [(name: String, path: any WritableKeyPath<ProviderMetadata, Endpoint?> & Sendable)] = [
-            ("token_endpoint", \.tokenEndpoint), ("revocation_endpoint", \.revocationEndpoint),
-            ("introspection_endpoint", \.introspectionEndpoint), ("userinfo_endpoint", \.userInfoEndpoint),
-            ("device_authorization_endpoint", \.deviceAuthorizationEndpoint),
-            ("pushed_authorization_request_endpoint", \.pushedAuthorizationRequestEndpoint),
-        ]
+    private static let aliasedEndpoints = namedEndpoints.filter {
+        ![
+            "authorization_endpoint", "jwks_uri", "end_session_endpoint", "registration_endpoint",
+        ].contains($0.name)
+    }
 
     /// The same metadata with the endpoints for clients that show a certificate, where there are such.
     /// RFC 8705 section 5: "an OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
@@ -219,7 +237,9 @@ extension ProviderMetadata {
         var metadata = self
         // An alias stands for the endpoint of the document, and not for one that was given by hand.
         for (name, path) in Self.aliasedEndpoints where metadata[keyPath: path]?.url == json[name]?.string {
-            metadata[keyPath: path] = try Self.endpoint(name, in: aliases, of: home) ?? metadata[keyPath: path]
+            guard var alias = try Self.endpoint(name, in: aliases, of: home) else { continue }
+            alias.limitReach(to: documentReach, unlessAt: home)
+            metadata[keyPath: path] = alias
         }
         return metadata
     }
@@ -227,16 +247,8 @@ extension ProviderMetadata {
     /// Replaces endpoints by those that are given by hand.
     /// - Parameter other: Its endpoints replace these, where it has them.
     public mutating func replaceEndpoints(by other: ProviderMetadata) {
-        authorizationEndpoint = other.authorizationEndpoint ?? authorizationEndpoint
-        tokenEndpoint = other.tokenEndpoint ?? tokenEndpoint
-        jwksURI = other.jwksURI ?? jwksURI
-        userInfoEndpoint = other.userInfoEndpoint ?? userInfoEndpoint
-        endSessionEndpoint = other.endSessionEndpoint ?? endSessionEndpoint
-        revocationEndpoint = other.revocationEndpoint ?? revocationEndpoint
-        introspectionEndpoint = other.introspectionEndpoint ?? introspectionEndpoint
-        deviceAuthorizationEndpoint = other.deviceAuthorizationEndpoint ?? deviceAuthorizationEndpoint
-        registrationEndpoint = other.registrationEndpoint ?? registrationEndpoint
-        pushedAuthorizationRequestEndpoint =
-            other.pushedAuthorizationRequestEndpoint ?? pushedAuthorizationRequestEndpoint
+        for (_, path) in Self.namedEndpoints {
+            if let endpoint = other[keyPath: path] { self[keyPath: path] = endpoint }
+        }
     }
 }

@@ -28,6 +28,10 @@ public struct Endpoint: Sendable, Hashable {
     /// The query, percent-encoded as given, when there is one.
     public let query: String?
 
+    /// The farthest into this machine that the host may resolve to. What a user has written may be anywhere; what a server names may
+    /// be no nearer to this machine than that server itself, whatever its name resolves to.
+    package var allowedReach = NetworkReach.thisMachine
+
     /// Reads an address.
     /// - Parameters:
     ///   - url: The URL.
@@ -93,6 +97,13 @@ public struct Endpoint: Sendable, Hashable {
 
     /// The value of the `Host` field.
     public var authority: String { host + (port.map { ":\($0)" } ?? "") }
+}
+
+extension Endpoint {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public static func == (left: Self, right: Self) -> Bool { left.url == right.url }
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func hash(into hasher: inout Hasher) { hasher.combine(url) }
 }
 
 extension Endpoint: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {

@@ -34,7 +34,9 @@ extension HTTPTransport {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func stream(_ call: TransportRequest) async throws -> ResponseStream {
         let response = try await send(call)
-        return ResponseStream(head: response.head, body: ResponseBody(response.body))
+        var stream = ResponseStream(head: response.head, body: ResponseBody(response.body))
+        stream.reach = response.reach
+        return stream
     }
 }
 
@@ -54,6 +56,10 @@ public struct TransportRequest: Sendable {
 
     /// The connections that the request uses; default: those to authorization servers.
     public var pool = ConnectionPool.authorizationServers
+
+    /// The farthest into this machine that the connection may lead: that of the endpoint. A transport refuses another before it connects,
+    /// and does not use a connection that exists for one either.
+    package var allowedReach: NetworkReach
 
     /// The checks that run immediately before the request is sent.
     private var checks: [@Sendable () throws(AuthError) -> Void] = []
@@ -82,6 +88,7 @@ public struct TransportRequest: Sendable {
             headerFields: headerFields
         )
         self.body = body
+        self.allowedReach = endpoint.allowedReach
         self.timeout = timeout
         self.maximumResponseSize = maximumResponseSize
     }
@@ -129,6 +136,9 @@ public struct TransportResponse: Sendable {
 
     /// The body.
     public var body: [UInt8]
+
+    /// What the connection led to; nil where the transport does not say, or there is a proxy.
+    package var reach: NetworkReach?
 
     /// Creates a response.
     public init(head: HTTPResponse, body: [UInt8] = []) {

@@ -13,15 +13,20 @@ import Glibc
 ///
 /// An address that a public server names is used only when it is public itself. Otherwise a hostile provider could have
 /// a client send codes and secrets to services that trust everything on the same machine or network.
-enum NetworkReach: Int, Sendable, Comparable {
-    /// A name, or a public address. What a name resolves to is not checked: providers inside a company have names, too.
+package enum NetworkReach: Int, Sendable, Comparable {
+    /// A name, or a public address. Whether a name resolves to another one is known when a connection is made.
     case anywhere
     /// An address of a private or local network, or of another block that is not part of the public network.
     case privateNetwork
     /// This machine (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3, RFC 6761 section 6.3).
     case thisMachine
 
-    static func < (left: NetworkReach, right: NetworkReach) -> Bool { left.rawValue < right.rawValue }
+    package static func < (left: NetworkReach, right: NetworkReach) -> Bool { left.rawValue < right.rawValue }
+
+    /// - Parameter address: An address in numbers, as the system writes it.
+    package init(address: String) {
+        self.init(host: address.contains(":") ? "[\(address)]" : address)
+    }
 
     /// - Parameter host: The host of an ``Endpoint``, in lower case; an IPv6 address stands in brackets.
     init(host: String) {
@@ -131,6 +136,15 @@ enum NetworkReach: Int, Sendable, Comparable {
 extension Endpoint {
     /// What can be reached at this address.
     var reach: NetworkReach { NetworkReach(host: host) }
+
+    /// Limits what the host may resolve to, where another server names it.
+    /// - Parameters:
+    ///   - reach: What the connection to the server led to that names it; nil when that is not known, and nothing changes.
+    ///   - home: The server itself. Its host is who it says it is by its certificate.
+    package mutating func limitReach(to reach: NetworkReach?, unlessAt home: Endpoint?) {
+        guard let reach, host != home?.host else { return }
+        allowedReach = min(allowedReach, max(reach, self.reach))
+    }
 
     /// Whether a server at this address may name another one to send something to: never one that is nearer to this
     /// machine than itself, and plain http only when it is at a loopback address by plain http itself.

@@ -9,6 +9,9 @@ public struct ResponseStream: Sendable {
     /// The body. When nothing refers to it any more, the exchange ends.
     public let body: ResponseBody
 
+    /// What the connection led to; nil where the transport does not say, or there is a proxy.
+    package var reach: NetworkReach?
+
     /// Creates a response.
     public init(head: HTTPResponse, body: ResponseBody) {
         self.head = head

@@ -108,9 +108,12 @@ extension KeptRegistration {
         guard let management else {
             throw AuthError(.unsupported, "\(issuer) did not say how a registration can be removed (RFC 7592).")
         }
+        // The server named the address when it registered the client.
+        var endpoint = management.endpoint
+        if let home = try? Endpoint(issuer) { endpoint.limitReach(to: home.reach, unlessAt: home) }
         let request = TransportRequest(
             .delete,
-            management.endpoint,
+            endpoint,
             headerFields: [.authorization: "Bearer \(management.token.exposed)"]
         )
         let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)

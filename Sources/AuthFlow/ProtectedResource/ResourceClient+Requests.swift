@@ -56,6 +56,9 @@ extension ResourceClient {
         }
     }
 
+    /// Learns what a connection to the resource led to.
+    package func learn(reach: NetworkReach?) { transport.learn(reach) }
+
     /// A request to the resource, for programs that send it by other means than ``perform(_:_:_:)``.
     /// - Throws: ``AuthError`` with `invalid_configuration` when a token for the resource may not go to the address.
     public func attempt(_ method: HTTPRequest.Method, _ url: String) throws(AuthError) -> ResourceAttempt {

@@ -31,7 +31,9 @@ public final class ResourceClient: Sendable {
     let registered: OAuthClient?
     let store: any TokenStore
     let registrations: KeptRegistrations
-    let transport: any HTTPTransport
+    let transport: ReachLimitedTransport
+    /// The transport for servers that the user has named.
+    private let openTransport: any HTTPTransport
     let host: HostServices
     let observer: (@Sendable (FlowEvent) -> Void)?
     let nonces = DPoPNonces()
@@ -166,7 +168,8 @@ public final class ResourceClient: Sendable {
         self.store = store
         self.registrations = KeptRegistrations(store: store, for: self.address.origin)
         self.options = options
-        self.transport = transport
+        self.transport = ReachLimitedTransport(transport, home: self.address)
+        self.openTransport = transport
         self.host = host
         self.observer = observer
     }
@@ -291,7 +294,7 @@ public final class ResourceClient: Sendable {
                         isAssumed: isAssumed,
                         isListed: options.trusts(issuer)
                     ),
-                    transport: transport,
+                    transport: options.trusts(issuer) ? openTransport : transport,
                     host: host
                 )
             state.servers[name] = server

@@ -59,6 +59,7 @@ typedef enum {
     AUTHFLOW_CURL_FORBID_REUSE = 75,
     AUTHFLOW_CURL_PROXY_SSL_VERSION = 250,
     AUTHFLOW_CURL_SSL_VERIFY_HOST = 81,
+    AUTHFLOW_CURL_CERT_INFO = 172,
     AUTHFLOW_CURL_HTTP_VERSION = 84,
     AUTHFLOW_CURL_NO_SIGNAL = 99,
     AUTHFLOW_CURL_CONNECT_TIMEOUT_MS = 156,
@@ -80,6 +81,7 @@ typedef enum {
     AUTHFLOW_CURL_INFO_REQUEST_SIZE = 0x20000C,
     AUTHFLOW_CURL_INFO_VERIFY_RESULT = 0x20000D,
     AUTHFLOW_CURL_INFO_CONNECT_CODE = 0x200016,
+    AUTHFLOW_CURL_INFO_NUM_CONNECTS = 0x20001A,
 } authflow_curl_information;
 
 /// How a transfer ended (libcurl-errors(3)).
@@ -117,6 +119,16 @@ typedef size_t (*authflow_curl_receive)(char *bytes, size_t size, size_t count, 
 typedef int (*authflow_curl_before_request)(void *_Nullable context, char *_Nullable remote_address,
                                             char *_Nullable local_address, int remote_port, int local_port);
 
+/// An address that is about to be connected to.
+typedef struct authflow_curl_peer authflow_curl_peer;
+/// The address in numbers; false when it is not one of the internet's. `text` has room for AUTHFLOW_CURL_ADDRESS_SIZE characters.
+bool authflow_curl_peer_address(const authflow_curl_peer *peer, char *text);
+enum { AUTHFLOW_CURL_ADDRESS_SIZE = 46 };
+/// Opens a socket for the address.
+int authflow_curl_peer_open(const authflow_curl_peer *peer);
+/// Opens a socket; returning -1 refuses the address.
+typedef int (*authflow_curl_open_socket)(void *_Nullable context, int purpose, authflow_curl_peer *peer);
+
 authflow_curl_easy *_Nullable authflow_curl_easy_new(void);
 void authflow_curl_easy_free(authflow_curl_easy *easy);
 /// Each returns 0, or an error code.
@@ -126,7 +138,12 @@ authflow_curl_result authflow_curl_set_pointer(authflow_curl_easy *easy, authflo
 authflow_curl_result authflow_curl_set_list(authflow_curl_easy *easy, authflow_curl_option option, authflow_curl_list *_Nullable value);
 authflow_curl_result authflow_curl_set_receivers(authflow_curl_easy *easy, authflow_curl_receive header, authflow_curl_receive body,
                                 authflow_curl_before_request before_request, void *context);
+/// Sets the function that opens sockets. The context must outlive the transfer.
+authflow_curl_result authflow_curl_set_open_socket(authflow_curl_easy *easy, authflow_curl_open_socket open_socket, void *context);
 int64_t authflow_curl_info(authflow_curl_easy *easy, authflow_curl_information information);
+/// The server's certificate as PEM, when the transfer made a connection with AUTHFLOW_CURL_CERT_INFO; null otherwise. Valid until the
+/// handle is used again.
+const char *_Nullable authflow_curl_certificate(authflow_curl_easy *easy);
 
 /// Adds a copy of a line; null when out of memory, and the list is then unchanged.
 authflow_curl_list *_Nullable authflow_curl_list_append(authflow_curl_list *_Nullable list, const char *line);

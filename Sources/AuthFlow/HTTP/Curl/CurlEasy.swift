@@ -77,6 +77,17 @@ import CCurl
         note(unsafe authflow_curl_set_receivers(pointer, header, body, beforeRequest, address))
     }
 
+    /// Sets the function that opens sockets. `context` must outlive the transfer.
+    func setOpenSocket(_ context: CurlTransfer, _ openSocket: authflow_curl_open_socket) {
+        let address = unsafe Unmanaged.passUnretained(context).toOpaque()
+        note(unsafe authflow_curl_set_open_socket(pointer, openSocket, address))
+    }
+
+    /// The certificate of the server, in PEM, when this transfer has made its connection.
+    var certificate: String? {
+        unsafe authflow_curl_certificate(pointer).map { unsafe String(cString: $0) }
+    }
+
     func info(_ information: authflow_curl_information) -> Int {
         Int(unsafe authflow_curl_info(pointer, information))
     }

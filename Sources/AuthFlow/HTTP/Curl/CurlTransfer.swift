@@ -32,6 +32,9 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     private let isStream: Bool
     private var attempts = 0
     private var fault: AuthError?
+    /// What the connection leads to; nil before there is one, and with a proxy.
+    private var reach: NetworkReach?
+    private var hasRefusedAddress = false
 
     init(
         _ call: TransportRequest,
@@ -58,6 +61,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
             body: Self.receiveBody,
             beforeRequest: Self.beforeRequest
         )
+        if limitsAddresses { unsafe easy.setOpenSocket(self, Self.openSocket) }
         prepareRequest(easy)
         if !isSafe { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
         easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
@@ -111,6 +115,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     private func prepareTLS(_ easy: CurlEasy) {
         easy.set(AUTHFLOW_CURL_SSL_VERIFY_PEER, 1)
         easy.set(AUTHFLOW_CURL_SSL_VERIFY_HOST, 2)
+        easy.set(AUTHFLOW_CURL_CERT_INFO, 1)
         // RFC 9325 section 3.1.1: "Implementations MUST NOT negotiate TLS version 1.1".
         easy.set(AUTHFLOW_CURL_SSL_VERSION, 6)  // TLS 1.2 or later
         // libcurl then goes on to use the folder with the system's own.
@@ -143,6 +148,8 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     func end(_ code: authflow_curl_result) {
         defer { easy = nil }
         if let fault { return fail(fault) }
+        // libcurl tries the other addresses of a name when one is refused.
+        if hasRefusedAddress, attempts == 0, code != AUTHFLOW_CURL_OK { return fail(addressError) }
         guard code == AUTHFLOW_CURL_OK, let response = head.response else {
             let waited = attempts == 0 ? connectTimeout : call.timeout
             return fail(
@@ -157,8 +164,14 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
                 ).error
             )
         }
-        result.finish(.success(TransportResponse(head: response, body: body)))
+        result.finish(.success(transportResponse(response)))
         stream?.finish()
+    }
+
+    private func transportResponse(_ head: HTTPResponse) -> TransportResponse {
+        var response = TransportResponse(head: head, body: body)
+        response.reach = reach
+        return response
     }
 
     private func fail(_ error: any Error) {
@@ -209,8 +222,24 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         return unsafe transfer.receive(body: part) ? part.count : 0
     }
 
-    private static let beforeRequest: authflow_curl_before_request = { context, _, _, _, _ in
-        unsafe CurlTransfer.at(context).mayBeSent() ? 0 : 1
+    private static let beforeRequest: authflow_curl_before_request = { context, address, _, _, _ in
+        unsafe CurlTransfer.at(context).mayBeSent(to: address.map { unsafe String(cString: $0) }) ? 0 : 1
+    }
+
+    private static let openSocket: authflow_curl_open_socket = { context, _, peer in
+        let transfer = unsafe CurlTransfer.at(context)
+        let address = unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(AUTHFLOW_CURL_ADDRESS_SIZE)) {
+            text in
+            guard let start = text.baseAddress, unsafe authflow_curl_peer_address(peer, start) else {
+                return nil as String?
+            }
+            return unsafe String(cString: start)
+        }
+        guard let address, NetworkReach(address: address) <= transfer.call.allowedReach else {
+            transfer.hasRefusedAddress = true
+            return -1
+        }
+        return unsafe authflow_curl_peer_open(peer)
     }
 
     private static func at(_ context: UnsafeMutableRawPointer?) -> CurlTransfer {
@@ -239,7 +268,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         }
         guard !isStream else {
             // The head is there as soon as its last line is.
-            if let response = head.response { result.finish(.success(TransportResponse(head: response))) }
+            if let response = head.response { result.finish(.success(transportResponse(response))) }
             return true
         }
         guard let response = head.response, call.head.method != .head,
@@ -276,9 +305,10 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     ///
     /// RFC 9110 section 9.2.2 allows it for safe requests. HTTP/2 servers refuse requests that come after GOAWAY (RFC 9113 section
     /// 6.8), which cannot be detected here: the others use HTTP/1.1, in which no request is sent after a close.
-    private func mayBeSent() -> Bool {
+    private func mayBeSent(to address: String?) -> Bool {
         attempts += 1
         do throws(AuthError) {
+            try checkPeer(address)
             if attempts > 1, !isSafe, let easy, easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0 {
                 throw AuthError(
                     .networkFailed,
@@ -292,6 +322,47 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
         }
         sent = .now
         return true
+    }
+
+    /// Whether the server may not be at every address. An address that the settings give for a name was chosen by the user, and a
+    /// proxy looks names up itself.
+    private var limitsAddresses: Bool {
+        guard call.allowedReach < .thisMachine, proxy == nil else { return false }
+        let authority = call.head.authority ?? ""
+        return settings.addresses[authority == host ? "\(host):443" : authority] == nil
+    }
+
+    private var addressError: AuthError {
+        AuthError(
+            .networkFailed,
+            "\(place) resolves to an address of this machine or a private network, which a public server may not name."
+        )
+    }
+
+    /// Checks the server that the connection leads to, which another request may have made.
+    private func checkPeer(_ address: String?) throws(AuthError) {
+        if proxy == nil, let address { reach = NetworkReach(address: address) }
+        if limitsAddresses, (reach ?? .thisMachine) > call.allowedReach { throw addressError }
+        guard let easy, call.head.scheme == "https", easy.info(AUTHFLOW_CURL_INFO_NUM_CONNECTS) > 0 else { return }
+        let names = CertificateNames(pem: easy.certificate ?? "")
+        let isAddress = NetworkReach.isAddress(host)
+        // RFC 9110 section 4.3.4: "A reference identity of type CN-ID MUST NOT be used by clients." libcurl uses it where there is no
+        // other name.
+        guard isAddress ? names.hasAddress : names.hasHostName else {
+            // No other request may use the connection.
+            easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
+            throw AuthError(
+                .networkFailed,
+                "No trusted TLS connection to \(place) could be made: its certificate was refused: it has no subjectAltName for \(isAddress ? "an IP address" : "a host name")."
+            )
+        }
+    }
+
+    /// The host of the request, without its port.
+    private var host: String {
+        let authority = call.head.authority ?? ""
+        let end = authority.lastIndex(of: ":").flatMap { authority[$0...].contains("]") ? nil : $0 }
+        return String(authority[..<(end ?? authority.endIndex)])
     }
 }
 

@@ -38,7 +38,9 @@ public struct CurlTransport: HTTPTransport {
         } onCancel: {
             loop.cancel(transfer)
         }
-        return ResponseStream(head: response.head, body: body)
+        var stream = ResponseStream(head: response.head, body: body)
+        stream.reach = response.reach
+        return stream
     }
 }
 #endif

@@ -1,0 +1,186 @@
+import AuthFlowJSON
+import AuthFlowLoopback
+import AuthFlowOIDC
+import AuthFlowTesting
+import HTTPTypes
+import Synchronization
+import Testing
+
+@testable import AuthFlow
+@testable import AuthFlowHeadless
+
+/// Names that resolve to addresses which whoever named them may not name.
+@Suite struct ConnectionReachTests {
+    private func serve<Return: Sendable>(_ body: (Int) async throws -> Return) async throws -> (Return, requests: Int) {
+        let requests = Mutex(0)
+        let result = try await LoopbackServer.run(host: "127.0.0.1", port: nil) { _ in
+            { _, _ in
+                requests.withLock { $0 += 1 }
+                return TransportResponse(head: HTTPResponse(status: .ok))
+            }
+        } _: { port in
+            try await body(port)
+        }
+        return (result, requests.withLock { $0 })
+    }
+
+    private func limited(_ url: String, to reach: NetworkReach) throws -> TransportRequest {
+        var request = TransportRequest(.get, try Endpoint(url))
+        request.allowedReach = reach
+        return request
+    }
+
+    @Test(arguments: ["127.0.0.1", "localhost"])
+    func aNameThatResolvesToThisMachineIsNotConnectedTo(_ host: String) async throws {
+        let (_, requests) = try await serve { port in
+            let request = try limited("http://\(host):\(port)/", to: .privateNetwork)
+            let error = await #expect(throws: AuthError.self) { try await CurlTransport().send(request) }
+            #expect(error?.code == .networkFailed)
+            #expect(error?.message.contains("resolves to an address of this machine") == true, "\(error as Any)")
+        }
+        #expect(requests == 0)
+    }
+
+    @Test func aConnectionThatAnotherRequestMadeIsNotUsedEither() async throws {
+        let (_, requests) = try await serve { port in
+            let transport = CurlTransport()
+            let url = "http://localhost:\(port)/"
+            let first = try await transport.send(TransportRequest(.get, Endpoint(url)))
+            #expect(first.reach == .thisMachine)
+            let request = try limited(url, to: .anywhere)
+            await #expect(throws: AuthError.self) { try await transport.send(request) }
+        }
+        #expect(requests == 1)
+    }
+
+    @Test func anAddressThatTheSettingsGiveForANameIsUsed() async throws {
+        let (_, requests) = try await serve { port in
+            var settings = NetworkSettings()
+            settings.addresses = ["localhost:\(port)": "127.0.0.1"]
+            _ = try await CurlTransport(settings).send(limited("http://localhost:\(port)/", to: .anywhere))
+        }
+        #expect(requests == 1)
+    }
+
+    /// A server on the network whose connection led to a given place, and the requests that it got.
+    private final class Network: HTTPTransport {
+        private let documents: [String: JSON]
+        private let reach: NetworkReach?
+        let allowed = Mutex<[String: NetworkReach]>([:])
+
+        init(_ documents: [String: JSON], reach: NetworkReach?) {
+            self.documents = documents
+            self.reach = reach
+        }
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            allowed.withLock { $0[call.url] = call.allowedReach }
+            let document = documents[call.url]
+            var response = TransportResponse(
+                head: HTTPResponse(
+                    status: document == nil ? .notFound : .ok,
+                    headerFields: [.contentType: "application/json"]
+                ),
+                body: try document?.serialized() ?? []
+            )
+            response.reach = reach
+            return response
+        }
+    }
+
+    struct Case: CustomTestStringConvertible {
+        let reach: NetworkReach?
+        let limit: NetworkReach
+        let testDescription: String
+    }
+
+    static let cases = [
+        Case(reach: .anywhere, limit: .anywhere, testDescription: "a public provider"),
+        Case(reach: .privateNetwork, limit: .privateNetwork, testDescription: "a provider in a private network"),
+        Case(reach: nil, limit: .thisMachine, testDescription: "a provider behind a proxy"),
+    ]
+
+    private let home = "https://id.example.com"
+
+    @Test(arguments: cases) func theServersOfMetadataAreNoNearerThanItsOwn(_ test: Case) async throws {
+        let network = Network(
+            [
+                "\(home)/.well-known/openid-configuration": [
+                    "issuer": .string(home), "token_endpoint": "https://id.example.com/token",
+                    "jwks_uri": "https://keys.example.net/jwks", "userinfo_endpoint": "https://api.example.net/me",
+                    "mtls_endpoint_aliases": ["token_endpoint": "https://mtls.example.net/token"],
+                ]
+            ],
+            reach: test.reach
+        )
+        let server = AuthorizationServer(issuer: home, transport: network)
+        let metadata = try await server.metadata()
+        #expect(metadata.userInfoEndpoint?.allowedReach == test.limit)
+        #expect(metadata.tokenEndpoint?.allowedReach == .thisMachine)
+        let aliases = try metadata.withCertificateEndpoints()
+        #expect(aliases.tokenEndpoint?.allowedReach == test.limit)
+        #expect(aliases.userInfoEndpoint?.allowedReach == test.limit)
+        _ = try await server.send(TransportRequest(.get, try #require(metadata.jwksURI)))
+        #expect(network.allowed.withLock { $0["https://keys.example.net/jwks"] } == test.limit)
+    }
+
+    @Test func anEndpointThatTheUserGivesMayBeAnywhere() async throws {
+        var metadata = try ProviderMetadata(["issuer": .string(home), "token_endpoint": "https://tokens.example.net/t"])
+        metadata.limitReach(to: .anywhere)
+        var own = ProviderMetadata(issuer: home)
+        own.jwksURI = try Endpoint("https://keys.example.net/jwks")
+        metadata.replaceEndpoints(by: own)
+        #expect(metadata.jwksURI?.allowedReach == .thisMachine)
+        #expect(metadata.tokenEndpoint?.allowedReach == .anywhere)
+    }
+
+    @Test(arguments: cases) func theServersOfAResourceAreNoNearerThanTheResource(_ test: Case) async throws {
+        let api = "https://api.example.com/mcp"
+        let network = Network(
+            [
+                "https://api.example.com/.well-known/oauth-protected-resource/mcp": [
+                    "resource": .string(api), "authorization_servers": ["https://id.example.net"],
+                ],
+                "https://id.example.net/.well-known/oauth-authorization-server": [
+                    "issuer": "https://id.example.net", "token_endpoint": "https://id.example.net/token",
+                ],
+            ],
+            reach: test.reach
+        )
+        let client = try ResourceClient(api, methods: [], store: MemoryTokenStore(), transport: network)
+        _ = try? await client.find(nil)
+        #expect(
+            network.allowed.withLock { $0["https://id.example.net/.well-known/oauth-authorization-server"] } == test.limit
+        )
+    }
+
+    @Test(arguments: cases) func aPageLeadsNoNearerThanItself(_ test: Case) async throws {
+        let network = Redirects(reach: test.reach)
+        let browser = HeadlessBrowser(
+            transport: network,
+            now: HostServices.system.now,
+            reporter: FlowReporter(host: .system, observer: nil)
+        )
+        _ = try await browser.go(.visit(try Endpoint("\(home)/a")), until: "http://127.0.0.1:1/done")
+        #expect(network.allowed.withLock { $0["https://next.example.net/"] } == test.limit)
+    }
+
+    private final class Redirects: HTTPTransport {
+        let reach: NetworkReach?
+        let allowed = Mutex<[String: NetworkReach]>([:])
+        init(reach: NetworkReach?) { self.reach = reach }
+
+        func send(_ call: TransportRequest) async throws -> TransportResponse {
+            allowed.withLock { $0[call.url] = call.allowedReach }
+            let isFirst = call.url.hasSuffix("/a")
+            var response = TransportResponse(
+                head: HTTPResponse(
+                    status: isFirst ? .found : .ok,
+                    headerFields: isFirst ? [.location: "https://next.example.net/"] : [.contentType: "text/html"]
+                )
+            )
+            response.reach = reach
+            return response
+        }
+    }
+}
