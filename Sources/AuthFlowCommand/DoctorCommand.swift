@@ -263,6 +263,11 @@ struct DoctorCommand: AsyncParsableCommand {
             } else {
                 findings.note("TLS", "none: the provider is on this machine")
             }
+            let obstacles = try await client.client.server.obstacles()
+            for obstacle in obstacles { findings.bad(obstacle.name, "\(obstacle.error)") }
+            if metadata.jwksURI != nil, !obstacles.contains(where: { $0.name == "keys" }) {
+                findings.good("keys", "the provider's signing keys were fetched")
+            }
             Self.compare(client.registration, metadata, &findings)
             if !client.isWithoutUser { Self.examineSignIn(client, metadata, &findings) }
         } catch {

@@ -26,6 +26,11 @@ enum SignInAdvice {
         ShellWord.line(["authflow", "logout"] + (chosen.withLock { $0?.place } ?? []) + ["--local"])
     }
 
+    /// The command that puts a damaged database aside.
+    static var storeReset: String {
+        ShellWord.line(["authflow", "store", "reset"] + (chosen.withLock { $0?.profile } ?? []))
+    }
+
     /// - Parameters:
     ///   - profile: The options that choose the profile.
     ///   - address: The address of a resource; default: none.
@@ -72,7 +77,7 @@ enum ExitStatus {
         case .accessDenied: denied
         case .timedOut: timeout
         case .networkFailed, .discoveryFailed, .issuerMismatch, .temporarilyUnavailable: network
-        case .storageFailed, .credentialUnusable, .leaseLost, .leaseBusy: storage
+        case .storageFailed, .storeDamaged, .credentialUnusable, .leaseLost, .leaseBusy: storage
         default: failure
         }
     }
@@ -83,6 +88,10 @@ enum ExitStatus {
         case let error as ConfigurationError: error.description
         case let error as AuthError where error.code == .credentialUnusable:
             "\(error.description) Run: \(SignInAdvice.localLogout)"
+        case let error as AuthError where error.code == .storeDamaged:
+            "\(error.description) Run: \(SignInAdvice.storeReset)"
+        case let error as AuthError where error.code == .accountMismatch && SignInAdvice.command != nil:
+            "\(error.description) Run: \(SignInAdvice.command ?? "") --add-account, or --replace-account."
         // A helper runs where its user does not know which profile it was for.
         case let error as AuthError where error.code == .loginRequired && SignInAdvice.command != nil:
             "\(error.description) Run: \(SignInAdvice.command ?? "")"

@@ -89,8 +89,12 @@ struct InitCommand: AsyncParsableCommand {
         let provider = try await InitProvider(preset: preset, settings: settings, issuer: issuer)
         var members = provider.members
         if let redirectURI { members["redirect_uri"] = .string(redirectURI) }
-        let metadata = try await provider.metadata(members)
+        let server = try provider.server(members)
+        let metadata = try await server.metadata()
         Terminal.talk(provider.found(metadata))
+        for obstacle in try await server.obstacles() {
+            Terminal.talk("Warning: a sign-in will fail at \(obstacle.name). \(obstacle.error)")
+        }
         if let scopes = provider.scopes(metadata, asked: scopes) { members["scopes"] = .array(scopes.map(JSON.string)) }
         let redirect = redirectURI ?? provider.redirectURI
         let client = try await client(provider, metadata, redirect, writer, members["scopes"]?.strings ?? ["openid"])
@@ -107,7 +111,7 @@ struct InitCommand: AsyncParsableCommand {
         } catch let error as AuthError where error.code == .noUserAgent {
             throw error.withAdvice()
         }
-        try Report.print(signIn.credential, asJSON: false)
+        try Report.print(signIn.credential, asJSON: false, coversDetails: nil)
         if let error = signIn.storageError { throw error }
     }
 
@@ -170,11 +174,14 @@ struct InitCommand: AsyncParsableCommand {
         )
         // Needed to change or remove the registration (RFC 7592).
         try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
-        Terminal.talk("Registered. The provider's response is in \(registrationFile.path).")
+        Terminal.talk(
+            "Registered. The provider's response is in \(registrationFile.path), which can change the registration. Never commit it."
+        )
         var members: [String: JSON] = ["client_id": .string(registered.clientID)]
         if let secret = registered.clientSecret {
             let place = PrivateFile("\(writer.path).\(profile).client-secret")
             try place.replace(with: Array("\(secret.exposed)\n".utf8))
+            Terminal.talk("Warning: \(place.path) has the client secret in it. Never commit it.")
             members["client_secret"] = ["file": .string(place.path)]
             members["client_authentication"] = .string(registered.authentication.method.rawValue)
         }

@@ -111,13 +111,13 @@ struct InitProvider {
     /// Where the provider sends the user back to.
     var redirectURI: String { expanded["redirect_uri"]?.string ?? "http://127.0.0.1/callback" }
 
-    /// What the provider says about itself.
-    func metadata(_ members: [String: JSON]) async throws -> ProviderMetadata {
+    /// The provider's server.
+    func server(_ members: [String: JSON]) throws -> AuthorizationServer {
         // No client is needed to ask for it.
         let unknown = expanded.merging(members) { $1 }.merging(["client_id": "unknown", "store": "memory"]) { $1 }
         let profile = unknown.filter { !["preset", "client_authentication"].contains($0.key) }
         let file = try ConfigurationFile(text: try JSON.object(["profiles": ["p": .object(profile)]]).serialized())
-        return try await AuthClient(
+        return try AuthClient(
             profile: try file.profile(),
             providers: Known.providers,
             userAgents: Known.userAgents,
@@ -125,7 +125,7 @@ struct InitProvider {
             stores: Known.stores,
             transport: ToolEnvironment.transport,
             host: ToolEnvironment.host
-        ).metadata()
+        ).client.server
     }
 
     /// What was found at the provider, in a line.

@@ -107,7 +107,11 @@ struct LoginCommand: AsyncParsableCommand {
             adviseScheme(client)
             throw error.withAdvice(besides: noBrowser ? ["--no-browser"] : [])
         }
-        try Report.print(signIn.credential, asJSON: json)
+        try Report.print(
+            signIn.credential,
+            asJSON: json,
+            coversDetails: client.coversAuthorizationDetails(signIn.credential)
+        )
         // The sign-in has succeeded, but the next command will not find the credential.
         if let error = signIn.storageError { throw error }
     }

@@ -97,6 +97,8 @@ extension RegisterCommand {
             let members = members(registered, issuer: issuer, secretFile: secretFile)
             try writer.write(members, as: profile)
             Terminal.talk("Registered. The provider's response is in \(registrationFile).")
+            let secrets = (registered.clientSecret == nil ? [] : [secretFile]) + [registrationFile]
+            Terminal.talk("Warning: \(secrets.joined(separator: " and ")) contain secrets. Never commit them.")
             Terminal.talk("Sign in: authflow login --config \(output)")
             try Terminal.result(["profiles": .object([profile: members])])
         }

@@ -9,20 +9,22 @@ import Foundation
 
 /// Prints a credential without its tokens.
 enum Report {
-    static func print(_ credential: Credential, asJSON: Bool) throws {
+    /// - Parameter coversDetails: Whether the tokens are for the authorization details that were asked for (RFC 9396); nil when none were.
+    static func print(_ credential: Credential, asJSON: Bool, coversDetails: Bool?) throws {
         if asJSON {
-            try Terminal.result(json(credential))
+            try Terminal.result(json(credential, coversDetails))
         } else {
             let name = credential.displayName
             Terminal.result(credential.state == .ended ? "The session of \(name) has ended" : "Signed in as \(name)")
-            for (name, value) in lines(credential) {
+            for (name, value) in lines(credential, coversDetails) {
                 Terminal.result("  \(Terminal.column(name, width: 14))\(value)")
             }
         }
     }
 
-    private static func lines(_ credential: Credential) -> [(String, String)] {
-        return [
+    private static func lines(_ credential: Credential, _ coversDetails: Bool?) -> [(String, String)] {
+        let details = coversDetails.map { $0 ? "as requested" : "not as requested (status --json shows them)" }
+        return [details.map { ("details", $0) }].compactMap { $0 } + [
             ("subject", credential.identity.map { DisplayText.sanitized($0.subject) } ?? "unknown"),
             ("issuer", DisplayText.sanitized(credential.issuer ?? "unknown")),
             ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "))),
@@ -40,8 +42,8 @@ enum Report {
         }
     }
 
-    private static func json(_ credential: Credential) -> JSON {
-        [
+    private static func json(_ credential: Credential, _ coversDetails: Bool?) -> JSON {
+        var members: [String: JSON] = [
             "issuer": credential.issuer.map(JSON.string) ?? .null,
             "subject": credential.identity.map { .string($0.subject) } ?? .null,
             "claims": credential.identity?.claims ?? [:],
@@ -50,6 +52,9 @@ enum Report {
             "state": .string(credential.state.rawValue),
             "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
         ]
+        members["authorization_details"] = credential.tokens.authorizationDetails
+        members["authorization_details_as_requested"] = coversDetails.map(JSON.bool)
+        return .object(members)
     }
 }
 

@@ -1,5 +1,6 @@
 import ArgumentParser
 import AuthFlow
+import AuthFlowJSON
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -40,8 +41,14 @@ struct StatusRequest: Hashable {
         if let resource {
             credential = try await ResourceReport.print(try resource.client(), asJSON: asJSON)
         } else {
-            credential = try await choice.client().requiredCredential()
-            try Report.print(credential, asJSON: asJSON)
+            let client = try choice.client()
+            do {
+                credential = try await client.requiredCredential()
+            } catch let error as AuthError where error.code == .loginRequired && asJSON {
+                try await printAbsence(of: client, error)
+                throw error
+            }
+            try Report.print(credential, asJSON: asJSON, coversDetails: client.coversAuthorizationDetails(credential))
         }
         guard credential.state != .ended else {
             throw AuthError(
@@ -49,5 +56,18 @@ struct StatusRequest: Hashable {
                 "The access token has expired, and there is no refresh token. Sign in again."
             )
         }
+    }
+
+    /// Prints why there is no credential: a session that has ended is told from a user who never signed in.
+    private func printAbsence(of client: AuthClient, _ error: AuthError) async throws {
+        var state = "signed_out"
+        for await current in try await client.states() {
+            if case .ended = current { state = "ended" }
+            break
+        }
+        try Terminal.result([
+            "state": .string(state), "error": .string(error.code.rawValue), "message": .string(error.description),
+            "command": SignInAdvice.command.map(JSON.string) ?? .null,
+        ])
     }
 }

@@ -1,12 +1,13 @@
 import ArgumentParser
 import AuthFlow
 import AuthFlowPostgreSQL
+import AuthFlowSQLite
 
 struct StoreCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "store",
         abstract: "Prepare the store that a profile names, and replace its keys.",
-        subcommands: [Migrate.self, NewKey.self, Rewrap.self]
+        subcommands: [Migrate.self, NewKey.self, Rewrap.self, Reset.self]
     )
 
     private static func store(_ options: ProfileOptions) throws -> (profile: Profile, store: any TokenStore) {
@@ -66,6 +67,25 @@ struct StoreCommand: AsyncParsableCommand {
                     "\(left) records were in use, or have a key that is not in the list. Run this again."
                 )
             }
+        }
+    }
+
+    struct Reset: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Rename a damaged SQLite database, so that the next sign-in begins with an empty one.",
+            discussion: "A database that can be read is left unchanged. Nothing is deleted."
+        )
+
+        @OptionGroup var options: ProfileOptions
+
+        func run() async throws {
+            let (profile, store) = try StoreCommand.store(options)
+            let base = (store as? EncryptedSessionStore)?.base ?? store
+            guard let database = base as? SQLiteTokenStore else {
+                throw AuthError(.unsupported, "The store of the profile \(profile.name) is not an SQLite database.")
+            }
+            let path = try await database.setDamagedDatabaseAside()
+            Terminal.talk("Renamed to \(path). Everyone who was signed in has to sign in again.")
         }
     }
 

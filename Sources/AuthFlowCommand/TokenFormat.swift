@@ -29,11 +29,13 @@ enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
         switch self {
         case .raw: Terminal.result(token)
         case .json:
-            try Terminal.result([
+            var members: [String: JSON] = [
                 "access_token": .string(token),
                 "token_type": .string(tokens.tokenType),
                 "expires_at": tokens.expiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
-            ])
+            ]
+            members["authorization_details"] = tokens.authorizationDetails
+            try Terminal.result(.object(members))
         case .header: Terminal.result("Authorization: Bearer \(try Self.bearer(tokens))")
         case .curl: Terminal.result("header = \"Authorization: Bearer \(try Self.bearer(tokens))\"")
         case .env: Terminal.result("export \(Self.variable)='\(try Self.bearer(tokens))'")

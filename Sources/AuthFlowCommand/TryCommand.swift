@@ -44,7 +44,7 @@ struct TryCommand: AsyncParsableCommand {
             )
             return try await client.signIn()
         }
-        try Report.print(signIn.credential, asJSON: false)
+        try Report.print(signIn.credential, asJSON: false, coversDetails: nil)
     }
 
     private func agent(_ agent: Agent, issuer: String) throws -> any UserAgent {

@@ -42,6 +42,8 @@ package struct DatabaseFailure: Error, Sendable {
         case unreachable
         /// As ``unreachable``, for a reason that only a change of the configuration removes.
         case unusable
+        /// What the database keeps cannot be read any more.
+        case damaged
         /// The connection has ended: the request may have been carried out or not.
         case unknownOutcome
         /// The database has refused the request.
@@ -58,7 +60,7 @@ package struct DatabaseFailure: Error, Sendable {
     }
 
     /// The failure as an error of a store.
-    package var error: AuthError { AuthError(.storageFailed, message) }
+    package var error: AuthError { AuthError(kind == .damaged ? .storeDamaged : .storageFailed, message) }
 
     /// Whether trying again may help.
     package var isTemporary: Bool { kind == .unreachable || kind == .unknownOutcome }

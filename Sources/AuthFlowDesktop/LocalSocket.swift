@@ -67,7 +67,8 @@ package enum LocalSocket {
         var line: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 4096)
         while line.count <= maximumSize {
-            let left = patience - Int32(start.duration(to: .now) / .milliseconds(1))
+            // A machine that slept for weeks has no time left, and not more than fits.
+            let left = patience - Int32(min(start.duration(to: .now) / .milliseconds(1), Double(patience)))
             var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             guard left > 0, unsafe poll(&ready, 1, left) > 0 else { return nil }
             let count = unsafe buffer.withUnsafeMutableBytes { unsafe recv(descriptor, $0.baseAddress, $0.count, 0) }

@@ -64,7 +64,7 @@ extension Cookie {
                 domain = (value.hasPrefix(".") ? String(value.dropFirst()) : value).lowercased()
             case "path": path = value.hasPrefix("/") ? value : nil
             case "expires": expiry = CookieDate.parse(value) ?? expiry
-            case "max-age": maximumAge = Double(value).map { $0.rounded(.towardZero) } ?? maximumAge
+            case "max-age": maximumAge = Int64(value).map(Double.init) ?? maximumAge
             case "secure": isSecure = true
             case "samesite": sameSite = SameSite(rawValue: value.lowercased()) ?? .lax
             default: break

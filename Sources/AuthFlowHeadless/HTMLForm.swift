@@ -31,7 +31,7 @@ struct HTMLForm: Sendable {
     let action: String
     /// The method in lower case.
     let method: String
-    let fields: [Field]
+    var fields: [Field]
 
     /// Whether it has a field to type into.
     var asksForText: Bool {

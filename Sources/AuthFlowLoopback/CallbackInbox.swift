@@ -112,6 +112,7 @@ final class CallbackInbox: Sendable {
             return TransportResponse(head: HTTPResponse(status: .serviceUnavailable))
         }
         if requestPath == start.path {
+            if let refusal = refusalOfAnotherUser { return refusal }
             let response = start.response(to: request)
             if response.head.status == .gone { endByASecondVisitor() }
             return response
@@ -150,6 +151,7 @@ final class CallbackInbox: Sendable {
                     : "This address does not say which sign-out it belongs to, so it is not known whether you are signed out. Go back to the program; it will say how it ended."
             ).response
         }
+        if let refusal = refusalOfAnotherUser { return refusal }
         let isFirst = state.withLock { state in
             defer { state.isSettled = true }
             return !state.isSettled
@@ -160,6 +162,17 @@ final class CallbackInbox: Sendable {
             callbackContinuation.finish()
         }
         return await resultPage().response
+    }
+
+    /// The response to a program of another user of this machine, who may have read the address of the start page from a command line, and
+    /// would finish the sign-in in an account of theirs.
+    private var refusalOfAnotherUser: TransportResponse? {
+        guard LoopbackServer.peer?.isAnotherUser == true else { return nil }
+        return ResultPage(
+            status: .forbidden,
+            title: "Not your sign-in",
+            message: "This sign-in belongs to another user of this machine."
+        ).response
     }
 
     private var notLikeThis: TransportResponse {

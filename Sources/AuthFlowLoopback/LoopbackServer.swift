@@ -19,6 +19,9 @@ package struct LoopbackServer {
     /// Responds to a request. The body is complete and bounded.
     package typealias Handler = @Sendable (_ request: HTTPRequest, _ body: [UInt8]) async -> TransportResponse
 
+    /// The program at the other end of the connection whose request is handled; nil outside a handler.
+    @TaskLocal static var peer: PeerOwner?
+
     /// How long a request may take to arrive, and a response to be written.
     private static let patience = Duration.seconds(10)
 
@@ -134,7 +137,9 @@ private final class Connections: Sendable {
         do {
             let (request, body) = try await within(patience) { try await HTTPMessageReader.request(from: socket) }
             beginAnswer(number)
-            response = await handler(request, body)
+            response = await LoopbackServer.$peer.withValue(PeerOwner(of: socket.socket.file.rawValue)) {
+                await handler(request, body)
+            }
         } catch let refusal as HTTPMessageReader.Refusal {
             beginAnswer(number)
             response = TransportResponse(head: HTTPResponse(status: refusal.status))

@@ -21,6 +21,10 @@ package struct XMLElement: Sendable {
                 "\(service)'s response is XML, which cannot be read without libxml2 (Debian: libxml2)."
             )
         }
+        // The parser compares every attribute of an element with every other one.
+        guard bytes.count <= maximumSize else {
+            throw AuthError(.invalidResponse, "\(service)'s response has more than \(maximumSize / 1024) KiB.")
+        }
         // Declarations define entities, which such a response has no use for.
         guard let text = String(validating: bytes, as: UTF8.self), !text.contains("<!"), !bytes.contains(0),
             let root = read(bytes)
@@ -40,6 +44,9 @@ package struct XMLElement: Sendable {
         }
         return element.children.isEmpty ? element.text : nil
     }
+
+    /// The largest document, in bytes.
+    private static let maximumSize = 64 * 1024
 
     /// A response that is deeper is none that is expected here.
     private static let maximumDepth = 16

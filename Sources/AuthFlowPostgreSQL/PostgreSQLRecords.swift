@@ -87,7 +87,10 @@ struct PostgreSQLRecords: RecordTable {
             .integer(duration.milliseconds)
         )
         if let row = taken.first, let fence = PostgreSQLValue.integer(row[0]) {
-            return .taken(fence: UInt64(fence), isAfterUnfinished: PostgreSQLValue.flag(row[1]))
+            guard let fence = UInt64(exactly: fence) else {
+                throw DatabaseFailure(.refused, "The table has a negative fence, which no version of AuthFlow writes.")
+            }
+            return .taken(fence: fence, isAfterUnfinished: PostgreSQLValue.flag(row[1]))
         }
         // The holder tells those who wait, and none other: each message is a lock that all commits of the database wait for. A lease that
         // lasts longer than it was taken for is of a clock that was set back since: its holder, if alive, renews it in time.

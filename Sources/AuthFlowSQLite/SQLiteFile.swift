@@ -65,4 +65,33 @@ struct SQLiteFile: Sendable {
 
     /// As ``identity``, of the log beside the file.
     var logIdentity: FileIdentity? { PrivateFile("\(path)-wal").identity }
+
+    /// Renames a damaged database and the files that belong to it, so that the next use begins with an empty one.
+    /// - Parameter suffix: The end of the new names.
+    /// - Returns: The new path of the database.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when it can be read, or cannot be renamed.
+    func setAside(_ suffix: String) throws(AuthError) -> String {
+        guard PrivateFile(path).exists else { throw AuthError(.storageFailed, "\(path) is missing: there is nothing to reset.") }
+        guard !isReadable else {
+            throw AuthError(.storageFailed, "The database at \(path) is not damaged, and was left unchanged.")
+        }
+        // The log first: a database without its log is only older, and a log beside another database would destroy that.
+        for end in ["-wal", "-shm", ""] where PrivateFile(path + end).exists {
+            guard unsafe rename(path + end, path + suffix + end) == 0 else {
+                throw AuthError(.storageFailed, "\(path + end) could not be renamed (error \(errno)).")
+            }
+        }
+        return path + suffix
+    }
+
+    /// Whether SQLite finds nothing wrong with the database.
+    private var isReadable: Bool {
+        do throws(DatabaseFailure) {
+            let connection = try open()
+            return try connection.run("PRAGMA quick_check").first?.first?.bytes == Array("ok".utf8)
+        } catch {
+            // Busy, or of another program: not damaged as far as is known.
+            return error.kind != .damaged
+        }
+    }
 }

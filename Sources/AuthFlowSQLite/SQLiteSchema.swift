@@ -40,6 +40,12 @@ enum SQLiteSchema {
 
     private static var version: Int64 { Int64(steps.count) }
 
+    /// The least version of a program that can use the present tables: a step that only adds something leaves it as it is, so that older
+    /// programs go on beside newer ones. It stands above the version, in the same number, which SQLite changes together with the tables.
+    private static let needs: Int64 = 1
+
+    private static var mark: Int64 { needs << 16 | version }
+
     /// Prepares a connection, and creates the tables where they are missing. It may run at the same time in several processes.
     static func prepare(_ connection: SQLiteConnection) throws(DatabaseFailure) {
         try connection.run("PRAGMA cell_size_check = ON")
@@ -55,12 +61,13 @@ enum SQLiteSchema {
         // What is removed is overwritten, and on Apple's systems a write reaches the disk itself.
         try connection.run("PRAGMA secure_delete = ON")
         try connection.run("PRAGMA fullfsync = ON")
-        guard found != version else { return }
+        guard found < version else { return }
         try connection.transaction { () throws(DatabaseFailure) in
             let found = try version(of: connection)
+            guard found < version else { return }
             for step in steps.dropFirst(Int(found)) { for statement in step { try connection.run(statement) } }
             try connection.run("PRAGMA application_id = \(applicationID)")
-            try connection.run("PRAGMA user_version = \(version)")
+            try connection.run("PRAGMA user_version = \(mark)")
         }
     }
 
@@ -76,12 +83,14 @@ enum SQLiteSchema {
         guard isOurs || isEmpty && found == 0 else {
             throw DatabaseFailure(.unusable, "The file is a database of another program, and is left unchanged.")
         }
-        guard found >= 0, found <= version else {
+        let made = found & 0xFFFF
+        let needed = found > 0xFFFF ? found >> 16 : found
+        guard found >= 0, needed <= version else {
             throw DatabaseFailure(
                 .unusable,
-                "The database has tables of version \(found), and this program knows versions up to \(version). Use a newer one."
+                "The database has tables for programs of version \(needed) or newer, and this program knows versions up to \(version). Use a newer one."
             )
         }
-        return found
+        return made
     }
 }

@@ -1,6 +1,12 @@
 public import AuthFlow
 import AuthFlowDatabase
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Keeps credentials and sessions in one file, for the processes of one machine: a database of SQLite, which survives a crash at any
 /// moment.
 ///
@@ -14,6 +20,8 @@ import AuthFlowDatabase
 /// (``/AuthFlow/EncryptedSessionStore``).
 public struct SQLiteTokenStore: Sendable {
     private let records: LeasedRecords<SQLiteRecords>
+    private let file: SQLiteFile
+    private let host: HostServices
 
     /// Creates a store. Nothing is opened before the first use.
     /// - Parameters:
@@ -42,8 +50,23 @@ public struct SQLiteTokenStore: Sendable {
         guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
             throw AuthError(.invalidConfiguration, "The path of the database's file is not absolute.")
         }
+        self.file = SQLiteFile(path: path)
+        self.host = host
         self.records = LeasedRecords(times: .init(lease: lease, patience: patience), host: host) { onMessage in
             SQLiteRecords(file: SQLiteFile(path: path), host: host, leases: leases, onMessage: onMessage)
+        }
+    }
+}
+
+extension SQLiteTokenStore {
+    /// Renames a damaged database, so that the next use begins with an empty one. What was signed in has to sign in again.
+    /// - Returns: The new path of the damaged database.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when the database is not damaged, or cannot be renamed.
+    public func setDamagedDatabaseAside() async throws -> String {
+        let suffix = ".damaged-\(Int64(host.now().timeIntervalSince1970))"
+        return try await BlockingCall.run { [file] in
+            try file.setAside(suffix)
+        } onCancel: {
         }
     }
 }

@@ -4,7 +4,7 @@ import Testing
 
 @Suite struct HTMLPageTests {
     @Test func readsFormsAsABrowserWould() throws {
-        let page = try HTMLPage(
+        let page = try #require(try HTMLPage(
             Array(
                 """
                 <!doctype html><title>Sign in</title><body><FORM Action="/login?x=1&amp;y=2" method=POST>
@@ -13,7 +13,7 @@ import Testing
                 <input name=gone disabled><button name=go value=1>Sign <b>in</b></button></form><script>x</script>
                 """.utf8
             )
-        )
+        ))
         #expect(page.title == "Sign in")
         #expect(page.hasScripts)
         let form = try #require(page.forms.first)
@@ -29,10 +29,26 @@ import Testing
 
     @Test(
         arguments: [
-            [], Array("<form".utf8), [0, 1, 2, 255], Array(String(repeating: "<div>", count: 5000).utf8),
+            [], Array("<form".utf8), [0, 1, 2, 255], Array(String(repeating: "<div>", count: 500).utf8),
             Array(String(repeating: "<form><input>", count: 2000).utf8), Array("<a/><b></a></b><input name=x>".utf8),
         ] as [[UInt8]]
     ) func parsesMalformedHTMLWithoutCrashing(_ bytes: [UInt8]) throws {
-        _ = try HTMLPage(bytes)
+        #expect(try HTMLPage(bytes) != nil)
+    }
+
+    @Test func aFieldCountsOnceHoweverFormsAreNested() throws {
+        let page = try #require(
+            try HTMLPage(Array("<form action=/a><input name=x><div><form action=/b><input name=y></form></div></form>".utf8))
+        )
+        #expect(page.forms.flatMap(\.fields).map(\.name) == ["x", "y"])
+        #expect(page.forms.first?.action == "/a")
+    }
+
+    @Test func hasTheTextThatAUserSees() throws {
+        let page = try #require(
+            try HTMLPage(Array("<p>Hello<!-- no --> wor<b>ld</b><noscript>no <form><button>x</button></form></noscript> &amp; more".utf8))
+        )
+        #expect(page.text == "Hello wor ld & more")
+        #expect(page.forms.isEmpty)
     }
 }

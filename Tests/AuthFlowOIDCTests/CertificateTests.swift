@@ -85,6 +85,16 @@ import Testing
         #expect(error?.code == .invalidResponse && error?.message.contains("another certificate") == true)
     }
 
+    /// A profile demands sender-constrained tokens: one that says that it is not bound is a plain bearer token.
+    @Test func aClientOfAProfileRefusesATokenThatSaysNothing() throws {
+        let binding = CertificateBinding(certificate: Self.certificate)
+        let unbound = Secret(Self.token(boundTo: nil).string ?? "")
+        #expect(throws: AuthError.self) { try binding.check(unbound, isRequired: true) }
+        try binding.check(unbound, isRequired: false)
+        // One that cannot be read is the server's alone.
+        try binding.check(Secret("opaque"), isRequired: true)
+    }
+
     @Test func theFileIsReadAgainForEachComparison() throws {
         let path = FileManager.default.temporaryDirectory.appendingPathComponent("cert-\(UUID().uuidString)").path
         defer { try? FileManager.default.removeItem(atPath: path) }

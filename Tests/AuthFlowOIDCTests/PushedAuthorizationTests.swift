@@ -242,6 +242,49 @@ import Testing
         #expect(credential.tokens.authorizationDetails == granted)
     }
 
+    /// RFC 9396 section 6: a refresh without new details is for those of the grant.
+    @Test func aRefreshKeepsTheAuthorizationDetailsOfTheGrant() async throws {
+        scene.emulator.fault = .tokenResponse(.member("authorization_details", Self.payment))
+        var values = try registration()
+        values.scopes.append("offline_access")
+        values.authorizationDetails = Self.payment
+        let client = try scene.client(registration: values)
+        let first = try await client.signIn().credential
+        #expect(client.coversAuthorizationDetails(first) == true)
+        scene.emulator.fault = nil
+        let refreshed = try await client.refresh()
+        #expect(refreshed.tokens.accessToken != first.tokens.accessToken)
+        #expect(client.coversAuthorizationDetails(refreshed) == true)
+    }
+
+    /// Some servers want parameters in the browser that were pushed, and respond with an error page.
+    @Test func anErrorPageAfterAPushedRequestNamesTheSettings() async throws {
+        for mode in [PushedRequests.automatic, .always] {
+            var values = try registration()
+            values.pushedRequests = mode
+            let client = AuthClient(
+                client: OAuthClient(server: scene.server(), registration: try ClientRegistration(values)),
+                methods: [.userAgent(RefusingAgent())],
+                store: MemoryTokenStore()
+            )
+            let error = await #expect(throws: AuthError.self) { try await client.signIn() }
+            #expect(error?.message.contains("par_repeats") == (mode == .automatic), "\(error as Any)")
+        }
+    }
+
+    private struct RefusingAgent: UserAgent {
+        func withRedirectSession<Return: Sendable>(
+            _ options: RedirectOptions,
+            _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
+        ) async throws -> Return {
+            try await body(
+                RedirectSession(redirectURI: "http://127.0.0.1:1/callback") { _ in
+                    throw AuthError(.userAgentFailed, "The page has status 400.", status: 400)
+                }
+            )
+        }
+    }
+
     struct Grant: Sendable, CustomTestStringConvertible {
         let testDescription: String
         let granted: JSON?

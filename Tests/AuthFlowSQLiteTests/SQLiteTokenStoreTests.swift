@@ -256,9 +256,48 @@ import Glibc
         let before = FileManager.default.contents(atPath: file)
         let store = try store()
         let error = await #expect(throws: AuthError.self) { try await store.bytes(for: key("user")) }
-        #expect(error?.code == .storageFailed)
+        #expect(error?.code == (fault == .text ? .storeDamaged : .storageFailed))
         #expect(error?.message.contains(fault.reason) == true, "\(error as Any)")
         #expect(FileManager.default.contents(atPath: file) == before)
+    }
+
+    @Test(arguments: [(1 << 16 | 7, true), (2 << 16 | 7, false), (1, true)])
+    func tablesOfANewerVersionAreUsedWhereTheyNeedNoNewerProgram(_ mark: Int, _ isUsable: Bool) async throws {
+        let key = key("user")
+        let first = try store()
+        try await first.withLease(on: key) { try await first.write([1], under: $0) }
+        try SQLiteFiles.make(folder.file, "PRAGMA user_version = \(mark)")
+        if isUsable {
+            #expect(try await store().bytes(for: key) == [1])
+            // The newer program's tables are left as they are.
+            #expect(try SQLiteFiles(folder.file).number("PRAGMA user_version") == mark)
+        } else {
+            let error = await #expect(throws: AuthError.self) { try await store().bytes(for: key) }
+            #expect(error?.message.contains("Use a newer one") == true)
+        }
+    }
+
+    /// A database whose pages were overwritten is renamed with what belongs to it; one that can be read is not.
+    @Test func aDamagedDatabaseIsSetAside() async throws {
+        let key = key("user")
+        let first = try store()
+        try await first.withLease(on: key) { try await first.write([1], under: $0) }
+        try SQLiteFiles(folder.file).checkpoint()
+        let refusal = await #expect(throws: AuthError.self) { try await store().setDamagedDatabaseAside() }
+        #expect(refusal?.message.contains("is not damaged") == true)
+        #expect(try await store().bytes(for: key) == [1])
+
+        let bytes = try #require(FileManager.default.contents(atPath: folder.file))
+        let file = unsafe open(folder.file, O_WRONLY)
+        let damage = [UInt8](repeating: 0x5A, count: bytes.count)
+        #expect(unsafe write(file, damage, damage.count) == damage.count)
+        close(file)
+        let damaged = try store()
+        let error = await #expect(throws: AuthError.self) { try await damaged.bytes(for: key) }
+        #expect(error?.code == .storeDamaged)
+        let path = try await damaged.setDamagedDatabaseAside()
+        #expect(FileManager.default.contents(atPath: path)?.first == 0x5A)
+        #expect(try await store().bytes(for: key) == nil)
     }
 
     @Test(arguments: ["sessions.sqlite", "", "/", "/tmp/", "/tmp/a\u{0}b"]) func aPathThatIsNotAbsoluteIsRefused(

@@ -148,8 +148,13 @@ import Testing
                     "with any port, RFC 8252 section 7.3",
                 ] { #expect(outcome.output.contains(words), "\(words)") }
                 #expect(!(outcome.output + outcome.talk).contains("wonderland"))
-                // Nothing but the provider's metadata was requested.
-                #expect(emulator.receivedRequests.map(\.path) == ["/.well-known/openid-configuration"])
+                // Nothing but the provider's metadata and keys was requested.
+                #expect(emulator.receivedRequests.map(\.path) == ["/.well-known/openid-configuration", "/jwks"])
+
+                emulator.fault = .jwks(.response { $0.head.status = .serviceUnavailable })
+                let keyless = try await CommandHarness.run(["doctor", "--config", path], environment: environment)
+                #expect(keyless.status == 1 && keyless.output.contains("!!  keys"), "\(keyless.output)")
+                emulator.fault = nil
 
                 let broken = try await CommandHarness.run(
                     ["doctor", "--config", "\(folder)/none.json"],

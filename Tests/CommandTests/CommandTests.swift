@@ -176,6 +176,7 @@ import Testing
                 ]
                 let registered = try await CommandHarness.run(arguments)
                 #expect(registered.status == 0, "\(registered.talk)")
+                #expect(registered.talk.contains("Never commit them"))
                 let isPublic = method == "none"
                 for file in isPublic ? [path, "\(path).registration"] : [path, "\(path).client-secret"] {
                     let attributes = try FileManager.default.attributesOfItem(atPath: file)

@@ -135,7 +135,7 @@ def kubernetes():
     context.load_cert_chain(work / "k.pem", work / "k.key")
     server = serve(API, context)
     url = f"https://127.0.0.1:{server.server_port}"
-    configure(kubernetes={"servers": [url]})
+    configure(kubernetes={"servers": [url], "ca_file": str(work / "k.pem")})
 
     def kubeconfig(version="v1beta1", profile="dev", tells=True):
         path = work / "kubeconfig"
@@ -153,7 +153,7 @@ def kubernetes():
 
     expect("kubectl gets a page", '"major"' in get().stdout)
     expect("with an ID Token", all(claims(field[7:])["aud"] == "authflow-demo" for field in seen), seen)
-    configure(kubernetes={"servers": [url], "token": "access_token"})
+    configure(kubernetes={"servers": [url], "ca_file": str(work / "k.pem"), "token": "access_token"})
     path = kubeconfig()
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         until_expired()

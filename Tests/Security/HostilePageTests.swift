@@ -301,6 +301,8 @@ import Testing
         var testDescription: String { name }
     }
 
+    private static let attributes = (0..<40_000).map { "a\($0)=x" }.joined(separator: " ")
+
     static let monsters: [Monster] = [
         Monster(name: "attributes", page: { "<form " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + ">" }),
         Monster(
@@ -315,12 +317,14 @@ import Testing
             name: "attributes behind a comment that not all parsers end alike",
             page: { "<!-- x --!><a " + (0..<40_000).map { "a\($0)" }.joined(separator: " ") + "> -->" }
         ),
-        Monster(
-            name: "a comment that ends at once",
-            page: { "<!--><a " + (0..<9).map { "a\($0)" }.joined(separator: " ") + "> -->" }
-        ),
-        Monster(name: "a comment without an end", page: { "<p><!-- <a>" }),
-        Monster(name: "comments", page: { String(repeating: "<!---->", count: 70_000) }),
+        Monster(name: "attributes behind a tag that is cut off", page: { "<a <form \(attributes)>" }),
+        Monster(name: "attributes behind a declaration", page: { "<!doctype html \"><form \(attributes)>" }),
+        Monster(name: "attributes behind a processing instruction", page: { "<?x '><form \(attributes)?>'>" }),
+        Monster(name: "attributes of a style", page: { "<style><!--</style><form \(attributes)>" }),
+        Monster(name: "attributes with equals signs alone", page: { "<form " + (0..<60_000).map { "a\($0)=" }.joined(separator: " ") }),
+        Monster(name: "a tag without an end", page: { "<form x='" + String(repeating: "y", count: 400_000) }),
+        Monster(name: "nesting of elements that others close", page: { String(repeating: "<b><p><i>", count: 40_000) }),
+        Monster(name: "forms", page: { String(repeating: "<form><p>", count: 50_000) }),
         Monster(name: "nesting", page: { String(repeating: "<div>", count: 100_000) }),
         Monster(name: "tags", page: { String(repeating: "<br>", count: 100_000) }),
         Monster(name: "size", page: { String(repeating: "x", count: 600_000) }),

@@ -45,11 +45,21 @@ public struct CertificateBinding: Sendable {
     public func thumbprint() throws(AuthError) -> String { Base64URL.encode(SHA256.hash(data: try read())) }
 
     /// Checks that an access token is not bound to another certificate, where it can be read.
+    /// - Parameter isRequired: Whether a token that can be read and is not bound is refused.
     /// - Throws: ``AuthError`` with `invalid_reply`.
-    func check(_ accessToken: Secret) throws(AuthError) {
+    package func check(_ accessToken: Secret, isRequired: Bool) throws(AuthError) {
         // Section 3.1: "the hash of the certificate ... in the x5t#S256 member of cnf". An access token that is no JWT says nothing
         // to the client.
-        guard let bound = (try? JWS(accessToken))?.payload["cnf"]?["x5t#S256"] else { return }
+        guard let token = try? JWS(accessToken) else { return }
+        guard let bound = token.payload["cnf"]?["x5t#S256"] else {
+            guard !isRequired else {
+                throw AuthError(
+                    .invalidResponse,
+                    "The access token is not bound to the client's certificate (RFC 8705 section 3.1), although the client demands it."
+                )
+            }
+            return
+        }
         guard bound.string == (try thumbprint()) else {
             throw AuthError(
                 .invalidResponse,

@@ -35,9 +35,9 @@ extension OAuthClient {
     }
 
     /// The `state` that an authorization response claims to carry, for telling responses apart before anything is verified.
-    package func claimedState(in response: String) -> String? {
+    /// - Throws: ``AuthError`` when it cannot be decrypted, or is not a JWT.
+    package func claimedState(in response: String) throws(AuthError) -> String? {
         guard registration.responseMode.isSigned else { return nil }
-        return (try? decrypted(Secret(response), .authorizationResponse)).flatMap { try? JWS($0) }?.payload["state"]?
-            .string
+        return try JWS(try decrypted(Secret(response), .authorizationResponse)).payload["state"]?.string
     }
 }

@@ -91,7 +91,8 @@ public struct PendingAuthorizations: Sendable {
     /// The state in an authorization response, which names the request that it claims to belong to; nil when it has none, or several.
     package static func state(in callback: String, of client: OAuthClient) -> Secret? {
         let encoded = callback.dropFirst(callback.prefix { $0 != "?" && $0 != "#" }.count + 1)
-        return RedirectOptions.state(in: encoded, client.claimedState).flatMap { $0.isEmpty ? nil : Secret($0) }
+        let state = try? RedirectOptions.state(in: encoded, client.claimedState)
+        return state.flatMap { $0.isEmpty ? nil : Secret($0) }
     }
 
     private func takeBytes(_ key: RecordKey) async throws -> [UInt8]? {

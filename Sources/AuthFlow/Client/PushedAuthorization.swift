@@ -26,6 +26,8 @@ public enum RepeatedPushedParameter: String, Sendable, Hashable, CaseIterable {
     case scope
     /// `redirect_uri`.
     case redirectURI = "redirect_uri"
+    /// `prompt`.
+    case prompt
 }
 
 /// The handle of an authorization request that was pushed.

@@ -219,7 +219,10 @@ extension OAuthClient {
                     : "The provider sent an access token of type \"\(name)\", although one bound to a key was asked for (RFC 9449)."
             )
         }
-        try registration.certificate?.check(tokens.accessToken)
+        try registration.certificate?.check(
+            tokens.accessToken,
+            isRequired: registration.bindsTokensToCertificate && registration.securityProfile != nil && response.key == nil
+        )
         tokens.dpopKey = response.key
         tokens.verifiedIDToken = nil
         return tokens

@@ -27,6 +27,8 @@ package struct CredentialHelperSettings: Sendable {
     /// For kubectl and other programs of Kubernetes.
     package struct Kubernetes: Sendable {
         package let servers: [Endpoint]
+        /// A file with the certificate authorities that a kubeconfig file may name; nil for none but the system's.
+        package let certificateAuthorities: String?
         package let token: Token
     }
 
@@ -101,6 +103,11 @@ extension CredentialHelperSettings {
         default: [],
         "The API servers that may have the token, for kubeconfig files with \"provideClusterInfo: true\". Default: the one of the kubeconfig file, which then has to be trusted."
     )
+    private static let kubernetesAuthorities = ConfigurationKey(
+        "ca_file",
+        ConfigurationValue<String>.certificateFile,
+        "A PEM file with the certificate authorities of the servers. With \"servers\", a kubeconfig file may name no other ones. Default: none, for servers that the system trusts."
+    )
     private static let kubernetesToken = ConfigurationKey(
         "token",
         ConfigurationValue<Token>.choice,
@@ -109,8 +116,13 @@ extension CredentialHelperSettings {
     )
     private static let kubernetesKey = ConfigurationKey(
         "kubernetes",
-        ConfigurationValue<Kubernetes>.object([servers, kubernetesToken]) { object throws(ConfigurationError) in
-            Kubernetes(servers: try object[servers], token: try object[kubernetesToken])
+        ConfigurationValue<Kubernetes>.object([servers, kubernetesAuthorities, kubernetesToken]) {
+            object throws(ConfigurationError) in
+            Kubernetes(
+                servers: try object[servers],
+                certificateAuthorities: try object[kubernetesAuthorities],
+                token: try object[kubernetesToken]
+            )
         },
         "Kubernetes: what API servers take."
     )

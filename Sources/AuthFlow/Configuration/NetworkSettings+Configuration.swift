@@ -141,7 +141,7 @@ extension NetworkSettings {
 
 extension ConfigurationValue<String> {
     /// The path of a PEM file with a certificate.
-    fileprivate static var certificateFile: Self {
+    static var certificateFile: Self {
         .path.map { path throws(AuthError) in
             try PEMFile(path).requireCertificate()
             return path

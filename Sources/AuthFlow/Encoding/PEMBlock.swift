@@ -5,12 +5,12 @@ import Foundation
 #endif
 
 /// One block of a PEM text (RFC 7468).
-struct PEMBlock {
-    let label: String
+package struct PEMBlock {
+    package let label: String
     let text: String
 
     /// The content between its lines, decoded; nil when that is not base64.
-    var content: [UInt8]? {
+    package var content: [UInt8]? {
         let lines = text.split(whereSeparator: \.isNewline).dropFirst().dropLast()
         return Data(base64Encoded: lines.joined()).map(Array.init)
     }
@@ -40,7 +40,7 @@ struct PEMBlock {
         return key
     }
 
-    static func blocks(in text: String) -> [PEMBlock] {
+    package static func blocks(in text: String) -> [PEMBlock] {
         var blocks: [PEMBlock] = []
         var open: (label: String, lines: [Substring])?
         for line in text.split(whereSeparator: \.isNewline) {

@@ -13,7 +13,7 @@ public struct AuthError: Error, Sendable {
     public let code: Code
 
     /// What happened, which rule it breaks, and what to do.
-    public let message: String
+    public internal(set) var message: String
 
     /// The error parameters that the provider sent; nil when it sent none.
     public let providerError: ProviderError?
@@ -108,6 +108,8 @@ extension AuthError {
         public static let assertionUnusable = Self(rawValue: "assertion_unusable")
         /// Credentials could not be read, written or locked.
         public static let storageFailed = Self(rawValue: "storage_failed")
+        /// The database of a store is damaged, and nothing in it can be used.
+        public static let storeDamaged = Self(rawValue: "store_damaged")
         /// Another process holds the right to write a credential for longer than this one waits.
         public static let leaseBusy = Self(rawValue: "lease_busy")
         /// Another holder has taken over the right to write a credential, so nothing was written.

@@ -38,15 +38,7 @@ extension OAuthClient {
             reporter: reporter
         )
         credential.resources = request.resources
-        let missing = try await revokingRefused(credential.tokens) { [credential] in
-            try AuthorizationDetails.compare(request.authorizationDetails, credential.tokens, registration)
-        }
-        if !missing.isEmpty {
-            reporter.report(
-                .codeExchange,
-                details: ["not granted": AuthorizationDetails.types(.array(missing))]
-            )
-        }
+        try await compareAuthorizationDetails(request.authorizationDetails, credential.tokens, reporter, at: .codeExchange)
         return (credential, response)
     }
 

@@ -96,6 +96,8 @@ extension OAuthClient {
         )
         if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
         request.addResources(registration.resources)
+        // RFC 9396 section 2: wherever "scope" may be.
+        try request.addAuthorizationDetails(of: registration, at: metadata)
         let response = try await sendFormRequest(request, scopes: scopes)
         let json = try? adapter.responseParameters(response)
         if let error = json.flatMap({ ProviderError($0, status: response.status) }) {

@@ -149,6 +149,12 @@ extension OAuthClient {
         // discard the old refresh token". Otherwise the old one goes on.
         tokens.refreshToken = tokens.refreshToken ?? credential.tokens.refreshToken
         tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
+        // RFC 9396 section 6.1: a refresh without new details is for those of the grant.
+        if tokens.authorizationDetails == nil, namesUser, let details = credential.tokens.authorizationDetails {
+            var parameters = tokens.parameters.exposed.object ?? [:]
+            parameters[AuthorizationDetails.name] = details
+            tokens.parameters = RedactedJSON(.object(parameters))
+        }
 
         if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
             let expectation = expectation(

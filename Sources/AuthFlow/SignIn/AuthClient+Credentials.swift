@@ -14,6 +14,11 @@ extension AuthClient {
     ///   the session; `storage_failed`.
     public func requiredCredential() async throws -> Credential { try await current().lastCredential() }
 
+    /// Whether a credential is for the authorization details of the registration (RFC 9396), in whatever order; nil when it has none.
+    package func coversAuthorizationDetails(_ credential: Credential) -> Bool? {
+        client.coversAuthorizationDetails(credential.tokens)
+    }
+
     /// The users who are signed in, the current account first. An unknown user is not among them.
     /// - Throws: ``AuthError`` with `storage_failed`.
     public func accounts() async throws -> [Identity] {

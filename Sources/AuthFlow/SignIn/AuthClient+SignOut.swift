@@ -79,7 +79,7 @@ extension AuthClient {
         try await withDeadline(timeout, clock: client.host.clock) {
             AuthError(
                 .timedOut,
-                "The provider's sign-out page did not come back within \(Int(timeout.seconds)) s, so it is not known whether the session there has ended."
+                "The provider's sign-out page did not come back within \(Int(timeout.seconds)) s, so it is not known whether the session there has ended.\(expected.notes.advice)"
             )
         } _: { [visits] in
             try await userAgent.withRedirectSession(expected) { place in

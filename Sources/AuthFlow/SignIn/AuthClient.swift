@@ -238,13 +238,14 @@ public final class AuthClient: Sendable {
         case .userAgent(let userAgent):
             let timeout = options.timeout
             let hasResponse = Flag()
+            let notes = VisitNotes()
             return try await withDeadline(timeout, clock: client.host.clock) {
                 // The tokens that come for a code are kept, so the sign-in is not said to have failed meanwhile.
                 hasResponse.isSet ? timeout : nil
             } orThrow: {
                 AuthError(
                     .timedOut,
-                    "The sign-in was not finished within \(Int(timeout.seconds)) seconds. Start again when ready."
+                    "The sign-in was not finished within \(Int(timeout.seconds)) seconds.\(notes.advice) Start again when ready."
                 )
             } _: { [self] in
                 let flow = AuthorizationCodeSignIn(
@@ -253,6 +254,7 @@ public final class AuthClient: Sendable {
                     options: authorization,
                     visits: visits,
                     unfinished: credentials.unfinished,
+                    notes: notes,
                     willShow: willShow,
                     didRespond: hasResponse.set
                 )

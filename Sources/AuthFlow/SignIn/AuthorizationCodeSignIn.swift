@@ -16,6 +16,7 @@ struct AuthorizationCodeSignIn: Sendable {
     let options: AuthorizationOptions
     let visits: WaitingVisits
     let unfinished: UnfinishedWork
+    let notes: VisitNotes
     /// Called before the user agent shows anything.
     let willShow: @Sendable () -> Void
     /// Called when the redirect has arrived: nothing is waited for any more but the provider's servers.
@@ -40,13 +41,22 @@ struct AuthorizationCodeSignIn: Sendable {
             clock: client.host.clock
         )
         expected.claimedState = client.claimedState
+        expected.notes = notes
+        // "par": "auto" pushes where the server offers it, and the user has not chosen it.
+        let isPushedUnasked: @Sendable (AuthorizationRequest) -> Bool = { [registration = client.registration] in
+            registration.pushedRequests == .automatic && $0.url.contains("request_uri=")
+        }
         return try await userAgent.withRedirectSession(expected) { [expected] session in
             let request = try await reporter.step(.authorizationRequest) {
                 try await client.authorizationRequest(options, redirectURI: session.redirectURI, state: state)
             }
             willShow()
             let callback = try await reporter.step(.userAgentVisit) {
-                try await visits.visit(request.url, in: session, expected)
+                do {
+                    return try await visits.visit(request.url, in: session, expected)
+                } catch let error as AuthError where error.status == 400 && isPushedUnasked(request) {
+                    throw error.advisingAboutPushedRequests
+                }
             }
             didRespond()
             // A code that was sent is used up, and the tokens that come for it are kept, whichever task waits for them.
@@ -55,5 +65,15 @@ struct AuthorizationCodeSignIn: Sendable {
                 return try await keep(credential, response)
             }
         }
+    }
+}
+
+extension AuthError {
+    /// The same error, with the settings that concern pushed requests: some servers want parameters in the browser that were pushed.
+    fileprivate var advisingAboutPushedRequests: AuthError {
+        var error = self
+        error.message +=
+            " The request was pushed (\"par\": \"auto\"). If the server wants parameters again that were pushed, name them in \"par_repeats\"; without pushed requests, it is \"par\": \"never\"."
+        return error
     }
 }

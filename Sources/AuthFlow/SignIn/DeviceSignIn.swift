@@ -39,6 +39,12 @@ struct DeviceSignIn: Sendable {
                 mayLackIDToken: true
             )
             credential.resources = authorization.resources
+            try await client.compareAuthorizationDetails(
+                client.registration.authorizationDetails,
+                credential.tokens,
+                reporter,
+                at: .devicePolling
+            )
             return try await keep(credential)
         }
     }

@@ -235,9 +235,10 @@ extension EncryptedTokenStore {
             let file = PrivateFile(path)
             if let bytes = try file.contents(maximumSize: 1024) { return try Self.key(bytes, from: path) }
             guard !isNeeded else {
+                // Nothing is wrong with the credential: a key that comes back reads it.
                 throw AuthError(
-                    .credentialUnusable,
-                    "The key file \(path) is not there. Without it the credential cannot be read."
+                    .storageFailed,
+                    "The key file \(path) is missing, and the credential cannot be read without it. Restore the file."
                 )
             }
             let bytes = host.randomBytes(32)
@@ -256,8 +257,8 @@ extension EncryptedTokenStore {
             }
             guard !isNeeded else {
                 throw AuthError(
-                    .credentialUnusable,
-                    "The system's key store has no key for the credential. Without it the credential cannot be read."
+                    .storageFailed,
+                    "The system's key store has no key for the credential, which cannot be read without it. Restore the key."
                 )
             }
             return try await store.withLease(on: place) { lease in

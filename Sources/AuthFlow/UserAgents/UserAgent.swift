@@ -85,9 +85,13 @@ public struct RedirectOptions: Sendable {
     }
 
     /// Reads the `state` in a signed response (JARM), which may be encrypted to the client.
-    package var claimedState: @Sendable (_ response: String) -> String? = { response in
-        (try? JWS(Secret(response)))?.payload["state"]?.string
+    package var claimedState: @Sendable (_ response: String) throws(AuthError) -> String? = {
+        (response) throws(AuthError) in
+        try JWS(Secret(response)).payload["state"]?.string
     }
+
+    /// Remembers why a response was not used.
+    package var notes = VisitNotes()
 }
 
 extension RedirectOptions {
@@ -115,19 +119,36 @@ extension RedirectOptions {
 
     /// Whether parameters hold exactly the expected state. A redirect without it must not end a wait, or be told why.
     package func carries(_ parameters: Substring) -> Bool {
-        guard let found = Self.state(in: parameters, claimedState) else { return false }
-        // Secrets are compared in constant time.
-        return Secret(found) == state
+        do throws(AuthError) {
+            guard let found = try Self.state(in: parameters, claimedState) else {
+                notes.ignoredResponse(because: "it has no state, or more than one.")
+                return false
+            }
+            // Secrets are compared in constant time.
+            guard Secret(found) == state else {
+                notes.ignoredResponse(because: "its state is not that of this request.")
+                return false
+            }
+            return true
+        } catch {
+            notes.ignoredResponse(because: "it cannot be read. \(error.message)")
+            return false
+        }
     }
 
     /// The only `state` in parameters; nil when there is none, or more than one. A signed response (JARM) has it inside. Nothing is
     /// believed yet: this only tells visits apart.
-    static func state(in parameters: Substring, _ claimedState: (String) -> String?) -> String? {
+    /// - Throws: ``AuthError`` when a signed response cannot be read.
+    static func state(
+        in parameters: Substring,
+        _ claimedState: (String) throws(AuthError) -> String?
+    ) throws(AuthError) -> String? {
         guard let decoded = FormURLEncoding.decode(parameters) else { return nil }
         let responses = decoded.values(for: "response")
         // JARM section 2.3 has one such parameter. Each of a stranger's would cost a private-key operation.
         guard responses.count <= 1 else { return nil }
-        let states = decoded.values(for: "state") + responses.compactMap(claimedState)
+        var states = decoded.values(for: "state")
+        if let response = responses.first, let claimed = try claimedState(response) { states.append(claimed) }
         return states.count == 1 ? states[0] : nil
     }
 }

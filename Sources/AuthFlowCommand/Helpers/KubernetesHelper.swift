@@ -46,6 +46,13 @@ extension CredentialCommand {
                         "The kubeconfig file names a proxy or another server name for TLS (proxy-url, tls-server-name), so the token would not be for the listed server alone."
                     )
                 }
+                // An authority of the kubeconfig file's own could vouch for any server.
+                guard try asked.names(authoritiesOf: settings.certificateAuthorities) else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The kubeconfig file names a certificate authority that is not in the profile's \"ca_file\", so the server may be another one. Write the cluster's authority into that file if you trust it."
+                    )
+                }
                 guard let server = asked.server else {
                     throw AuthError(
                         .invalidConfiguration,
@@ -88,11 +95,14 @@ private struct ExecInformation {
     let skipsVerification: Bool
     /// Whether the connection goes through a proxy, or its certificate is compared with another name.
     let redirectsConnection: Bool
+    /// The certificate authorities of the server in PEM; nil for those of the system.
+    private let authorities: String?
 
     init(_ text: String?) throws(AuthError) {
         guard let text, !text.isEmpty else {
             // Called by hand.
             (version, server, skipsVerification, redirectsConnection) = (Self.versions[0], nil, false, false)
+            authorities = nil
             return
         }
         guard let json = try? JSON(parsing: Array(text.utf8)), json["kind"] == "ExecCredential",
@@ -109,6 +119,22 @@ private struct ExecInformation {
         self.version = version
         self.server = json["spec"]?["cluster"]?["server"]?.string
         self.skipsVerification = json["spec"]?["cluster"]?["insecure-skip-tls-verify"] == true
+        self.authorities = json["spec"]?["cluster"]?["certificate-authority-data"].map { value in
+            value.string.flatMap { Data(base64Encoded: $0) }.map { String(decoding: $0, as: UTF8.self) } ?? ""
+        }
         self.redirectsConnection = ["proxy-url", "tls-server-name"].contains { json["spec"]?["cluster"]?[$0] != nil }
+    }
+
+    /// Whether every certificate authority of the kubeconfig file is in a file of the profile.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when the file cannot be read.
+    func names(authoritiesOf path: String?) throws(AuthError) -> Bool {
+        guard let authorities else { return true }
+        guard let path else { return false }
+        guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: 1024 * 1024) else {
+            throw AuthError(.invalidConfiguration, "The file \(DisplayText.sanitized(path)) cannot be read.")
+        }
+        let trusted = Set(PEMBlock.blocks(in: String(decoding: bytes, as: UTF8.self)).compactMap(\.content))
+        let named = PEMBlock.blocks(in: authorities).map(\.content)
+        return !named.isEmpty && named.allSatisfy { $0.map(trusted.contains) ?? false }
     }
 }

@@ -15,8 +15,24 @@ typedef struct authflow_markup_node authflow_markup_node;
 /// Whether the library is available. Thread-safe; the first call opens it.
 bool authflow_markup_open(void);
 
-/// Reads a page as a browser would, even when it is malformed.
-authflow_markup_document *_Nullable authflow_markup_read_html(const char *_Nullable bytes, size_t count);
+/// Receives the parts of a page as they are parsed.
+typedef struct {
+    void *_Nullable context;
+    /// An element begins. Attributes are names and values in turn, with null at the end; a value may be null.
+    void (*start)(void *_Nullable context, const char *name, const char *_Nullable *_Nullable attributes);
+    void (*end)(void *_Nullable context, const char *name);
+    /// Text. A comment or a script has none: null.
+    void (*text)(void *_Nullable context, const char *_Nullable bytes, size_t count);
+    /// Called before each further part of the page is parsed. Returning false ends the page there.
+    bool (*may_continue)(void *_Nullable context, size_t position);
+} authflow_markup_reader;
+
+/// The size of a part of a page, in bytes.
+enum { AUTHFLOW_MARKUP_PART = 1024 };
+
+/// Reads a page as a browser would, even when it is malformed, and builds nothing.
+/// Returns false when there is no memory.
+bool authflow_markup_read_html(const char *_Nullable bytes, size_t count, const authflow_markup_reader *reader);
 /// Reads a document; null when it is not well formed.
 authflow_markup_document *_Nullable authflow_markup_read_xml(const char *_Nullable bytes, size_t count);
 void authflow_markup_free(authflow_markup_document *document);

@@ -23,6 +23,28 @@ import Testing
         )
     }
 
+    struct Ignored: CustomTestStringConvertible {
+        let parameters: String
+        let reason: String
+        var testDescription: String { parameters }
+    }
+
+    @Test(arguments: [
+        Ignored(parameters: "code=1", reason: "has no state"),
+        Ignored(parameters: "code=1&state=other", reason: "not that of this request"),
+        Ignored(parameters: "response=a.b.c&response=a.b.c", reason: "or more than one"),
+        Ignored(parameters: "response=eyJhbGciOiJSU0EtT0FFUC0yNTYifQ.a.b.c.d", reason: "cannot be read"),
+    ]) func aTimeoutNamesTheResponseThatWasIgnored(_ test: Ignored) throws {
+        let options = try options()
+        #expect(options.notes.advice.isEmpty)
+        #expect(!options.accepts("\(Self.redirectURI)?\(test.parameters)", at: Self.redirectURI))
+        #expect(options.notes.advice.contains(test.reason), "\(options.notes.advice)")
+        // Another address is none of this sign-in's business.
+        let other = try self.options()
+        #expect(!other.accepts("https://example.com/?\(test.parameters)", at: Self.redirectURI))
+        #expect(other.notes.advice.isEmpty)
+    }
+
     struct Arrival: CustomTestStringConvertible {
         let url: String
         let mode: ResponseMode

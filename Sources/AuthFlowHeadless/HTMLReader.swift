@@ -1,0 +1,213 @@
+import AuthFlow
+import CMarkup
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Builds an ``HTMLPage`` from the events of libxml2's parser, and ends the parsing when a limit is exceeded.
+///
+/// The limits are inside the parser, so that nothing has to be understood twice: libxml2 compares every attribute of an element with every
+/// other one, and walks the open elements at every tag.
+final class HTMLReader {
+    /// The largest page, in bytes.
+    static let maximumSize = 512 * 1024
+    /// The maximum number of elements.
+    static let maximumElements = 20_000
+    /// The maximum number of attributes of one element.
+    static let maximumAttributes = 200
+    /// The maximum number of elements that are open at a time.
+    static let maximumDepth = 512
+    /// The largest part of a page without an element, text or comment, in bytes: one tag.
+    static let maximumTag = 256 * 1024
+    /// The maximum time of the processor for one page, in seconds. It is looked at after every part.
+    static let maximumTime = 2
+    /// The length at which no more text is added, in characters.
+    private static let maximumText = 300
+
+    private var page = HTMLPage()
+    private var exceedsLimits = false
+    private var elements = 0
+    private var depth = 0
+    /// The position in the page at the last event.
+    private var lastEvent = 0
+    private var position = 0
+    private let start = HTMLReader.processorTime()
+
+    private var form: HTMLForm?
+    private var button: (field: HTMLForm.Field, label: String)?
+    private var isInTitle = false
+    /// The number of open elements whose text and forms nobody sees.
+    private var hidden = 0
+    /// Text since the last tag.
+    private var words = ""
+
+    /// Reads a page; nil when it exceeds the limits.
+    static func page(_ bytes: [UInt8]) -> HTMLPage? {
+        guard bytes.count <= maximumSize else { return nil }
+        let reader = HTMLReader()
+        var events = unsafe authflow_markup_reader(
+            context: Unmanaged.passUnretained(reader).toOpaque(),
+            start: { unsafe HTMLReader.at($0).begin(String(cString: $1), HTMLReader.attributes($2)) },
+            end: { unsafe HTMLReader.at($0).end(String(cString: $1)) },
+            text: { unsafe HTMLReader.at($0).add(HTMLReader.text($1, $2)) },
+            may_continue: { unsafe HTMLReader.at($0).mayContinue(at: $1) }
+        )
+        let isComplete = unsafe bytes.withUnsafeBytes { buffer in
+            unsafe authflow_markup_read_html(
+                buffer.baseAddress?.assumingMemoryBound(to: CChar.self),
+                buffer.count,
+                &events
+            )
+        }
+        return isComplete && !reader.exceedsLimits ? reader.finished() : nil
+    }
+
+    private static func at(_ context: UnsafeMutableRawPointer?) -> HTMLReader {
+        guard let context = unsafe context else { preconditionFailure("libxml2 lost its context") }
+        return unsafe Unmanaged<HTMLReader>.fromOpaque(context).takeUnretainedValue()
+    }
+
+    private static func attributes(_ list: UnsafeMutablePointer<UnsafePointer<CChar>?>?) -> [(String, String)] {
+        guard let list = unsafe list else { return [] }
+        var attributes: [(String, String)] = []
+        var index = 0
+        while let name = unsafe list[index] {
+            attributes.append(unsafe (String(cString: name), list[index + 1].map { unsafe String(cString: $0) } ?? ""))
+            index += 2
+            // One more than the limit shows that it is exceeded.
+            if attributes.count > maximumAttributes { break }
+        }
+        return attributes
+    }
+
+    private static func text(_ bytes: UnsafePointer<CChar>?, _ count: Int) -> String? {
+        guard let bytes = unsafe bytes else { return nil }
+        let buffer = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
+        return unsafe String(decoding: buffer, as: UTF8.self)
+    }
+
+    /// The time of the processor that this thread has used, in seconds.
+    private static func processorTime() -> Int {
+        var time = timespec()
+        unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+        return time.tv_sec
+    }
+
+    // MARK: Events
+
+    private func mayContinue(at position: Int) -> Bool {
+        self.position = position
+        if position - lastEvent > Self.maximumTag || Self.processorTime() - start > Self.maximumTime {
+            exceedsLimits = true
+        }
+        return !exceedsLimits
+    }
+
+    private func begin(_ name: String, _ attributes: [(name: String, value: String)]) {
+        lastEvent = position
+        elements += 1
+        depth += 1
+        if elements > Self.maximumElements || depth > Self.maximumDepth || attributes.count > Self.maximumAttributes {
+            exceedsLimits = true
+        }
+        guard !exceedsLimits else { return }
+        endWords()
+        func attribute(_ name: String) -> String? { attributes.first { $0.name == name }?.value }
+        switch name {
+        case "title": isInTitle = hidden == 0
+        case "script", "style", "noscript":
+            if name == "script", hidden == 0 { page.hasScripts = true }
+            hidden += 1
+        // The HTML Standard, "in body": a form within another is ignored.
+        case "form" where form == nil && hidden == 0:
+            form = HTMLForm(
+                action: attribute("action") ?? "",
+                method: (attribute("method") ?? "get").lowercased(),
+                fields: []
+            )
+        case "input", "button", "textarea", "select":
+            guard attribute("disabled") == nil, form != nil else { return }
+            let field = HTMLForm.Field(name, attribute)
+            if name == "button" {
+                endButton()
+                button = (field, "")
+            } else {
+                form?.fields.append(field)
+            }
+        default: break
+        }
+    }
+
+    private func end(_ name: String) {
+        lastEvent = position
+        depth -= 1
+        guard !exceedsLimits else { return }
+        endWords()
+        switch name {
+        case "title": isInTitle = false
+        case "script", "style", "noscript": hidden -= 1
+        case "button": endButton()
+        case "form": endForm()
+        default: break
+        }
+    }
+
+    private func add(_ text: String?) {
+        lastEvent = position
+        guard let text, !exceedsLimits else { return }
+        if isInTitle { return page.title += text }
+        guard hidden == 0 else { return }
+        button?.label += text
+        if page.text.unicodeScalars.count < Self.maximumText, words.utf8.count <= Self.maximumSize { words += text }
+    }
+
+    private func endWords() {
+        guard !words.isEmpty else { return }
+        let line = words.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+        words = ""
+        if !line.isEmpty { page.text += (page.text.isEmpty ? "" : " ") + line }
+    }
+
+    private func endButton() {
+        guard let (field, label) = button else { return }
+        button = nil
+        form?.fields.append(field.labeled(label))
+    }
+
+    private func endForm() {
+        endButton()
+        if let form { page.forms.append(form) }
+        form = nil
+    }
+
+    private func finished() -> HTMLPage {
+        endWords()
+        endForm()
+        return page
+    }
+}
+
+extension HTMLForm.Field {
+    fileprivate init(_ element: String, _ attribute: (String) -> String?) {
+        let type = element == "select" ? "select" : attribute("type")?.lowercased()
+        let value = attribute("value")
+        let kind = type ?? (element == "button" ? "submit" : "text")
+        let isBox = kind == "checkbox" || kind == "radio"
+        let isButton = ["submit", "image", "button", "reset"].contains(kind)
+        self.init(
+            name: attribute("name") ?? "",
+            type: kind,
+            value: value ?? (isBox ? "on" : ""),
+            isSent: isBox ? attribute("checked") != nil : !isButton,
+            label: value ?? "",
+            action: attribute("formaction")
+        )
+    }
+
+    fileprivate func labeled(_ label: String) -> Self {
+        Self(name: name, type: type, value: value, isSent: isSent, label: label, action: action)
+    }
+}
