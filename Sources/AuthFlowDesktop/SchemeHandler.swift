@@ -43,9 +43,11 @@ public struct SchemeHandler: Sendable {
     public var isInstalled: Bool { hasEntry && handler == entryName }
 
     /// The name of the entry that the desktop opens the scheme with, by `xdg-mime`; nil when there is none.
-    public var handler: String? {
-        let response = try? run("xdg-mime", ["query", "default", mimeType])
-        return response.flatMap { $0.isEmpty ? nil : $0 }
+    public var handler: String? { try? currentHandler() }
+
+    private func currentHandler() throws -> String? {
+        let response = try run("xdg-mime", ["query", "default", mimeType])
+        return response.isEmpty ? nil : response
     }
 
     /// The program that the entry starts; nil when there is no entry.
@@ -81,7 +83,8 @@ public struct SchemeHandler: Sendable {
                 "Launchers differ in how they read \(DisplayText.sanitized(program)). Install the program at a path without spaces and quotes."
             )
         }
-        if let handler, handler != entryName, !replacing {
+        // A query that fails says nothing, and another program's scheme is not taken over by accident.
+        if !replacing, let handler = try currentHandler(), handler != entryName {
             throw AuthError(
                 .invalidConfiguration,
                 "\(scheme): is already opened by \(DisplayText.sanitized(handler)), which is replaced only on request."

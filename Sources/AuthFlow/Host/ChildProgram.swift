@@ -49,7 +49,12 @@ package enum ChildProgram {
         let strings = unsafe arguments + variables
         defer { for index in unsafe strings.indices { unsafe free(strings[index]) } }
         var identifier: pid_t = 0
-        let status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
+        var status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
+        // A script that was just written is busy while a child of another thread has not yet closed what it inherited.
+        for _ in 0..<20 where status == ETXTBSY {
+            usleep(5_000)
+            status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
+        }
         guard status == 0 else {
             let reason = unsafe String(cString: strerror(status))
             throw AuthError(.userAgentFailed, "\(command[0]) could not be started: \(reason)")
@@ -67,6 +72,8 @@ package enum ChildProgram {
         guard unsafe pipe(&ends) == 0 else {
             throw AuthError(.userAgentFailed, "\(command[0]) could not be started: there are too many open files.")
         }
+        // Another program that is started at this moment does not keep them open.
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         defer { close(ends[0]) }
         let identifier = Result { () throws(AuthError) in
             try spawn(command, environment: environment, output: ends[1])
