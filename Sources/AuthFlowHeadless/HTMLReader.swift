@@ -39,7 +39,7 @@ final class HTMLReader {
     private var form: HTMLForm?
     private var button: (field: HTMLForm.Field, label: String)?
     private var isInTitle = false
-    /// The number of open elements whose text and forms nobody sees.
+    /// The number of open elements that are not shown.
     private var hidden = 0
     /// Text since the last tag.
     private var words = ""
@@ -158,7 +158,10 @@ final class HTMLReader {
     private func add(_ text: String?) {
         lastEvent = position
         guard let text, !exceedsLimits else { return }
-        if isInTitle { return page.title += text }
+        if isInTitle {
+            page.title += text
+            return
+        }
         guard hidden == 0 else { return }
         button?.label += text
         if page.text.unicodeScalars.count < Self.maximumText, words.utf8.count <= Self.maximumSize { words += text }

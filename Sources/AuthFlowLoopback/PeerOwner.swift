@@ -34,9 +34,13 @@ struct PeerOwner: Sendable {
             )
         else { return nil }
         for line in bytes.split(separator: UInt8(ascii: "\n")) {
-            let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 8).map { String(decoding: $0, as: UTF8.self) }
+            let fields = line.split(separator: UInt8(ascii: " "), maxSplits: 8).map {
+                String(decoding: $0, as: UTF8.self)
+            }
             // sl local_address rem_address st tx_queue:rx_queue tr:tm->when retrnsmt uid; 01 is an established connection.
-            guard fields.count > 7, fields[1] == peer.address, fields[2] == own.address, fields[3] == "01" else { continue }
+            guard fields.count > 7, fields[1] == peer.address, fields[2] == own.address, fields[3] == "01" else {
+                continue
+            }
             return uid_t(fields[7])
         }
         #endif
@@ -62,7 +66,9 @@ struct PeerOwner: Sendable {
         }
         func words(_ range: Range<Int>) -> String {
             stride(from: range.lowerBound, to: range.upperBound, by: 4).map { start in
-                let word = unsafe bytes.withUnsafeBytes { unsafe $0.loadUnaligned(fromByteOffset: start, as: UInt32.self) }
+                let word = unsafe bytes.withUnsafeBytes {
+                    unsafe $0.loadUnaligned(fromByteOffset: start, as: UInt32.self)
+                }
                 return hexadecimal(word, 8)
             }.joined()
         }

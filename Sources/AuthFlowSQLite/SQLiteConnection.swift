@@ -144,7 +144,10 @@ enum SQLiteValue: Sendable, Hashable {
         // It was rolled back, and is tried again: a full disk may have room a moment later.
         case AUTHFLOW_SQLITE_FULL.rawValue: return DatabaseFailure(.unknownOutcome, "The disk of the database is full.")
         case AUTHFLOW_SQLITE_CORRUPT.rawValue, AUTHFLOW_SQLITE_NOT_A_DATABASE.rawValue:
-            return DatabaseFailure(.damaged, "The database is damaged: \(reason). Restore a backup, or begin anew with an empty one.")
+            return DatabaseFailure(
+                .damaged,
+                "The database is damaged: \(reason). Restore a backup, or begin anew with an empty one."
+            )
         case AUTHFLOW_SQLITE_READ_ONLY.rawValue, AUTHFLOW_SQLITE_CANNOT_OPEN.rawValue:
             return DatabaseFailure(.unusable, "The database cannot be used: \(reason).")
         default: return DatabaseFailure(.refused, "SQLite: \(reason) (\(result)).")

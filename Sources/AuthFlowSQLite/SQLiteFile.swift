@@ -71,7 +71,9 @@ struct SQLiteFile: Sendable {
     /// - Returns: The new path of the database.
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when it can be read, or cannot be renamed.
     func setAside(_ suffix: String) throws(AuthError) -> String {
-        guard PrivateFile(path).exists else { throw AuthError(.storageFailed, "\(path) is missing: there is nothing to reset.") }
+        guard PrivateFile(path).exists else {
+            throw AuthError(.storageFailed, "\(path) is missing: there is nothing to reset.")
+        }
         guard !isReadable else {
             throw AuthError(.storageFailed, "The database at \(path) is not damaged, and was left unchanged.")
         }

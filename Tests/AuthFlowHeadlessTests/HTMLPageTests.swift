@@ -4,16 +4,18 @@ import Testing
 
 @Suite struct HTMLPageTests {
     @Test func readsFormsAsABrowserWould() throws {
-        let page = try #require(try HTMLPage(
-            Array(
-                """
-                <!doctype html><title>Sign in</title><body><FORM Action="/login?x=1&amp;y=2" method=POST>
-                <input type=hidden name=csrf value="a&quot;b"><p>User <input name="user">
-                <input type="password" name='pw'><input type=checkbox name=stay checked><input type=checkbox name=no>
-                <input name=gone disabled><button name=go value=1>Sign <b>in</b></button></form><script>x</script>
-                """.utf8
+        let page = try #require(
+            try HTMLPage(
+                Array(
+                    """
+                    <!doctype html><title>Sign in</title><body><FORM Action="/login?x=1&amp;y=2" method=POST>
+                    <input type=hidden name=csrf value="a&quot;b"><p>User <input name="user">
+                    <input type="password" name='pw'><input type=checkbox name=stay checked><input type=checkbox name=no>
+                    <input name=gone disabled><button name=go value=1>Sign <b>in</b></button></form><script>x</script>
+                    """.utf8
+                )
             )
-        ))
+        )
         #expect(page.title == "Sign in")
         #expect(page.hasScripts)
         let form = try #require(page.forms.first)
@@ -38,7 +40,9 @@ import Testing
 
     @Test func aFieldCountsOnceHoweverFormsAreNested() throws {
         let page = try #require(
-            try HTMLPage(Array("<form action=/a><input name=x><div><form action=/b><input name=y></form></div></form>".utf8))
+            try HTMLPage(
+                Array("<form action=/a><input name=x><div><form action=/b><input name=y></form></div></form>".utf8)
+            )
         )
         #expect(page.forms.flatMap(\.fields).map(\.name) == ["x", "y"])
         #expect(page.forms.first?.action == "/a")
@@ -46,7 +50,12 @@ import Testing
 
     @Test func hasTheTextThatAUserSees() throws {
         let page = try #require(
-            try HTMLPage(Array("<p>Hello<!-- no --> wor<b>ld</b><noscript>no <form><button>x</button></form></noscript> &amp; more".utf8))
+            try HTMLPage(
+                Array(
+                    "<p>Hello<!-- no --> wor<b>ld</b><noscript>no <form><button>x</button></form></noscript> &amp; more"
+                        .utf8
+                )
+            )
         )
         #expect(page.text == "Hello wor ld & more")
         #expect(page.forms.isEmpty)

@@ -24,7 +24,8 @@ import Testing
         return owners.withLock { $0 }
     }
 
-    private static let hosts = (try? LoopbackPort.tryOut(host: "[::1]")) == nil ? ["127.0.0.1"] : ["127.0.0.1", "[::1]"]
+    private static let hosts =
+        (try? LoopbackPort.tryOut(host: "[::1]")) == nil ? ["127.0.0.1"] : ["127.0.0.1", "[::1]"]
 
     @Test(arguments: hosts)
     func theOwnerOfAConnectionIsKnown(_ host: String) async throws {
@@ -49,7 +50,7 @@ import Testing
             _ = try await SystemTransport().send(TransportRequest(.get, callback))
         }
 
-        private static let nobody = "65534"
+        private static let otherUser = "65534"
 
         /// Requests a page as another user.
         private func getAsAnother(_ url: String) async throws -> String {
@@ -61,7 +62,7 @@ import Testing
                 """
             let process = Process()
             process.executableURL = URL(fileURLWithPath: "/usr/bin/setpriv")
-            process.arguments = ["--reuid", Self.nobody, "--clear-groups", "bash", "-c", script]
+            process.arguments = ["--reuid", Self.otherUser, "--clear-groups", "bash", "-c", script]
             let output = Pipe()
             process.standardOutput = output
             try process.run()

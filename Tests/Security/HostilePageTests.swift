@@ -321,7 +321,10 @@ import Testing
         Monster(name: "attributes behind a declaration", page: { "<!doctype html \"><form \(attributes)>" }),
         Monster(name: "attributes behind a processing instruction", page: { "<?x '><form \(attributes)?>'>" }),
         Monster(name: "attributes of a style", page: { "<style><!--</style><form \(attributes)>" }),
-        Monster(name: "attributes with equals signs alone", page: { "<form " + (0..<60_000).map { "a\($0)=" }.joined(separator: " ") }),
+        Monster(
+            name: "attributes with equals signs alone",
+            page: { "<form " + (0..<60_000).map { "a\($0)=" }.joined(separator: " ") }
+        ),
         Monster(name: "a tag without an end", page: { "<form x='" + String(repeating: "y", count: 400_000) }),
         Monster(name: "nesting of elements that others close", page: { String(repeating: "<b><p><i>", count: 40_000) }),
         Monster(name: "forms", page: { String(repeating: "<form><p>", count: 50_000) }),

@@ -221,7 +221,8 @@ extension OAuthClient {
         }
         try registration.certificate?.check(
             tokens.accessToken,
-            isRequired: registration.bindsTokensToCertificate && registration.securityProfile != nil && response.key == nil
+            isRequired: registration.bindsTokensToCertificate && registration.securityProfile != nil
+                && response.key == nil
         )
         tokens.dpopKey = response.key
         tokens.verifiedIDToken = nil

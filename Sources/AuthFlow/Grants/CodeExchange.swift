@@ -38,7 +38,12 @@ extension OAuthClient {
             reporter: reporter
         )
         credential.resources = request.resources
-        try await compareAuthorizationDetails(request.authorizationDetails, credential.tokens, reporter, at: .codeExchange)
+        try await compareAuthorizationDetails(
+            request.authorizationDetails,
+            credential.tokens,
+            reporter,
+            at: .codeExchange
+        )
         return (credential, response)
     }
 

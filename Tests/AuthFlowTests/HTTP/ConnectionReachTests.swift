@@ -9,7 +9,7 @@ import Testing
 @testable import AuthFlow
 @testable import AuthFlowHeadless
 
-/// Names that resolve to addresses which whoever named them may not name.
+/// Names that resolve to addresses that the server that named them may not name.
 @Suite struct ConnectionReachTests {
     private func serve<Return: Sendable>(_ body: (Int) async throws -> Return) async throws -> (Return, requests: Int) {
         let requests = Mutex(0)
@@ -150,7 +150,8 @@ import Testing
         let client = try ResourceClient(api, methods: [], store: MemoryTokenStore(), transport: network)
         _ = try? await client.find(nil)
         #expect(
-            network.allowed.withLock { $0["https://id.example.net/.well-known/oauth-authorization-server"] } == test.limit
+            network.allowed.withLock { $0["https://id.example.net/.well-known/oauth-authorization-server"] }
+                == test.limit
         )
     }
 
