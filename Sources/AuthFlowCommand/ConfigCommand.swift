@@ -79,9 +79,9 @@ struct ConfigCommand: AsyncParsableCommand {
 
     /// A file of the working directory is not used before its user has looked at it: a check runs the programs that it names.
     private static func requireTrust(_ path: String) throws {
-        let local = "\(FileManager.default.currentDirectoryPath)/\(ConfigurationChoice.localName)"
-        func resolved(_ path: String) -> String { URL(fileURLWithPath: path).resolvingSymlinksInPath().path }
-        guard resolved(path) == resolved(local) else { return }
+        // That of another directory, too.
+        let name = URL(fileURLWithPath: path).resolvingSymlinksInPath().lastPathComponent
+        guard name == ConfigurationChoice.localName else { return }
         guard
             try ConfigurationTrust().verdict(on: path, content: try ConfigurationFile.contents(ofFile: path))
                 == .trusted

@@ -135,7 +135,8 @@ struct ConfigurationChoice {
     /// The file that is used where the working directory is another program's.
     static var pathForHelpers: String {
         let environment = ToolEnvironment.host.environment
-        return environment["AUTHFLOW_CONFIG"].flatMap { $0.isEmpty ? nil : $0 } ?? userPath(environment)
+        // A relative path would name a file of the directory that the other program runs in.
+        return environment["AUTHFLOW_CONFIG"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? userPath(environment)
     }
 
     /// - Parameter option: The value of `--config`.

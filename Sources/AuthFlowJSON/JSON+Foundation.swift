@@ -16,6 +16,9 @@ extension JSON {
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
         let bytes = Array(text)
+        try limits.check(bytes)
+        // Marks that are written as escapes are decoded later, and not seen here.
+        try JSONLimits.check(String(decoding: bytes, as: UTF8.self))
         // Foundation lets the last of two equal keys win and rounds large integers: the scanner refuses both first.
         var scanner = JSONScanner(bytes, limits: limits)
         try scanner.scan { _, _ in }

@@ -9,7 +9,9 @@ extension JSON {
     /// - Throws: ``JSONError`` with the position of the first error.
     public init(parsing text: some Collection<UInt8>, limits: JSONLimits = JSONLimits()) throws(JSONError) {
         guard text.count <= limits.maximumBytes else { throw JSONError(.sizeLimitExceeded) }
-        let document = try JanssonDocument(parsing: Array(text))
+        let text = Array(text)
+        try limits.check(text)
+        let document = try JanssonDocument(parsing: text)
         self = try document.value(maximumDepth: limits.maximumDepth)
     }
 
@@ -76,7 +78,7 @@ extension JSON {
             members.reserveCapacity(unsafe json_object_size(node))
             var iterator = unsafe json_object_iter(node)
             while unsafe iterator != nil {
-                let name = unsafe string(json_object_iter_key(iterator), json_object_iter_key_len(iterator))
+                let name = try unsafe string(json_object_iter_key(iterator), json_object_iter_key_len(iterator))
                 // Two names that Unicode normalization makes one cannot be kept apart in a dictionary.
                 guard members[name] == nil else { throw JSONError(.duplicateKey) }
                 if let child = unsafe json_object_iter_value(iterator) {
@@ -95,7 +97,7 @@ extension JSON {
             }
             return .array(elements)
         case JSON_STRING:
-            return unsafe .string(string(json_string_value(node), json_string_length(node)))
+            return try unsafe .string(string(json_string_value(node), json_string_length(node)))
         case JSON_INTEGER:
             return unsafe .integer(Int64(json_integer_value(node)))
         case JSON_REAL:
@@ -110,9 +112,11 @@ extension JSON {
     }
 
     /// Copies by length, not up to a NUL.
-    private static func string(_ characters: UnsafePointer<CChar>?, _ length: Int) -> String {
+    private static func string(_ characters: UnsafePointer<CChar>?, _ length: Int) throws(JSONError) -> String {
         let buffer = unsafe UnsafeRawBufferPointer(start: characters, count: length)
-        return unsafe String(decoding: buffer, as: UTF8.self)
+        let text = unsafe String(decoding: buffer, as: UTF8.self)
+        try JSONLimits.check(text)
+        return text
     }
 
     /// A new tree that the caller owns.

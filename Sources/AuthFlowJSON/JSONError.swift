@@ -25,6 +25,10 @@ public struct JSONError: Error, Sendable, Hashable {
         public static let depthLimitExceeded = Self(rawValue: "values are nested too deeply")
         /// The text is longer than ``JSONLimits/maximumBytes``.
         public static let sizeLimitExceeded = Self(rawValue: "the text is too large")
+        /// The text has more values than ``JSONLimits/maximumValues``.
+        public static let valueLimitExceeded = Self(rawValue: "there are too many values")
+        /// A string has more combining marks in a row than any writing system.
+        public static let tooManyMarks = Self(rawValue: "a string has too many combining marks in a row")
         /// Memory ran out.
         public static let outOfMemory = Self(rawValue: "memory ran out")
         /// The parser failed in a way that has no code of its own.

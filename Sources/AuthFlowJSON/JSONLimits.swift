@@ -9,13 +9,61 @@ public struct JSONLimits: Sendable, Hashable {
     /// The deepest nesting of arrays and objects accepted.
     public let maximumDepth: Int
 
+    /// The largest number of values accepted, counted by the characters that separate them.
+    public let maximumValues: Int
+
     /// Creates limits.
     /// - Parameters:
     ///   - maximumBytes: The largest text accepted, in bytes; default: 4 MiB.
     ///   - maximumDepth: The deepest nesting accepted; default: 64. Values above 512 are taken as 512, which keeps the
     ///     recursive copy within the smallest thread stack in use (512 KiB on Apple's systems).
-    public init(maximumBytes: Int = 4 * 1024 * 1024, maximumDepth: Int = 64) {
+    ///   - maximumValues: The largest number of values accepted; default: 200,000. Each takes some eighty bytes of memory, whatever its text takes.
+    public init(maximumBytes: Int = 4 * 1024 * 1024, maximumDepth: Int = 64, maximumValues: Int = 200_000) {
         self.maximumBytes = maximumBytes
         self.maximumDepth = min(maximumDepth, 512)
+        self.maximumValues = maximumValues
+    }
+
+    /// Checks the size and the number of values of a text before it is parsed.
+    func check(_ text: [UInt8]) throws(JSONError) {
+        guard text.count <= maximumBytes else { throw JSONError(.sizeLimitExceeded) }
+        // A text that is no longer than this has no more values.
+        guard text.count > maximumValues else { return }
+        var (count, depth, isInString, isEscaped) = (1, 0, false, false)
+        for byte in text {
+            if isInString {
+                if isEscaped {
+                    isEscaped = false
+                } else if byte == UInt8(ascii: "\\") {
+                    isEscaped = true
+                } else if byte == UInt8(ascii: "\"") {
+                    isInString = false
+                }
+                continue
+            }
+            switch byte {
+            case UInt8(ascii: "\""): isInString = true
+            case UInt8(ascii: "["), UInt8(ascii: "{"): (count, depth) = (count + 1, depth + 1)
+            case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
+            case UInt8(ascii: ","): count += 1
+            default: break
+            }
+            guard depth <= maximumDepth else { throw JSONError(.depthLimitExceeded) }
+        }
+        guard count <= maximumValues else { throw JSONError(.valueLimitExceeded) }
+    }
+
+    /// The most combining marks in a row. Unicode's stream-safe text format (UAX #15 section 13) has 30.
+    private static let maximumMarks = 64
+
+    /// Checks a string of a document. Swift compares and hashes strings by their normal form, and sorts each run of combining marks for
+    /// it in a time that grows with the square of their number.
+    static func check(_ text: String) throws(JSONError) {
+        guard !text.utf8.allSatisfy({ $0 < 0x80 }) else { return }
+        var marks = 0
+        for scalar in text.unicodeScalars {
+            marks = scalar.properties.canonicalCombiningClass == .notReordered ? 0 : marks + 1
+            guard marks <= maximumMarks else { throw JSONError(.tooManyMarks) }
+        }
     }
 }

@@ -107,7 +107,15 @@ extension MCPBridge {
             // Another request has done it already.
             guard state.session.number == number else { return nil }
             if let repair = state.repair, repair.number == number { return repair.task }
-            let task = Task { await self.initializeAgain() }
+            let task = Task { [clock] in
+                // A server that answers with comments alone would have every request wait.
+                let isRepaired = try? await withDeadline(.seconds(60), clock: clock) {
+                    AuthError(.timedOut, "The server did not begin a new session.")
+                } _: {
+                    await self.initializeAgain()
+                }
+                return isRepaired ?? false
+            }
             state.repair = (number, task)
             return task
         }

@@ -123,6 +123,8 @@ public final class MCPBridge: Sendable {
             let watch = Task {
                 try await clock.sleep(for: grace)
                 for task in running { task.cancel() }
+                // Requests may be waiting for a new session.
+                state.withLock { $0.repair?.task }?.cancel()
             }
             for task in running { await task.value }
             watch.cancel()

@@ -213,8 +213,13 @@ public struct ResourceProxy: Sendable {
         var head = HTTPResponse(status: response.head.status)
         head.headerFields = Self.passing(received, Self.returned.union(route.returnedFields))
         head.headerFields[.cacheControl] = Self.cacheControl(received)
-        // Another user of the same browser has another cookie.
-        head.headerFields[.vary] = (received[values: .vary] + ["Cookie"]).joined(separator: ", ")
+        // Another user of the same browser has another cookie. What a script has fetched is not what a navigation to the same address gets,
+        // which has no header field of the application's and is refused.
+        head.headerFields[.vary] =
+            (received[values: .vary] + [server.headerName.rawName, "Origin", "Sec-Fetch-Site", "Cookie"])
+            .joined(separator: ", ")
+        // Content of an API that a browser shows as a page of the application's origin runs no script there.
+        head.headerFields[.contentSecurityPolicy] = "sandbox; default-src 'none'; frame-ancestors 'none'"
         head.headerFields[.xContentTypeOptions] = "nosniff"
         // RFC 9110 section 8.6: with HEAD, the length "if the same request had used the GET method".
         if method == .head, received[.contentEncoding] == nil {

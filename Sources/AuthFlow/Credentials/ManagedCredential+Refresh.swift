@@ -168,9 +168,13 @@ extension ManagedCredential {
         do {
             // Now too, for a transport that does not say when it sends.
             try lease.requireTime()
-            return try await client.refresh(credential, scopes: scopes, resources: resources) { () throws(AuthError) in
+            return try await client.refresh(credential, scopes: scopes, resources: resources) {
+                [unfinished] () throws(AuthError) in
                 try lease.requireTime()
+                try unfinished.requireOpen()
             }
+        } catch let error as AuthError where error.code == .closing {
+            throw CancellationError()
         } catch let error as AuthError where error.code == .leaseLost {
             throw Outdated()
         }

@@ -57,6 +57,13 @@ final class UnfinishedWork: Sendable {
         throw CancellationError()
     }
 
+    /// For the moment at which a refresh token would leave: its response could not be stored any more.
+    /// - Throws: ``AuthError`` with ``AuthError/Code/closing``.
+    func requireOpen() throws(AuthError) {
+        guard isClosed.load(ordering: .sequentiallyConsistent) else { return }
+        throw AuthError(.closing, "The process is about to exit, so no refresh token was sent.")
+    }
+
     func endSending() { sent.subtract(1, ordering: .sequentiallyConsistent) }
 
     /// No refresh token is sent from now on.
@@ -90,4 +97,9 @@ final class UnfinishedWork: Sendable {
             await wait()
         }
     }
+}
+
+extension AuthError.Code {
+    /// The process is about to exit. No caller gets it.
+    static let closing = Self(rawValue: "closing")
 }

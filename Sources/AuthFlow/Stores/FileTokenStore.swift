@@ -205,7 +205,10 @@ private final class HeldLocks: Sendable {
     subscript(lease: Lease) -> FileLock? { locks.withLock { $0[lease] } }
 
     func add(_ lock: FileLock, _ key: RecordKey) -> Lease {
-        let lease = Lease(key: key, fence: Self.lastFence.add(1, ordering: .relaxed).newValue)
+        let lease = Lease(key: key, fence: Self.lastFence.add(1, ordering: .relaxed).newValue) {
+            // Another process takes over the lock of one that was paused.
+            lock.isNamed
+        }
         locks.withLock { $0[lease] = lock }
         return lease
     }

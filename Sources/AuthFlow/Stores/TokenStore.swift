@@ -44,6 +44,7 @@ public struct Lease: Sendable, Hashable {
     public let isAfterUnfinished: Bool
 
     private let term: Term?
+    private let isHeld: (@Sendable () -> Bool)?
 
     /// How long a lease lasts, by the clock of its holder, which the store moves on with every renewal.
     public final class Term: Sendable {
@@ -69,13 +70,23 @@ public struct Lease: Sendable, Hashable {
         self.fence = fence
         self.isAfterUnfinished = isAfterUnfinished
         self.term = term
+        self.isHeld = nil
+    }
+
+    /// - Parameter isHeld: Whether the lease is still this holder's, for a lock that another process can take away.
+    init(key: RecordKey, fence: UInt64, isHeld: @escaping @Sendable () -> Bool) {
+        self.key = key
+        self.fence = fence
+        self.isAfterUnfinished = false
+        self.term = nil
+        self.isHeld = isHeld
     }
 
     /// Throws when the lease has expired, as far as its holder knows. For the moment before something that cannot be undone: a
     /// process that was paused may find that another has taken over.
     /// - Throws: ``AuthError`` with `lease_lost`.
     public func requireTime() throws(AuthError) {
-        if term?.hasEnded == true { throw Self.lost }
+        if term?.hasEnded == true || isHeld?() == false { throw Self.lost }
     }
 
     /// Compares the keys and the fences.

@@ -419,8 +419,14 @@ extension ConformanceTable {
             )
             try ConformanceRow.require(
                 Set((response?.head.headerFields ?? [:]).map(\.name.canonicalName))
-                    == ["etag", "cache-control", "vary", "x-content-type-options"],
+                    == ["etag", "cache-control", "vary", "content-security-policy", "x-content-type-options"],
                 "The page gets \((response?.head.headerFields ?? [:]).map(\.name.canonicalName))."
+            )
+            // A navigation is refused, and is not answered from the cache with what a script has fetched either.
+            try ConformanceRow.require(
+                response?.head.headerFields[.vary]?.contains("X-AuthFlow") == true
+                    && response?.head.headerFields[.contentSecurityPolicy]?.hasPrefix("sandbox") == true,
+                "A response may be shown as a page of the application's."
             )
             for (sent, returned) in [
                 (nil, "private, no-cache"), ("public, s-maxage=60, max-age=5", "private, max-age=5"),

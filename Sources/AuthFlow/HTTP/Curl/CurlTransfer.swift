@@ -16,7 +16,7 @@ final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touche
     let destination: Destination
     let settings: NetworkSettings
 
-    private let added = ContinuousClock.now
+    let added = ContinuousClock.now
     /// The part of the timeout that was left for connecting when libcurl began.
     private var connectTimeout = Duration.zero
     /// When the request was sent; nil before.

@@ -45,10 +45,22 @@ struct TransferQueue {
         lines[destination]?.places -= 1
         places[destination.pool, default: 0] -= 1
         defer { removeIfEmpty(destination) }
-        guard lines.count > 1 else { return next(in: destination).map { [$0] } ?? [] }
-        // Another host's may have waited for a place in the pool alone.
-        let others = lines.keys.filter { $0.pool == destination.pool && $0 != destination }
-        return ([destination] + others).compactMap { next(in: $0) }
+        var begun: [CurlTransfer] = []
+        // Another host's may have waited for a place in the pool alone: the one that has waited longest is the next, whichever host it is
+        // for, so that hosts with many cannot keep the others out.
+        while let longest = longestWaiting(in: destination.pool), let transfer = next(in: longest) {
+            begun.append(transfer)
+        }
+        return begun
+    }
+
+    /// The destination of the transfer that has waited longest among those that have a place at their host.
+    private func longestWaiting(in pool: ConnectionPool) -> CurlTransfer.Destination? {
+        lines.filter { destination, line in
+            destination.pool == pool
+                && line.waiting.first.map { line.places < $0.settings.connectionsPerHost } == true
+        }
+        .min { ($0.value.waiting.first?.added ?? .now) < ($1.value.waiting.first?.added ?? .now) }?.key
     }
 
     private mutating func next(in destination: CurlTransfer.Destination) -> CurlTransfer? {

@@ -1,0 +1,30 @@
+import AuthFlowJSON
+import Testing
+
+/// Texts that are small, and would take a lot of memory or time.
+@Suite struct HostileTextTests {
+    private func code(_ text: String, _ limits: JSONLimits = JSONLimits()) -> JSONError.Code? {
+        do throws(JSONError) {
+            _ = try JSON(parsing: Array(text.utf8), limits: limits)
+            return nil
+        } catch {
+            return error.code
+        }
+    }
+
+    /// Swift sorts a run of combining marks in quadratic time whenever it hashes or compares the string.
+    @Test(arguments: ["{\"%\": 1}", "{\"a\": \"%\"}", "[\"%\"]"])
+    func refusesLongRunsOfCombiningMarks(_ form: String) {
+        let marks = String(repeating: "\u{301}\u{323}", count: 500)
+        #expect(code(form.replacing("%", with: "e" + marks)) == .tooManyMarks)
+        #expect(code(form.replacing("%", with: "e" + marks.unicodeScalars.prefix(30).map(String.init).joined())) == nil)
+    }
+
+    @Test func refusesMoreValuesThanTheLimit() {
+        let limits = JSONLimits(maximumValues: 1000)
+        #expect(code("[" + String(repeating: "{},", count: 999) + "0]", limits) == .valueLimitExceeded)
+        #expect(code("[" + String(repeating: "0,", count: 900) + "0]", limits) == nil)
+        // What stands in a string is text.
+        #expect(code("[\"" + String(repeating: "{,\\\"", count: 2000) + "\"]", limits) == nil)
+    }
+}
