@@ -162,6 +162,7 @@ def kubernetes():
     expect("20 at once after the end refresh once", refreshes() - before == 1, refreshes() - before)
     expect("without the server's name nothing is handed out", "provideClusterInfo" in get(status=1, tells=False).stderr)
     configure(kubernetes={"servers": ["https://other.example.com"], "ca_file": str(work / "k.pem")})
+    expect("nor to another server", "not for the server" in get(status=1).stderr)
     configure(kubernetes={"servers": [url]})
     expect("nor by an authority of the kubeconfig file's own", "certificate authority" in get(status=1).stderr)
     configure(kubernetes={})
