@@ -22,6 +22,15 @@ struct StoreCommand: AsyncParsableCommand {
         return (profile, store)
     }
 
+    /// The database below the encryption; nil when the store is of another kind.
+    private static func database<Database: TokenStore>(
+        _ options: ProfileOptions,
+        as kind: Database.Type
+    ) throws -> (profile: Profile, database: Database?) {
+        let (profile, store) = try store(options)
+        return (profile, ((store as? EncryptedSessionStore)?.base ?? store) as? Database)
+    }
+
     struct NewKey: AsyncParsableCommand {
         static let configuration = CommandConfiguration(
             commandName: "new-key",
@@ -79,9 +88,8 @@ struct StoreCommand: AsyncParsableCommand {
         @OptionGroup var options: ProfileOptions
 
         func run() async throws {
-            let (profile, store) = try StoreCommand.store(options)
-            let base = (store as? EncryptedSessionStore)?.base ?? store
-            guard let database = base as? SQLiteTokenStore else {
+            let (profile, store) = try StoreCommand.database(options, as: SQLiteTokenStore.self)
+            guard let database = store else {
                 throw AuthError(.unsupported, "The store of the profile \(profile.name) is not an SQLite database.")
             }
             let path = try await database.setDamagedDatabaseAside()
@@ -98,9 +106,8 @@ struct StoreCommand: AsyncParsableCommand {
         @OptionGroup var options: ProfileOptions
 
         func run() async throws {
-            let (profile, store) = try StoreCommand.store(options)
-            let base = (store as? EncryptedSessionStore)?.base ?? store
-            guard let database = base as? PostgreSQLTokenStore else {
+            let (profile, store) = try StoreCommand.database(options, as: PostgreSQLTokenStore.self)
+            guard let database = store else {
                 return Terminal.talk("The store of the profile \(profile.name) needs no preparation.")
             }
             let (before, now) = try await database.migrate()

@@ -17,7 +17,7 @@ public struct JSONLimits: Sendable, Hashable {
     ///   - maximumBytes: The largest text accepted, in bytes; default: 4 MiB.
     ///   - maximumDepth: The deepest nesting accepted; default: 64. Values above 512 are taken as 512, which keeps the
     ///     recursive copy within the smallest thread stack in use (512 KiB on Apple's systems).
-    ///   - maximumValues: The largest number of values accepted; default: 200,000. Each takes some eighty bytes of memory, whatever its text takes.
+    ///   - maximumValues: The largest number of values accepted; default: 200,000. A text of two bytes takes many times as much memory as a value.
     public init(maximumBytes: Int = 4 * 1024 * 1024, maximumDepth: Int = 64, maximumValues: Int = 200_000) {
         self.maximumBytes = maximumBytes
         self.maximumDepth = min(maximumDepth, 512)

@@ -26,7 +26,7 @@ struct MCPMessage: Sendable {
     /// Reads a message.
     /// - Returns: nil when it is not one.
     init?(_ bytes: [UInt8]) {
-        let limits = JSONLimits(maximumBytes: Self.maximumSize, maximumDepth: 512, maximumValues: 2_000_000)
+        let limits = JSONLimits(maximumBytes: Self.maximumSize, maximumDepth: 512, maximumValues: 1_000_000)
         // What is read decides where the message goes. Its bytes pass through as they came.
         guard
             let json = (try? JSON(parsing: bytes, limits: limits))

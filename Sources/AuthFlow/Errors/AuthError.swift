@@ -13,7 +13,7 @@ public struct AuthError: Error, Sendable {
     public let code: Code
 
     /// What happened, which rule it breaks, and what to do.
-    public internal(set) var message: String
+    public let message: String
 
     /// The error parameters that the provider sent; nil when it sent none.
     public let providerError: ProviderError?

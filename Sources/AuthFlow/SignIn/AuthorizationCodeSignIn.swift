@@ -71,9 +71,13 @@ struct AuthorizationCodeSignIn: Sendable {
 extension AuthError {
     /// The same error, with the settings that concern pushed requests: some servers want parameters in the browser that were pushed.
     fileprivate var advisingAboutPushedRequests: AuthError {
-        var error = self
-        error.message +=
-            " The request was pushed (\"par\": \"auto\"). If the server wants parameters again that were pushed, name them in \"par_repeats\"; without pushed requests, it is \"par\": \"never\"."
-        return error
+        AuthError(
+            code,
+            "\(message) The request was pushed (\"par\": \"auto\"). If the server wants parameters again that were pushed, name them in \"par_repeats\"; without pushed requests, it is \"par\": \"never\".",
+            providerError: providerError,
+            status: status,
+            retryAfter: retryAfter,
+            underlyingError: underlyingError
+        )
     }
 }

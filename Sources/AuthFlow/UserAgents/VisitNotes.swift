@@ -6,7 +6,7 @@ package final class VisitNotes: Sendable {
 
     package init() {}
 
-    /// - Parameter reason: A sentence without its first word and its end, with nothing of the response in it.
+    /// - Parameter reason: The end of a sentence, with nothing of the response in it.
     package func ignoredResponse(because reason: String) { self.reason.withLock { $0 = reason } }
 
     /// A sentence for the message of a timeout, with a space before it; empty when nothing arrived.
