@@ -69,7 +69,7 @@ enum Terminal {
         text + String(repeating: " ", count: max(0, width - text.count))
     }
 
-    private static func visible(_ text: String) -> String {
+    static func visible(_ text: String) -> String {
         var result = String.UnicodeScalarView()
         for scalar in text.unicodeScalars {
             result.append(scalar != "\n" && DisplayText.isInvisible(scalar) ? " " : scalar)

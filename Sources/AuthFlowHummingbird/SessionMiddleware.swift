@@ -45,6 +45,7 @@ public struct SessionMiddleware<Context: SessionRequestContext>: RouterMiddlewar
             }
         }
         if let proxy, proxy.handles(request.head) {
+            if let refusal = proxy.refusal(of: request.head) { return Response(refusal) }
             let body = try await request.body.collect(upTo: limit)
             if let response = await proxy.response(to: request.head, body: Array(body.readableBytesView)) {
                 return Response(response)

@@ -86,6 +86,36 @@ public struct ResourceProxy: Sendable {
         return routes.first { path.hasPrefix($0.prefix) }
     }
 
+    /// Returns the response to a request that is refused whatever its body: ask for it before the body is read. Nil for any other.
+    public func refusal(of request: HTTPRequest) -> TransportResponse? {
+        guard let route = route(of: request) else { return nil }
+        if case .refused(let response) = admission(of: request, to: route) { return response }
+        return nil
+    }
+
+    private enum Admission {
+        case admitted(Endpoint)
+        case refused(TransportResponse)
+    }
+
+    private func admission(of request: HTTPRequest, to route: Route) -> Admission {
+        let target = request.path ?? "/"
+        let path = String(target.prefix { $0 != "?" })
+        guard server.isFromOwnPage(request) else { return .refused(ServerResponse.plain(.forbidden)) }
+        guard route.methods.contains(request.method) else { return .refused(ServerResponse.plain(.methodNotAllowed)) }
+        let rest = path.dropFirst(route.prefix.count)
+        guard let read = Self.reading(of: rest),
+            // RFC 10017 section 6.1.3.6, RFC 3986 section 6.2.2: `%61dmin`, `admin;a=b`, `ADMIN` and `admin` must not get around the route of
+            // `admin/`.
+            isRoute(route, of: "\(route.prefix)\(read)/".lowercased()),
+            target.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }),
+            let endpoint = try? Endpoint("\(route.target.url)\(rest)\(target.dropFirst(path.count))"),
+            endpoint.origin == route.target.origin, endpoint.path.hasPrefix(route.target.path)
+        else { return .refused(ServerResponse.plain(.badRequest)) }
+        guard server.sessionIdentifier(of: request) != nil else { return .refused(ServerResponse.plain(.unauthorized)) }
+        return .admitted(endpoint)
+    }
+
     /// Returns the API's response to a request; nil when it is for no route here.
     ///
     /// 403: it does not come from a page of the application. 401: there is no session. 405 and 400: the method or the path is not
@@ -95,20 +125,12 @@ public struct ResourceProxy: Sendable {
     ///   - request: The request, its path as it was sent.
     ///   - body: The body, bounded by the caller. The response is bounded to 1 MiB.
     public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
-        let target = request.path ?? "/"
-        let path = String(target.prefix { $0 != "?" })
         guard let route = route(of: request) else { return nil }
-        guard server.isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
-        guard route.methods.contains(request.method) else { return ServerResponse.plain(.methodNotAllowed) }
-        let rest = path.dropFirst(route.prefix.count)
-        guard let read = Self.reading(of: rest),
-            // RFC 10017 section 6.1.3.6, RFC 3986 section 6.2.2: `%61dmin`, `admin;a=b`, `ADMIN` and `admin` must not get around the route of
-            // `admin/`.
-            isRoute(route, of: "\(route.prefix)\(read)/".lowercased()),
-            target.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "#") }),
-            let endpoint = try? Endpoint("\(route.target.url)\(rest)\(target.dropFirst(path.count))"),
-            endpoint.origin == route.target.origin, endpoint.path.hasPrefix(route.target.path)
-        else { return ServerResponse.plain(.badRequest) }
+        let endpoint: Endpoint
+        switch admission(of: request, to: route) {
+        case .admitted(let admitted): endpoint = admitted
+        case .refused(let response): return response
+        }
         let session: Session
         let tokens: TokenSet
         do {

@@ -64,8 +64,17 @@ enum ServerResponse {
         head.headerFields[.cacheControl] = "no-store"
         head.headerFields[.contentType] = type
         head.headerFields[.xContentTypeOptions] = "nosniff"
-        if let policy = HTTPField.Name("Referrer-Policy") { head.headerFields[policy] = "no-referrer" }
+        for (name, value) in [("Referrer-Policy", "no-referrer"), ("Cross-Origin-Resource-Policy", "same-origin")] {
+            if let name = HTTPField.Name(name) { head.headerFields[name] = value }
+        }
         return TransportResponse(head: head, body: body)
+    }
+
+    /// Too many are being served at this moment.
+    static func tooMany() -> TransportResponse {
+        var response = plain(.serviceUnavailable)
+        response.head.headerFields[.retryAfter] = "2"
+        return response
     }
 }
 

@@ -51,20 +51,18 @@ extension SessionServer {
             guard isFirst || found.isEmpty || !meant.isEmpty else {
                 return refused("The logout token was used before (jti).")
             }
-            let removed: [Credential]
             do {
-                try await credentials.revokeLateTokens(
-                    of: meant.filter { $0.credential.map(Self.endsWithItsSession) ?? false }.map(\.key)
+                // Section 2.7: "refresh tokens issued without the offline_access property ... SHOULD be revoked", and with it "normally
+                // SHOULD NOT".
+                try await end(
+                    Dictionary(meant.map { ($0.key, $0.credential) }) { first, _ in first },
+                    revoking: Self.endsWithItsSession
                 )
-                removed = try await credentials.remove(meant.map(\.key))
             } catch {
                 // It is sent again then, and is the first once more. In a task of its own: this one may be cancelled.
                 if isFirst { await Task { [store] in _ = try? await store.remove([claim]) }.value }
                 throw error
             }
-            // Section 2.7: "refresh tokens issued without the offline_access property ... SHOULD be revoked", and with it "normally
-            // SHOULD NOT".
-            revoke((removed.isEmpty ? meant.compactMap(\.credential) : removed).filter(Self.endsWithItsSession))
             return ServerResponse.plain(.ok)
         } catch {
             return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])

@@ -33,6 +33,9 @@ extension SessionServer {
     /// GET /login: sends the browser to the provider. The parameter `return_to` names the page to come back to.
     func beginSignIn(_ query: String, _ request: HTTPRequest) async -> TransportResponse {
         let parameters = FormURLEncoding.decode(query) ?? FormParameters()
+        guard isNavigation(request) else { return ServerResponse.plain(.forbidden) }
+        guard signIns.enter() else { return ServerResponse.tooMany() }
+        defer { signIns.leave() }
         let wanted = parameters.values(for: "return_to")
         let address = wanted.count == 1 ? ReturnAddress(wanted[0], prefixes: options.returnPrefixes) : nil
         let reporter = FlowReporter(host: client.server.host, observer: observer)
@@ -149,17 +152,17 @@ extension SessionServer {
     private func beginSession(_ credential: Credential, after names: [String]) async throws -> Secret {
         let identifier = Secret(Base64URL.encode(client.server.host.randomBytes(32)))
         let key = key(identifier)
-        try await credentials.save(
-            credential,
-            for: key,
-            attributes: RecordAttributes(
-                lifetime: options.lifetime,
-                idleTime: options.idleTime,
-                tags: tags(of: credential)
-            )
-        )
         let own = credentials.recordKey(for: key)
         do {
+            try await credentials.save(
+                credential,
+                for: key,
+                attributes: RecordAttributes(
+                    lifetime: options.lifetime,
+                    idleTime: options.idleTime,
+                    tags: tags(of: credential)
+                )
+            )
             guard try await !wasEndedMeanwhile(credential) else {
                 if Self.endsWithItsSession(credential) { revoke([credential]) }
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
@@ -182,7 +185,7 @@ extension SessionServer {
         guard !old.isEmpty else { return }
         let removed = try await credentials.remove(old)
         // Tokens of the same user may belong to the same grant, which is still in use.
-        revoke(removed.filter { $0.identity != credential.identity })
+        revoke(removed.compactMap(\.credential).filter { $0.identity != credential.identity })
     }
 
     func sessionCookie(_ value: String) -> ResponseCookie {

@@ -43,13 +43,38 @@ extension SessionServer {
     ///   - names: The sessions; nil for all, this one included: "sign out everywhere".
     /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
     public func endSessions(ofUserOf session: Session, named names: [String]? = nil) async throws {
-        var keys = [credentials.recordKey(for: key(session.identifier))]
+        let own = credentials.recordKey(for: key(session.identifier))
+        var meant: [RecordKey: Credential?] = [:]
+        if let stored = try await credentials.stored(own) { meant[own] = .some(stored.credential) }
         if let identity = session.identity {
-            keys += try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)).map(\.key)
+            for found in try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)) {
+                meant[found.key] = .some(found.credential)
+            }
         }
-        if let names { keys.removeAll { !names.contains($0.name) } }
-        try await credentials.revokeLateTokens(of: keys)
-        revoke(try await credentials.remove(Array(Set(keys))))
+        if let names { meant = meant.filter { names.contains($0.key.name) } }
+        try await end(meant, last: own)
+    }
+
+    /// Ends sessions in every process, and revokes their tokens.
+    /// - Parameters:
+    ///   - meant: The sessions, with their credentials where they can be read here.
+    ///   - last: The session that is ended after the others: with it the user can ask again.
+    ///   - isRevoked: Whether the tokens of a credential end with its session.
+    func end(
+        _ meant: [RecordKey: Credential?],
+        last: RecordKey? = nil,
+        revoking isRevoked: (Credential) -> Bool = { _ in true }
+    ) async throws {
+        let keys = meant.keys.filter { $0 != last } + (last.map { meant.keys.contains($0) ? [$0] : [] } ?? [])
+        // What can't be read here may have a refresh in progress elsewhere.
+        try await credentials.revokeLateTokens(of: keys.filter { meant[$0]?.map(isRevoked) ?? true })
+        var ended = meant
+        // Also where the answer of the database was lost, or it ended some of them only: the user has asked for all of it.
+        defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked)) }
+        // A refresh may have changed what was read before.
+        for removed in try await credentials.remove(keys) where removed.credential != nil {
+            ended[removed.key] = .some(removed.credential)
+        }
     }
 
     /// The tags by which the sessions of a user and of a session at the provider are found.
@@ -118,28 +143,27 @@ extension SessionServer {
             let parameters = [query, String(decoding: body, as: UTF8.self)].map {
                 FormURLEncoding.decode($0) ?? FormParameters()
             }
-            var found: [TaggedCredential] = []
-            if parameters.contains(where: { $0["everywhere"] == "1" }) {
-                // Found before anything is removed: after a failure there is still the session that can ask again.
-                guard let session = try await session(of: request, isUse: false) else {
-                    return ServerResponse.refusal(
-                        .unauthorized,
-                        "This session has already ended, so your other sessions could not be found. Sign in again, then sign out everywhere.",
-                        start: options.startPath
-                    ).setting(cookie)
-                }
-                if let identity = session.identity {
-                    found = try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject))
+            let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
+            // Read before anything is written: a cookie that someone has made up writes nothing.
+            guard let own = try await credentials.stored(key), own.credential != nil || !isEverywhere else {
+                guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }
+                return ServerResponse.refusal(
+                    .unauthorized,
+                    "This session has already ended, so your other sessions could not be found. Sign in again, then sign out everywhere.",
+                    start: options.startPath
+                ).setting(cookie)
+            }
+            var meant: [RecordKey: Credential?] = [:]
+            // Found before anything is removed: after a failure there is still the session that can ask again.
+            if isEverywhere, let identity = own.credential?.identity {
+                for found in try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)) {
+                    meant[found.key] = .some(found.credential)
                 }
             }
-            let keys = Array(Set([key] + found.map(\.key)))
-            try await credentials.revokeLateTokens(of: keys)
-            let removed = try await credentials.remove(keys)
-            let own = found.first { $0.key == key }?.credential ?? removed.first
+            meant[key] = .some(own.credential)
+            try await self.end(meant, last: key)
             var end: EndSessionRequest?
-            if let own { end = try? await client.endSessionRequest(for: own) }
-            // If a removal is repeated because its answer was lost, the second one returns nothing.
-            revoke(removed.isEmpty ? found.compactMap(\.credential) : removed)
+            if let credential = own.credential { end = try? await client.endSessionRequest(for: credential) }
             return ServerResponse.redirect(to: end?.url ?? options.startPath).setting(cookie)
         } catch {
             return ServerResponse.refusal(

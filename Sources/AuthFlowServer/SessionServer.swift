@@ -36,6 +36,8 @@ public final class SessionServer: Sendable {
     /// The path of the redirect URI.
     let callbackPath: String
     let headerName: HTTPField.Name
+    /// Sign-ins that are being begun. Each writes to the store, and may send a request to the provider, before anyone has signed in.
+    let signIns = SignInPlaces()
     private let touched = Mutex(TouchTimes())
 
     /// Creates the sessions of an application.
@@ -89,6 +91,10 @@ public final class SessionServer: Sendable {
         }
         guard !options.cookieName.isEmpty, isName else {
             throw refused("The name of the cookie has characters that no cookie may have.")
+        }
+        // RFC 6265bis section 4.1.3.2: any other host of the domain could set a cookie of another name.
+        guard !isSecure || options.cookieName.hasPrefix("__Host-") else {
+            throw refused("The name of the cookie begins with __Host-, so that no other host can set it.")
         }
         let paths = [
             options.loginPath, options.logoutPath, options.sessionPath, options.backChannelLogoutPath, callback.path,
@@ -238,6 +244,13 @@ public final class SessionServer: Sendable {
             guard origin == "null", site == "same-origin" else { return true }
         }
         return site != nil && site != "same-origin" && site != "none"
+    }
+
+    /// Whether a browser asks for a page, and not for an image, a frame or a script's data (Fetch Metadata section 2.1): a page of another
+    /// site can make it ask for those as often as it likes. Browsers that do not say are let through.
+    func isNavigation(_ request: HTTPRequest) -> Bool {
+        let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { request.headerFields[$0] }
+        return destination.map { $0 == "document" } ?? true
     }
 
     private func site(of request: HTTPRequest) -> String? {

@@ -33,7 +33,7 @@ public struct SessionServerOptions: Sendable {
     public var isPersistent = false
 
     /// The name of the session's cookie; default: `__Host-Http-authflow`. Browsers accept a name with `__Host-` only for a cookie that no
-    /// other host can set.
+    /// other host can set, so with TLS every name begins with it.
     public var cookieName = "__Host-Http-authflow"
 
     /// The header field that scripts of the page send with every request (RFC 10017 section 6.1.3.3), with any value; default: `X-AuthFlow`.

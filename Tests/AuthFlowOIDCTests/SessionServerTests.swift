@@ -7,7 +7,7 @@ import Synchronization
 import Testing
 
 /// Holds requests to a path until a test releases them.
-private struct HeldRequests: HTTPTransport {
+struct HeldRequests: HTTPTransport {
     let base: any HTTPTransport
     let path: String
     let arrived = AsyncStream<Void>.makeStream()

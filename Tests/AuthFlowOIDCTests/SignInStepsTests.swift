@@ -200,7 +200,21 @@ import Testing
         let request = try await client.authorizationRequest(.init(maxAge: .seconds(60)))
         let callback = try await scene.visit(request.url)
         let error = await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
-        #expect(error?.code == .invalidIDToken)
+        #expect(error?.code == .insufficientUserAuthentication)
+    }
+
+    /// A provider may revoke the whole grant with one token, and the user's session with it.
+    @Test(arguments: [
+        (IDTokenFault.authenticatedAnHourAgo, 0), (.missingAuthenticationTime, 0), (.claim("nonce", "another"), 2),
+    ])
+    func tokensOfAWeakerAuthenticationAreNotRevokedAndOthersAre(_ fault: IDTokenFault, _ revocations: Int) async throws
+    {
+        scene.emulator.fault = .idToken(fault)
+        let client = try client { $0.scopes = ["openid", "offline_access"] }
+        let request = try await client.authorizationRequest(.init(maxAge: .seconds(60)))
+        let callback = try await scene.visit(request.url)
+        await #expect(throws: AuthError.self) { try await client.exchange(callback, for: request) }
+        #expect(scene.emulator.requests.count { $0 == "POST /revoke" } == revocations)
     }
 
     @Test func asksForTheSameResourceAtTheTokenEndpointAndAtEachRefresh() async throws {

@@ -85,6 +85,16 @@ import Testing
         #expect(waits.load(ordering: .relaxed) >= 1)
     }
 
+    @Test func aRefreshTokenIsNotSentWhenTheProcessBeganToExitWhileTheRequestWaited() async throws {
+        let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
+        let transport = WaitingTransport(scene.transport)
+        let client = try client(scene, transport, store: MemoryTokenStore(), host: .system)
+        try await client.signIn()
+        transport.wait(beforeSending: { client.stopSending() })
+        await #expect(throws: CancellationError.self) { _ = try await client.refresh() }
+        #expect(refreshes(scene) == 0)
+    }
+
     @Test func aRequestThatWaitedHasTheWholeTimeoutForItsResponse() async throws {
         let scene = EmulatorScene(try OIDCEmulator(issuer: "https://id.example.com"))
         let transport = WaitingTransport(scene.transport)

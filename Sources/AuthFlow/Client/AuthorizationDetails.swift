@@ -125,9 +125,7 @@ extension OAuthClient {
         _ reporter: FlowReporter,
         at step: FlowEvent.Step
     ) async throws {
-        let missing = try await revokingRefused(tokens) {
-            try AuthorizationDetails.compare(asked, tokens, registration)
-        }
+        let missing = try AuthorizationDetails.compare(asked, tokens, registration)
         guard let asked, !AuthorizationDetails.areEqual(asked, tokens.authorizationDetails) else { return }
         var details = ["granted": AuthorizationDetails.types(tokens.authorizationDetails)]
         if !missing.isEmpty { details["not granted"] = AuthorizationDetails.types(.array(missing)) }

@@ -53,7 +53,7 @@ public struct PendingAuthorizations: Sendable {
     }
 
     /// How long a request is kept after its expiry, in seconds.
-    private static let graceTime: TimeInterval = 600
+    private static let graceTime: TimeInterval = 60
 
     /// Takes the request out that an authorization response belongs to. No other call, here or in another process, gets it again.
     /// - Parameters:

@@ -45,10 +45,21 @@ extension CredentialManager {
     /// revoked.
     /// - Returns: Those that were there, with the tokens that were good last.
     /// - Throws: ``AuthError`` with `storage_failed`.
-    public func remove(_ keys: [RecordKey]) async throws -> [Credential] {
-        let removed = try await sessionStore.remove(keys)
-        for key in keys { forget(key.digest) }
-        return removed.compactMap { tagged($0).credential }
+    @discardableResult
+    public func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
+        defer { for key in keys { forget(key.digest) } }
+        return try await sessionStore.remove(keys).map(tagged)
+    }
+
+    /// What is stored under a key, whether or not it can be read here; nil when nothing is. It takes no place in memory.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    package func stored(_ key: RecordKey) async throws -> (credential: Credential?, key: RecordKey)? {
+        do {
+            guard let bytes = try await store.bytes(for: key) else { return nil }
+            return ((try? StoredAccounts(serialized: bytes))?.entry(nil)?.credential, key)
+        } catch let error as AuthError where error.code == .credentialUnusable {
+            return (nil, key)
+        }
     }
 
     /// Tokens for one of several resources of a grant.

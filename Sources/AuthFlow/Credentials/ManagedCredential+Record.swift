@@ -84,8 +84,17 @@ extension ManagedCredential {
         return known
     }
 
+    /// Runs work that may refresh tokens, while no other holder can. Where the lease is lost meanwhile, they are written under another,
+    /// whatever becomes of the work.
+    func underLease<Return: Sendable>(_ body: (Lease) async throws -> Return) async throws -> Return {
+        let result: Result<Return, any Error>
+        do { result = .success(try await store.withLease(on: key, body)) } catch { result = .failure(error) }
+        await writeAfterLostLease()
+        return try result.get()
+    }
+
     /// Writes tokens that were refreshed under a lease that was lost meanwhile, unless another holder has refreshed them too.
-    func writeAfterLostLease() async {
+    private func writeAfterLostLease() async {
         let hasLostLease = state.withLock { state in
             defer { state.hasLostLease = false }
             return state.hasLostLease
@@ -293,13 +302,7 @@ extension ManagedCredential {
 
     /// Replaces the tokens, while no other holder can.
     func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
-        let credential = try await replaceUnderLease(body)
-        await writeAfterLostLease()
-        return credential
-    }
-
-    private func replaceUnderLease(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
-        try await store.withLease(on: key) { lease in
+        try await underLease { lease in
             let epoch = state.withLock { $0.epoch }
             var accounts = try await latestAccounts(lease)
             var credential = try signedIn(in: accounts)

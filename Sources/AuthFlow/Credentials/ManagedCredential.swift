@@ -275,18 +275,9 @@ final class ManagedCredential: Sendable {
             let epoch = state.epoch
             let task = unfinished.begin { [self] in
                 defer { self.state.withLock { $0.running[place] = nil } }
-                let result: Result<Credential, any Error>
-                do {
-                    result = .success(
-                        try await store.withLease(on: key) { lease in
-                            try await refreshUnderLease(lease, of: account, margin, rejected, epoch)
-                        }
-                    )
-                } catch {
-                    result = .failure(error)
+                let credential = try await underLease { lease in
+                    try await refreshUnderLease(lease, of: account, margin, rejected, epoch)
                 }
-                await writeAfterLostLease()
-                let credential = try result.get()
                 // The user who was signed in when this began may not be any more.
                 guard self.state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
                 return credential

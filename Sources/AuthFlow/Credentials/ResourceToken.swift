@@ -136,16 +136,18 @@ extension ManagedCredential {
         if let known = freshCredential(), let tokens = fresh(known) { return tokens }
         if let tokens = fresh(try await lastCredential()) { return tokens }
         return try await unfinished.finish { [self] in
-            let tokens = try await store.withLease(on: key) { lease in
-                let epoch = state.withLock { $0.epoch }
-                var accounts = try await latestAccounts(lease)
-                let credential = try signedIn(in: accounts)
-                // Another task or process may have asked for it meanwhile.
-                if let tokens = fresh(credential) { return tokens }
-                return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
+            // Its caller may be cancelled, and it stays in memory all the same.
+            willBeUsed()
+            return try await used {
+                try await underLease { lease in
+                    let epoch = state.withLock { $0.epoch }
+                    var accounts = try await latestAccounts(lease)
+                    let credential = try signedIn(in: accounts)
+                    // Another task or process may have asked for it meanwhile.
+                    if let tokens = fresh(credential) { return tokens }
+                    return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
+                }
             }
-            await writeAfterLostLease()
-            return tokens
         }
     }
 

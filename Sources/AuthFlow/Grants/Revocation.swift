@@ -47,11 +47,13 @@ extension OAuthClient {
 
     /// Runs the checks of tokens that were just issued. Tokens that are refused are revoked: no one holds them, and they would stay valid.
     ///
-    /// By RFC 7009 alone: an adapter's own way may end more than this grant. Tokens that could not be checked are not revoked.
+    /// By RFC 7009 alone: an adapter's own way may end more than this grant. Tokens that could not be checked are not revoked, and neither are
+    /// those of a user whose authentication was weaker or older than requested: RFC 7009 section 2.1 lets a provider revoke the whole grant,
+    /// and with it the session that the user already has.
     func revokingRefused<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return {
         do {
             return try await checks()
-        } catch let error as AuthError where !error.isPassing {
+        } catch let error as AuthError where !error.isPassing && error.code != .insufficientUserAuthentication {
             // In a task of its own: this one may be cancelled.
             await Task { [self] in
                 try? await withDeadline(.seconds(10), clock: host.clock) {

@@ -170,7 +170,7 @@ struct IDTokenValidation: Sendable {
         // Section 5.5.1.1: when it "is requested as an Essential Claim", any other value is a failed authentication.
         if let wanted = expectation.essentialACRValues {
             guard let given = claims["acr"]?.string, wanted.isEmpty || wanted.containsIdentical(given) else {
-                throw rules.refused("the user's authentication does not meet the requested context (acr)")
+                throw Self.insufficient("the user's authentication does not meet the requested context (acr)")
             }
             passed?("acr", "OpenID Connect Core section 3.1.3.7, 12")
         }
@@ -180,9 +180,11 @@ struct IDTokenValidation: Sendable {
         // determines too much time has elapsed since the last End-User authentication." Section 2: with max_age it is
         // REQUIRED.
         if let maximum = expectation.maximumAuthenticationAge {
-            guard let authenticated = claims["auth_time"]?.number else { throw rules.missing("auth_time") }
+            guard let authenticated = claims["auth_time"]?.number else {
+                throw Self.insufficient("it does not say when the user was authenticated (auth_time)")
+            }
             guard authenticated >= time - leeway - maximum else {
-                throw rules.refused("the user's last authentication is older than requested (auth_time, max_age)")
+                throw Self.insufficient("the user's last authentication is older than requested (auth_time, max_age)")
             }
             passed?("auth_time", "OpenID Connect Core section 3.1.3.7, 13")
         }
@@ -253,6 +255,11 @@ struct IDTokenValidation: Sendable {
         // "its azp Claim Value MUST be the same as in the ID Token issued when the original authentication occurred; if no
         // azp Claim was present in the original ID Token, one MUST NOT be present in the new ID Token"
         guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp is not that of the sign-in") }
+    }
+
+    /// The token is the user's, and says that they authenticated otherwise than requested.
+    private static func insufficient(_ reason: String) -> AuthError {
+        AuthError(.insufficientUserAuthentication, "The ID Token was refused: \(reason).")
     }
 
     /// "the base64url encoding of the left-most half of the hash of the octets of the ASCII representation of the

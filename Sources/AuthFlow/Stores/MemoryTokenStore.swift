@@ -111,7 +111,7 @@ public actor MemoryTokenStore: SessionTokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func removeEnded() -> Int {
         let now = host.now()
-        let ended = entries.filter { !$0.value.isAlive(at: now) && held[$0.key] == nil }.keys.prefix(500)
+        let ended = entries.filter { !$0.value.isAlive(at: now) && held[$0.key] == nil }.keys
         for key in ended { entries[key] = nil }
         return ended.count
     }

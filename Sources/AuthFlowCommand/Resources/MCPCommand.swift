@@ -69,7 +69,8 @@ struct MCPCommand: AsyncParsableCommand {
             )
             var settings = MCPBridge.Options()
             settings.silence = .seconds(silence)
-            settings.log = { Terminal.talk("authflow: \($0)") }
+            let log = LogOutput(descriptor: STDERR_FILENO)
+            settings.log = { log.write(Terminal.visible("authflow: \($0)")) }
             settings.explain = { error in
                 let needsLogin: Set<AuthError.Code> = [.loginRequired, .noUserAgent, .userAgentFailed]
                 return needsLogin.contains(error.code) ? "\(error) \(choice.loginAdvice)" : "\(error)"
@@ -86,6 +87,7 @@ struct MCPCommand: AsyncParsableCommand {
             let grace = Task.isCancelled ? Duration.zero : .seconds(2)
             await Task { await bridge.close(within: grace) }.value
             await output.finish()
+            await log.finish()
         }
     }
 

@@ -133,6 +133,27 @@ import Testing
         }
     }
 
+    /// A process that was paused must not send a refresh token that another has used meanwhile.
+    @Test func aFileLeaseThatAnotherProcessHasTakenOverIsSeenToBeLostBeforeSomethingIsSent() async throws {
+        try await withDirectory { directory in
+            let paused = FileTokenStore(
+                directory: directory,
+                clock: ImmediateClock(),
+                patience: .seconds(90),
+                renewal: StoppedClock()
+            )
+            let other = FileTokenStore(directory: directory, clock: ImmediateClock())
+            try await paused.withLease(on: key) { lease in
+                try lease.requireTime()
+                try await other.withLease(on: key) { _ in
+                    let error = #expect(throws: AuthError.self) { try lease.requireTime() }
+                    #expect(error?.code == .leaseLost)
+                }
+                #expect(throws: AuthError.self) { try lease.requireTime() }
+            }
+        }
+    }
+
     @Test func anEncryptedLeaseThatIsLostWritesNothing() async throws {
         try await withDirectory { directory in
             let files = FileTokenStore(

@@ -121,7 +121,7 @@ extension ConformanceTable {
             try await ConformanceRow.signsIn(scene) { [settings] in $0 = settings }
             for fault in [IDTokenFault.authenticatedAnHourAgo, .missingAuthenticationTime] {
                 scene.emulator.fault = .idToken(fault)
-                try await refused(scene, .invalidIDToken, settings)
+                try await refused(scene, .insufficientUserAuthentication, settings)
             }
         },
         .row(

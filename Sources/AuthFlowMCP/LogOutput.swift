@@ -1,0 +1,68 @@
+import AuthFlow
+import Synchronization
+
+/// Writes lines for the user to a descriptor by a thread of its own: what a server can cause is bounded in number, and a host that reads
+/// none of it holds nothing up.
+package final class LogOutput: Sendable {
+    /// The most lines of a minute, and the most bytes that wait for a host that does not read.
+    package static let (linesPerMinute, bufferSize) = (60, 64 * 1024)
+
+    private struct State {
+        var buffer: [UInt8] = []
+        var isWriting = false
+        var minute: ContinuousClock.Instant
+        var lines = 0
+        var omitted = 0
+    }
+
+    private let descriptor: Int32
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let state: Mutex<State>
+
+    /// - Parameter now: The time; default: the system's.
+    package init(descriptor: Int32, now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }) {
+        self.descriptor = descriptor
+        self.now = now
+        self.state = Mutex(State(minute: now()))
+    }
+
+    /// Writes a line, or counts it among those that are left out.
+    package func write(_ line: String) {
+        let now = now()
+        let mustStart = state.withLock { state -> Bool in
+            if state.minute.duration(to: now) >= .seconds(60) { (state.minute, state.lines) = (now, 0) }
+            guard state.lines < Self.linesPerMinute, state.buffer.count + line.utf8.count < Self.bufferSize else {
+                state.omitted += 1
+                return false
+            }
+            if state.omitted > 0 {
+                state.buffer += "authflow: \(state.omitted) more messages were left out.\n".utf8
+                state.omitted = 0
+            }
+            state.lines += 1
+            state.buffer += line.utf8
+            state.buffer.append(0x0A)
+            defer { state.isWriting = true }
+            return !state.isWriting
+        }
+        // Without a thread, the line is written with the next one.
+        if mustStart, !DetachedThread.run({ self.drain() }) { state.withLock { $0.isWriting = false } }
+    }
+
+    private func drain() {
+        while true {
+            let part = state.withLock { state -> [UInt8] in
+                defer { state.buffer = [] }
+                state.isWriting = !state.buffer.isEmpty
+                return state.buffer
+            }
+            if part.isEmpty { return }
+            _ = SystemCall.write(part, to: descriptor)
+        }
+    }
+
+    /// Waits until everything is written, but not for a host that does not read.
+    package func finish() async {
+        for _ in 0..<40 where state.withLock({ $0.isWriting }) { try? await Task.sleep(for: .milliseconds(5)) }
+    }
+}

@@ -1,0 +1,19 @@
+import Synchronization
+
+/// The sign-ins that a process begins at the same time: at most 32, whoever asks for them, so that they leave the database and the
+/// provider to those who are signed in.
+final class SignInPlaces: Sendable {
+    static let limit = 32
+
+    private let taken = Atomic(0)
+
+    /// Takes a place.
+    /// - Returns: Whether there was one.
+    func enter() -> Bool {
+        guard taken.add(1, ordering: .relaxed).newValue > Self.limit else { return true }
+        leave()
+        return false
+    }
+
+    func leave() { taken.subtract(1, ordering: .relaxed) }
+}

@@ -1,0 +1,57 @@
+import Synchronization
+import Testing
+
+@testable import AuthFlowMCP
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+@Suite(.timeLimit(.minutes(1))) struct LogOutputTests {
+    private func withPipe(_ body: (_ reading: Int32, _ writing: Int32) async throws -> Void) async throws {
+        var ends: [Int32] = [0, 0]
+        try #require(pipe(&ends) == 0)
+        defer { for end in ends { close(end) } }
+        try await body(ends[0], ends[1])
+    }
+
+    /// Reads until a text has come.
+    private func text(_ descriptor: Int32, endingWith end: String) -> String {
+        var text: [UInt8] = []
+        var part = [UInt8](repeating: 0, count: 64 * 1024)
+        while !String(decoding: text, as: UTF8.self).hasSuffix(end) {
+            let count = read(descriptor, &part, part.count)
+            guard count > 0 else { break }
+            text += part.prefix(count)
+        }
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    /// A server can cause as many messages as it likes.
+    @Test func messagesOfAMinuteAreLimitedAndTheOthersCounted() async throws {
+        try await withPipe { reading, writing in
+            let now = Mutex(ContinuousClock.now)
+            let log = LogOutput(descriptor: writing) { now.withLock { $0 } }
+            for number in 0..<1000 { log.write("message \(number)") }
+            let last = LogOutput.linesPerMinute - 1
+            let lines = text(reading, endingWith: "message \(last)\n").split(separator: "\n")
+            #expect(lines.count == LogOutput.linesPerMinute)
+            now.withLock { $0 += .seconds(61) }
+            log.write("later")
+            let left = 1000 - LogOutput.linesPerMinute
+            #expect(text(reading, endingWith: "later\n") == "authflow: \(left) more messages were left out.\nlater\n")
+        }
+    }
+
+    @Test func aHostThatDoesNotReadHoldsNothingUp() async throws {
+        try await withPipe { reading, writing in
+            let log = LogOutput(descriptor: writing)
+            let long = String(repeating: "x", count: 60_000)
+            // More than a pipe and the buffer hold: each of these returns at once.
+            for _ in 0..<20 { log.write(long) }
+            #expect(text(reading, endingWith: "x\n").hasPrefix("xxx"))
+        }
+    }
+}

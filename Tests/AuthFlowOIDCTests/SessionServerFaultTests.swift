@@ -1,0 +1,174 @@
+import AuthFlow
+import AuthFlowServer
+import AuthFlowTesting
+import ConformanceRows
+import HTTPTypes
+import Synchronization
+import Testing
+
+/// A store that counts what is written to it, and whose answers to removals can be lost.
+private final class WatchedStore: SessionTokenStore {
+    enum Loss: CaseIterable, Sendable {
+        /// The records are gone, and the caller is told of a failure.
+        case failed
+        /// The removal was repeated, and finds nothing the second time.
+        case repeated
+        /// Half of the records are gone.
+        case halfDone
+    }
+
+    private let base = MemoryTokenStore()
+    private let state = Mutex<(writes: Int, loss: Loss?, removed: [RecordKey])>((0, nil, []))
+
+    var writes: Int { state.withLock { $0.writes } }
+    var removed: [RecordKey] { state.withLock { $0.removed } }
+    func lose(_ loss: Loss?) { state.withLock { $0.loss = loss } }
+    private func count() { state.withLock { $0.writes += 1 } }
+
+    func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
+    func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        count()
+        try await base.write(bytes, under: lease)
+    }
+    func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
+        count()
+        try await base.write(bytes, attributes, under: lease)
+    }
+    func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        count()
+        return try await base.withLease(on: key, body)
+    }
+    func touch(_ key: RecordKey) async throws -> Bool { await base.touch(key) }
+    func records(tagged tag: RecordTag) async throws -> [TaggedRecord] { await base.records(tagged: tag) }
+    func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] {
+        count()
+        state.withLock { $0.removed = keys }
+        let failure = AuthError(.storageFailed, "The connection broke.")
+        switch state.withLock({ $0.loss }) {
+        case nil: return await base.remove(keys)
+        case .failed:
+            _ = await base.remove(keys)
+            throw failure
+        case .repeated:
+            _ = await base.remove(keys)
+            return await base.remove(keys)
+        case .halfDone:
+            _ = await base.remove(Array(keys.prefix(keys.count / 2)))
+            throw failure
+        }
+    }
+    func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+        count()
+        return await base.claim(key, for: lifetime)
+    }
+    func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+        await base.keys(after: digest, limit: limit)
+    }
+    func removeEnded() async throws -> Int { await base.removeEnded() }
+    func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
+        base.observeRemovals(observer)
+    }
+}
+
+/// A web application whose database fails, and visitors who have no session.
+@Suite struct SessionServerFaultTests {
+    private func withWeb(
+        _ body: @escaping @Sendable (WebScene, SessionServer, WatchedStore) async throws -> Void
+    ) async throws {
+        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in
+            let store = WatchedStore()
+            let web = WebScene(scene, store: store)
+            try await body(web, try web.process(), store)
+        }
+    }
+
+    private func revokedRefreshTokens(_ web: WebScene) -> Int {
+        web.scene.emulator.receivedRequests.count {
+            $0.path == "/revoke" && $0.form["token_type_hint"] == "refresh_token"
+        }
+    }
+
+    @Test(arguments: ["/logout", "/logout?everywhere=1"])
+    func aCookieThatSomeoneHasMadeUpWritesNothingAtASignOut(_ target: String) async throws {
+        try await withWeb { web, server, store in
+            let browser = WebBrowser()
+            browser.cookies["__Host-Http-authflow"] = String(repeating: "A", count: 43)
+            let before = store.writes
+            _ = try await browser.send(.post, target, to: server, WebBrowser.ownPage)
+            #expect(store.writes == before)
+            #expect(browser.session == nil)
+        }
+    }
+
+    @Test(arguments: WatchedStore.Loss.allCases, [1, 3])
+    private func aSignOutWhoseAnswerIsLostRevokesTheTokensAllTheSame(
+        _ loss: WatchedStore.Loss,
+        _ browsers: Int
+    ) async throws {
+        try await withWeb { web, server, store in
+            let laptop = WebBrowser()
+            for browser in [laptop] + (1..<browsers).map({ _ in WebBrowser() }) {
+                try await browser.signIn(web, at: server)
+            }
+            let own = try #require(try await laptop.session(at: server))
+            store.lose(loss)
+            let target = browsers == 1 ? "/logout" : "/logout?everywhere=1"
+            let response = try await laptop.send(.post, target, to: server, WebBrowser.ownPage)
+            #expect(response.status == (loss == .repeated ? 303 : 503))
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(revokedRefreshTokens(web) == browsers)
+            // The session that can ask again is the last to end.
+            #expect(store.removed.last?.name == own.name)
+        }
+    }
+
+    @Test func sessionsThatAnApplicationEndsAreRevokedAlthoughTheAnswerIsLost() async throws {
+        try await withWeb { web, server, store in
+            let (laptop, phone) = (WebBrowser(), WebBrowser())
+            try await laptop.signIn(web, at: server)
+            try await phone.signIn(web, at: server)
+            let session = try #require(try await laptop.session(at: server))
+            store.lose(.repeated)
+            try await server.endSessions(ofUserOf: session)
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(revokedRefreshTokens(web) == 2)
+        }
+    }
+
+    @Test(arguments: ["image", "iframe", "empty", "script"])
+    func noPageOfAnotherSiteBeginsSignInsByAnImageOrAFrame(_ destination: String) async throws {
+        try await withWeb { _, server, store in
+            var fields: HTTPFields = [:]
+            fields[try #require(HTTPField.Name("Sec-Fetch-Dest"))] = destination
+            let before = store.writes
+            #expect(try await WebBrowser().send(.get, "/login", to: server, fields).status == 403)
+            #expect(store.writes == before)
+        }
+    }
+
+    @Test func aProcessBeginsALimitedNumberOfSignInsAtATime() async throws {
+        try await withWeb { web, _, _ in
+            let held = HeldRequests(base: web.scene.transport, path: "/.well-known/openid-configuration")
+            let server = try web.process(transport: held)
+            try await withThrowingTaskGroup(of: Int.self) { group in
+                for _ in 0..<40 {
+                    group.addTask { try await WebBrowser().send(.get, "/login", to: server).status }
+                }
+                for _ in 0..<8 { #expect(try await group.next() == 503) }
+                held.released.continuation.finish()
+                for try await status in group { #expect(status == 303) }
+            }
+        }
+    }
+
+    @Test func aCookieThatAnotherHostCouldSetIsRefused() async throws {
+        try await withWeb { web, _, _ in
+            let error = #expect(throws: AuthError.self) { _ = try web.process { $0.cookieName = "session" } }
+            #expect(error?.code == .invalidConfiguration)
+            _ = try web.process { $0.cookieName = "__Host-session" }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+#if os(Linux)
+import Testing
+
+@testable import AuthFlow
+
+@Suite struct TransferQueueTests {
+    private func transfer(_ host: String, _ settings: NetworkSettings) throws -> CurlTransfer {
+        CurlTransfer(TransportRequest(.get, try Endpoint("https://\(host)/")), settings: settings, proxy: nil)
+    }
+
+    /// A host to which ever more requests are made must not keep the others waiting.
+    @Test func theRequestThatHasWaitedLongestIsNextWhicheverHostItIsFor() throws {
+        var settings = NetworkSettings()
+        (settings.maximumConnections, settings.connectionsPerHost) = (2, 2)
+        var queue = TransferQueue()
+        func add(_ host: String) throws -> CurlTransfer {
+            let transfer = try transfer(host, settings)
+            _ = queue.add(transfer)
+            return transfer
+        }
+        var busy = try (0..<3).map { _ in try add("busy.example.com") }
+        let other = try add("other.example.com")
+        busy += try (0..<3).map { _ in try add("busy.example.com") }
+        #expect(queue.waiting.count == 5)
+        #expect(queue.leave(busy[0]).map(ObjectIdentifier.init) == [ObjectIdentifier(busy[2])])
+        #expect(queue.leave(busy[1]).map(ObjectIdentifier.init) == [ObjectIdentifier(other)])
+        #expect(queue.leave(other).map(ObjectIdentifier.init) == [ObjectIdentifier(busy[3])])
+    }
+}
+#endif
