@@ -56,7 +56,7 @@ extension ForgeRockProvider: ProviderAdapter {
             // Where the claim could not be requested as essential, the server may have ignored the request.
             guard let acr = idToken?.claims["acr"]?.string, acrValues.containsIdentical(acr) else {
                 throw AuthError(
-                    .invalidIDToken,
+                    .insufficientUserAuthentication,
                     "The user did not sign in as requested (acr), which must be one of \(acrValues.joined(separator: ", "))."
                 )
             }
@@ -67,7 +67,7 @@ extension ForgeRockProvider: ProviderAdapter {
         let level = (idToken?.claims["auth_level"] ?? claims?["auth_level"])?.integer
         guard let level, level >= Int64(minimumAuthLevel) else {
             throw AuthError(
-                .invalidIDToken,
+                .insufficientUserAuthentication,
                 "The user did not sign in as strongly as requested: auth_level is \(level.map { "\($0)" } ?? "not known"), not \(minimumAuthLevel) or more."
             )
         }

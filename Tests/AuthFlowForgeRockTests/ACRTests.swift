@@ -25,7 +25,7 @@ import Testing
             scene.emulator.oauth.fault = .idToken(.claim("acr", "0"))
             let client = try scene.client(acrValues: ["persistent-cookie"], requiresACR: true)
             let error = await #expect(throws: AuthError.self) { try await client.signIn() }
-            #expect(error?.code == .invalidIDToken)
+            #expect(error?.code == .insufficientUserAuthentication)
             #expect(try await client.credential() == nil)
         }
     }
@@ -50,7 +50,7 @@ import Testing
                     let error = await #expect(throws: AuthError.self) {
                         try await provider.check(credential, in: context)
                     }
-                    #expect(error?.code == .invalidIDToken)
+                    #expect(error?.code == .insufficientUserAuthentication)
                 }
             }
         }

@@ -254,7 +254,7 @@ import Testing
             let error = await #expect(throws: AuthError.self) {
                 try await scene.client(acrValues: ["persistent-cookie"], requiresACR: true).signIn()
             }
-            #expect(error?.code == .invalidIDToken)
+            #expect(error?.code == .insufficientUserAuthentication)
         }
     }
 
