@@ -144,7 +144,7 @@ extension SessionServer {
                 FormURLEncoding.decode($0) ?? FormParameters()
             }
             let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
-            // Read before anything is written: a cookie that someone has made up writes nothing.
+            // Read before anything is written: an invented cookie writes nothing.
             guard let own = try await credentials.stored(key), own.credential != nil || !isEverywhere else {
                 guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }
                 return ServerResponse.refusal(

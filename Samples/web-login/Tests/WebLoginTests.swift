@@ -111,8 +111,18 @@ private struct Site {
         let site = try Site()
         try await site.application.test(.router) { client in
             let body = ByteBuffer(repeating: 1, count: 300_000)
-            let response = try await client.execute(uri: path, method: .post, body: body)
+            let headers: HTTPFields = [.cookie: try await site.signIn(client), HTTPField.Name("X-AuthFlow")!: "1"]
+            let response = try await client.execute(uri: path, method: .post, headers: headers, body: body)
             #expect(response.status == .contentTooLarge)
+        }
+    }
+
+    @Test func theProxyRefusesAStrangerBeforeTheBodyIsRead() async throws {
+        let site = try Site()
+        try await site.application.test(.router) { client in
+            let body = ByteBuffer(repeating: 1, count: 300_000)
+            let response = try await client.execute(uri: "/api/orders", method: .post, body: body)
+            #expect(response.status == .forbidden)
         }
     }
 
