@@ -229,6 +229,7 @@ soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refre
 	swift build --product authflow
 	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 	Tests/Soak/killed_login.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
+	Tests/Soak/signals.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)
 
 apple: dependencies ## Type-check the files for Apple's systems against hand-written interfaces
 	swift build --target AuthFlowForgeRock
