@@ -167,6 +167,7 @@ reference: dependencies ## Write the JSON Schema and the tables of docs/configur
 lint: dependencies ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources
 	.ci/check-words
+	.ci/check-modules
 	swift build --product authflow
 	.ci/check-docs $$(swift build --product authflow --show-bin-path)/authflow
 

@@ -9,8 +9,17 @@ let flyingSocks = Target.Dependency.product(name: "FlyingSocks", package: "Flyin
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
-/// What every provider adapter is written with: the engine's public API and nothing else.
-let adapterDependencies: [Target.Dependency] = ["AuthFlow", "AuthFlowJSON", httpTypes]
+/// A module, by its path in `Sources`. The comment above each is its description in docs/architecture.md.
+func module(_ path: String, _ dependencies: [Target.Dependency] = []) -> Target {
+    .target(
+        name: path.split(separator: "/").last.map(String.init) ?? path,
+        dependencies: dependencies,
+        path: "Sources/\(path)"
+    )
+}
+
+/// The dependencies of an adapter: the engine's public API and nothing else.
+let adapterDependencies: [Target.Dependency] = ["AuthFlow", "AuthFlowJSON", "AuthFlowEssentials", httpTypes]
 
 let package = Package(
     name: "AuthFlow",
@@ -61,79 +70,184 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-distributed-tracing.git", from: "1.7.0"),
     ],
     targets: [
-        // C libraries
+        // The functions of libjansson, by its header.
         .systemLibrary(
             name: "CJansson",
+            path: "Sources/C/CJansson",
             pkgConfig: "jansson",
             providers: [.apt(["libjansson-dev"]), .yum(["jansson-devel"]), .brew(["jansson"])]
         ),
+        // The functions of libcurl, loaded at the first request; on Apple's systems URLSession is used instead.
+        module("C/CCurl"),
+        // The functions of libxml2, loaded with the first page or XML response.
+        module("C/CMarkup"),
+        // The functions of a hardware token's library, loaded at its first use.
+        module("C/CPKCS11"),
+        // The functions of libpq, loaded at the first use of the store.
+        module("C/CPostgreSQL"),
+        // The functions of hiredis, loaded at the first use of the store.
+        module("C/CRedis"),
+        // The functions of SQLite, loaded at the first use of the store.
+        module("C/CSQLite"),
 
-        // Loads libcurl when the program runs; on Apple's systems URLSession stands in its place.
-        .target(name: "CCurl"),
-        // Loads libxml2 likewise.
-        .target(name: "CMarkup"),
-        // Loads the libraries of hardware tokens likewise.
-        .target(name: "CPKCS11"),
-        // Load libpq, hiredis and SQLite likewise.
-        .target(name: "CPostgreSQL"),
-        .target(name: "CRedis"),
-        .target(name: "CSQLite"),
-
-        // Engine
-        .target(
-            name: "AuthFlowJSON",
-            dependencies: [
-                .target(name: "CJansson", condition: .when(platforms: [.linux, .macOS], traits: ["Jansson"]))
+        // FoundationEssentials, or Foundation where the two are not separate: one import for every file.
+        module("Foundation/AuthFlowEssentials"),
+        // JSON values; libjansson with the trait `Jansson` (on by default), Foundation without it.
+        module(
+            "Foundation/AuthFlowJSON",
+            [
+                .target(name: "CJansson", condition: .when(platforms: [.linux, .macOS], traits: ["Jansson"])),
+                "AuthFlowEssentials",
             ]
         ),
-        .target(
-            name: "AuthFlow",
-            dependencies: [
-                "AuthFlowJSON", .target(name: "CCurl", condition: .when(platforms: [.linux])),
-                .target(name: "CPKCS11", condition: .when(platforms: [.linux, .macOS])), httpTypes, crypto,
-                cryptoExtras,
+        // Endpoints, forms, requests and responses, the transport seam, limits, redaction, errors, and host services: time, randomness, files.
+        module("Foundation/AuthFlowHTTP", ["AuthFlowJSON", "AuthFlowEssentials", httpTypes, crypto]),
+        // The transport of the system: libcurl on Linux, URLSession on Apple's systems.
+        module(
+            "Foundation/AuthFlowTransport",
+            [
+                "AuthFlowHTTP", "AuthFlowEssentials", .target(name: "CCurl", condition: .when(platforms: [.linux])),
+                httpTypes, crypto,
             ]
         ),
-
-        // Stores that several processes share
-        // Connections, leases and waiting, which all have in common.
-        .target(name: "AuthFlowDatabase", dependencies: ["AuthFlow"]),
-        .target(name: "AuthFlowPostgreSQL", dependencies: ["AuthFlow", "AuthFlowDatabase", "CPostgreSQL"]),
-        .target(name: "AuthFlowRedis", dependencies: ["AuthFlow", "AuthFlowDatabase", "CRedis", crypto]),
-        .target(name: "AuthFlowSQLite", dependencies: ["AuthFlow", "AuthFlowDatabase", "CSQLite"]),
-
+        // JWS, JWE, JWK, algorithms, keys and their sources.
+        module(
+            "Foundation/AuthFlowJOSE",
+            ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials", httpTypes, crypto, cryptoExtras]
+        ),
+        // Keys in PKCS #11 tokens.
+        module(
+            "Foundation/AuthFlowPKCS11",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowJOSE", "AuthFlowEssentials",
+                .target(name: "CPKCS11", condition: .when(platforms: [.linux, .macOS])), crypto, cryptoExtras,
+            ]
+        ),
         // The XML responses of services.
-        .target(name: "AuthFlowMarkup", dependencies: ["AuthFlow", "CMarkup"]),
+        module("Foundation/AuthFlowMarkup", ["AuthFlowHTTP", "AuthFlowJSON", "CMarkup"]),
+        // The seam of every store: records, leases, and the store in memory.
+        module("Foundation/AuthFlowStorage", ["AuthFlowJSON", "AuthFlowHTTP", "AuthFlowEssentials"]),
 
-        // User agents
-        // The system browser, schemes, and the hand-over of a redirect between processes.
-        .target(name: "AuthFlowDesktop", dependencies: ["AuthFlow"]),
-        .target(name: "AuthFlowLoopback", dependencies: ["AuthFlow", "AuthFlowDesktop", flyingSocks, httpTypes]),
-        .target(name: "AuthFlowHeadless", dependencies: ["AuthFlow", "AuthFlowJSON", "CMarkup", httpTypes]),
+        // The requests and responses of the standards: authorization servers, clients, and the adapter seam.
+        module(
+            "Protocol/AuthFlowOAuth",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowPKCS11",
+                "AuthFlowStorage", "AuthFlowEssentials", httpTypes, crypto, cryptoExtras,
+            ]
+        ),
 
-        // What a program in a terminal shows
-        .target(name: "AuthFlowTerminal", dependencies: ["AuthFlow"]),
+        // The life of a credential: refreshes, leases, accounts, and the sessions of many users.
+        module(
+            "Credentials/AuthFlowCredentials",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowStorage", "AuthFlowOAuth", "AuthFlowEssentials", httpTypes,
+                crypto,
+            ]
+        ),
+        // Stores of one machine: files, encrypted files, and the key stores of the systems.
+        module(
+            "Credentials/AuthFlowStores",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowJOSE", "AuthFlowPKCS11", "AuthFlowStorage",
+                "AuthFlowEssentials", crypto, cryptoExtras,
+            ]
+        ),
 
-        // Events as log lines, for those who log with swift-log; the engine itself does not.
-        .target(name: "AuthFlowLog", dependencies: ["AuthFlow", logging]),
+        // `AuthClient`, sign-in methods, and the user agent seam.
+        module(
+            "SignIn/AuthFlowSignIn",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
+                "AuthFlowCredentials", "AuthFlowStores", "AuthFlowEssentials", httpTypes, crypto,
+            ]
+        ),
+        // The client of protected resources (RFC 9728), which needs their URL alone.
+        module(
+            "SignIn/AuthFlowResourceClient",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
+                "AuthFlowCredentials", "AuthFlowSignIn", "AuthFlowEssentials", httpTypes, crypto,
+            ]
+        ),
+        // A configuration file, its check and its schema: from a profile to a client.
+        module(
+            "SignIn/AuthFlowConfiguration",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowPKCS11",
+                "AuthFlowStorage", "AuthFlowOAuth", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
+                "AuthFlowResourceClient", "AuthFlowEssentials", httpTypes, crypto,
+            ]
+        ),
+        // The one import of an app: re-exports the modules above.
+        module(
+            "SignIn/AuthFlow",
+            [
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowPKCS11",
+                "AuthFlowStorage", "AuthFlowOAuth", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
+                "AuthFlowResourceClient", "AuthFlowConfiguration", httpTypes,
+            ]
+        ),
+        // The system browser, URL schemes, and the handoff of a redirect between processes; on Apple's systems the system's sign-in window.
+        module("SignIn/AuthFlowDesktop", ["AuthFlow", "AuthFlowEssentials"]),
+        // The loopback user agent and its server.
+        module(
+            "SignIn/AuthFlowLoopback",
+            ["AuthFlow", "AuthFlowDesktop", "AuthFlowEssentials", flyingSocks, httpTypes]
+        ),
+        // The headless user agent: cookies, redirects, HTML forms.
+        module("SignIn/AuthFlowHeadless", ["AuthFlow", "AuthFlowJSON", "AuthFlowEssentials", "CMarkup", httpTypes]),
+        // The output of a program in a terminal: device codes, also as a QR code (libqrencode, if installed), and pasted redirects.
+        module("SignIn/AuthFlowTerminal", ["AuthFlow", "AuthFlowEssentials"]),
+        // `authorize(_: inout URLRequest)` for programs that send with URLSession; on Linux the only module that loads FoundationNetworking.
+        module("SignIn/AuthFlowURLSession", ["AuthFlow"]),
 
-        // For programs that send with URLSession: on Linux that loads FoundationNetworking, which nothing else here does.
-        .target(name: "AuthFlowURLSession", dependencies: ["AuthFlow"]),
-
-        // A login written down, as a page
-        .target(name: "AuthFlowTrace", dependencies: ["AuthFlow"]),
-
-        // Remote MCP servers: tokens for their clients, and a bridge for hosts that cannot sign in
-        .target(name: "AuthFlowMCP", dependencies: ["AuthFlow", "AuthFlowJSON", httpTypes]),
-
-        // The sessions of a web application's users
-        .target(name: "AuthFlowServer", dependencies: ["AuthFlow", "AuthFlowJSON", crypto, httpTypes]),
-
-        // Both are empty without their trait, so that no other program fetches or builds a web framework for them.
+        // The generic adapter: OpenID Connect, or OAuth 2.0 with a metadata document.
         .target(
-            name: "AuthFlowHummingbird",
-            dependencies: [
-                "AuthFlow", "AuthFlowServer", httpTypes,
+            name: "AuthFlowOIDC",
+            dependencies: adapterDependencies,
+            path: "Providers/OIDC",
+            exclude: ["README.md"]
+        ),
+        // The adapter for GitHub.
+        .target(
+            name: "AuthFlowGitHub",
+            dependencies: adapterDependencies + ["AuthFlowMarkup"],
+            path: "Providers/GitHub",
+            exclude: ["README.md"]
+        ),
+        // The adapter for Okta's native SSO.
+        .target(
+            name: "AuthFlowOkta",
+            dependencies: adapterDependencies,
+            path: "Providers/Okta",
+            exclude: ["README.md"]
+        ),
+        // The adapter for ForgeRock, and the driver of its trees.
+        .target(
+            name: "AuthFlowForgeRock",
+            dependencies: adapterDependencies + ["AuthFlowHeadless"],
+            path: "Providers/ForgeRock",
+            exclude: ["README.md"]
+        ),
+        // Settings of providers that need no adapter of their own, as data.
+        .target(name: "AuthFlowPresets", dependencies: ["AuthFlow", "AuthFlowJSON"], path: "Providers/Presets"),
+
+        // The common part of the stores in databases: connections on one thread, leases, waiting.
+        module("Server/AuthFlowDatabase", ["AuthFlow", "AuthFlowEssentials"]),
+        // The store in PostgreSQL.
+        module("Server/AuthFlowPostgreSQL", ["AuthFlow", "AuthFlowDatabase", "AuthFlowEssentials", "CPostgreSQL"]),
+        // The store in Redis.
+        module("Server/AuthFlowRedis", ["AuthFlow", "AuthFlowDatabase", "AuthFlowEssentials", "CRedis", crypto]),
+        // The store in a SQLite file, shared by the processes of one machine.
+        module("Server/AuthFlowSQLite", ["AuthFlow", "AuthFlowDatabase", "AuthFlowEssentials", "CSQLite"]),
+        // The sessions of a web application's users: cookies, routes, back-channel logout; independent of web frameworks.
+        module("Server/AuthFlowServer", ["AuthFlow", "AuthFlowJSON", "AuthFlowEssentials", crypto, httpTypes]),
+        // The middleware and the service for Hummingbird; empty without its trait, so that no other program builds a web framework.
+        module(
+            "Server/AuthFlowHummingbird",
+            [
+                "AuthFlow", "AuthFlowServer", "AuthFlowEssentials", httpTypes,
                 .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Hummingbird"])),
                 .product(
@@ -143,10 +257,11 @@ let package = Package(
                 ),
             ]
         ),
-        .target(
-            name: "AuthFlowObservability",
-            dependencies: [
-                "AuthFlow",
+        // Metrics and spans of events; empty without its trait.
+        module(
+            "Server/AuthFlowObservability",
+            [
+                "AuthFlow", "AuthFlowEssentials",
                 .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Observability"])),
                 .product(
                     name: "Tracing",
@@ -155,61 +270,36 @@ let package = Package(
                 ),
             ]
         ),
+        // Events as log lines of swift-log.
+        module("Server/AuthFlowLog", ["AuthFlow", logging]),
+        // A login as a page: every step, check and request.
+        module("Server/AuthFlowTrace", ["AuthFlow", "AuthFlowEssentials"]),
+        // The bridge between an MCP host and a remote server: JSON-RPC, event streams, sessions, mirrored headers.
+        module("Server/AuthFlowMCP", ["AuthFlow", "AuthFlowJSON", "AuthFlowEssentials", httpTypes]),
 
-        // Providers
-        .target(
-            name: "AuthFlowOIDC",
-            dependencies: adapterDependencies,
-            path: "Providers/OIDC",
-            exclude: ["README.md"]
-        ),
-
-        .target(
-            name: "AuthFlowGitHub",
-            dependencies: adapterDependencies + ["AuthFlowMarkup"],
-            path: "Providers/GitHub",
-            exclude: ["README.md"]
-        ),
-
-        .target(
-            name: "AuthFlowOkta",
-            dependencies: adapterDependencies,
-            path: "Providers/Okta",
-            exclude: ["README.md"]
-        ),
-
-        .target(
-            name: "AuthFlowForgeRock",
-            dependencies: adapterDependencies + ["AuthFlowHeadless"],
-            path: "Providers/ForgeRock",
-            exclude: ["README.md"]
-        ),
-
-        // What is known of providers that need no adapter of their own, as data
-        .target(name: "AuthFlowPresets", dependencies: ["AuthFlow", "AuthFlowJSON"], path: "Providers/Presets"),
-
-        // Emulators and conformance suites
-        .target(
-            name: "AuthFlowTesting",
-            dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC", httpTypes, crypto,
-                cryptoExtras,
+        // Emulators (an OpenID provider, GitHub, Okta, ForgeRock), faults, virtual time, conformance suites, and the harness of the adapters' tests.
+        module(
+            "Testing/AuthFlowTesting",
+            [
+                "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC",
+                "AuthFlowEssentials", httpTypes, crypto, cryptoExtras,
             ]
         ),
 
-        // Programs
-        // Not a module "authflow": beside "AuthFlow" it would be the same file on systems that ignore case.
+        // The command-line tool `authflow`.
         .executableTarget(
             name: "AuthFlowCommand",
             dependencies: [
                 "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
                 "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
-                "AuthFlowMCP", "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowPresets", "AuthFlowRedis",
+                "AuthFlowMCP", "AuthFlowMarkup", "AuthFlowEssentials", "AuthFlowPostgreSQL", "AuthFlowPresets",
+                "AuthFlowRedis",
                 "AuthFlowSQLite",
                 "AuthFlowTesting", crypto,
                 argumentParser,
                 httpTypes,
-            ]
+            ],
+            path: "Sources/Tool/AuthFlowCommand"
         ),
 
         // Tests

@@ -1,13 +1,8 @@
 public import AuthFlow
+import AuthFlowEssentials
 public import AuthFlowHeadless
 import AuthFlowJSON
 import HTTPTypes
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 
 /// Signs in through an authentication tree, without a page: where the provider would show one, the tree is walked at
 /// `/json/authenticate`, and the session that it creates is used at the authorization endpoint.

@@ -1,10 +1,11 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
 import Synchronization
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowCredentials
 
 /// One user's credential, failure and state are not another's.
 @Suite struct SeparateUsersTests {

@@ -1,11 +1,10 @@
+import AuthFlow
 import AuthFlowTesting
 import CommandHarness
 import Foundation
 import HTTPTypes
 import Synchronization
 import Testing
-
-@testable import AuthFlow
 
 /// What several processes do with one sign-in and one store.
 @Suite struct ProcessesTests {

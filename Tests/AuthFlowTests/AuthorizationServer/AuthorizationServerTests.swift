@@ -1,3 +1,4 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
@@ -5,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowOAuth
 
 @Suite struct AuthorizationServerTests {
     /// An adapter with the metadata of its choice.

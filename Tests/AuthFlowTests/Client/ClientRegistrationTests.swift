@@ -1,6 +1,5 @@
+import AuthFlow
 import Testing
-
-@testable import AuthFlow
 
 @Suite struct ClientRegistrationTests {
     @Test(arguments: [[SignatureAlgorithm](), [.init(rawValue: "none")], [.init(rawValue: "RS1")], [.hs256]])

@@ -1,7 +1,8 @@
+import AuthFlow
 import AuthFlowJSON
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowConfiguration
 
 @Suite struct ConfigurationKeyTests {
     enum Colour: String, CaseIterable, Sendable { case red, green }

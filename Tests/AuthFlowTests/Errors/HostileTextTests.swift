@@ -1,10 +1,16 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
 import HTTPTypes
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowHTTP
+@testable import AuthFlowJOSE
+@testable import AuthFlowOAuth
+@testable import AuthFlowResourceClient
+@testable import AuthFlowSignIn
+@testable import AuthFlowTransport
 
 /// Text in which Swift's characters differ from what a reader of bytes sees: a combining mark after a separator makes
 /// one character of both, and a letter such as U+0D4E joins the character after it.
@@ -48,8 +54,8 @@ import Testing
     }
 
     @Test func acceptsNoRedirectThatIsNotAURI() {
-        #expect(RedirectOptions.response(in: "app.x:/cb?\u{0301}&state=s", at: "app.x:/cb", .query) == nil)
-        #expect(RedirectOptions.response(in: "app.x:/cb?state=s", at: "app.x:/cb", .query) == "state=s")
+        #expect(RedirectParameters.encoded(in: "app.x:/cb?\u{0301}&state=s", at: "app.x:/cb", .query) == nil)
+        #expect(RedirectParameters.encoded(in: "app.x:/cb?state=s", at: "app.x:/cb", .query) == "state=s")
     }
 
     @Test func comparesTextByCodePoints() throws {

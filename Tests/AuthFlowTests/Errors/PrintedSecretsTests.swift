@@ -1,11 +1,13 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
 import HTTPTypes
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowConfiguration
 @testable import AuthFlowDesktop
+@testable import AuthFlowOAuth
 
 /// No way of printing a value of this package shows a secret in it.
 @Suite struct PrintedSecretsTests {

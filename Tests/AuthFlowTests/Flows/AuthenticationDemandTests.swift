@@ -1,6 +1,7 @@
+import AuthFlow
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowOAuth
 
 @Suite struct AuthenticationDemandTests {
     @Test func readsMaxAgeAndEssentialClaims() throws {

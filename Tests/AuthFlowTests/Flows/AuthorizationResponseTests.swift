@@ -1,7 +1,8 @@
+import AuthFlow
 import Foundation
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowOAuth
 
 /// Authorization responses (RFC 6749 section 4.1.2, RFC 9207, RFC 9700 section 4).
 @Suite struct AuthorizationResponseTests {

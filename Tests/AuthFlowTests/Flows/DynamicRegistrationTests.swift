@@ -1,11 +1,10 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
 import HTTPTypes
 import Synchronization
 import Testing
-
-@testable import AuthFlow
 
 /// A provider without quirks, whose only endpoint of interest is the registration endpoint.
 private struct PlainProvider: ProviderAdapter {

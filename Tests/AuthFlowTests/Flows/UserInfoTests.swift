@@ -1,10 +1,11 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
 import HTTPTypes
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowOAuth
 
 /// A provider whose endpoints are configured.
 private struct FixedProvider: ProviderAdapter {

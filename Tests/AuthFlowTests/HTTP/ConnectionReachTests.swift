@@ -1,3 +1,4 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowLoopback
 import AuthFlowOIDC
@@ -6,8 +7,9 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-@testable import AuthFlow
 @testable import AuthFlowHeadless
+@testable import AuthFlowOAuth
+@testable import AuthFlowResourceClient
 
 /// Names that resolve to addresses that the server that named them may not name.
 @Suite struct ConnectionReachTests {

@@ -1,10 +1,9 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
 import HTTPTypes
 import Testing
-
-@testable import AuthFlow
 
 @Suite struct EchoedSecretsTests {
     private func redacted(

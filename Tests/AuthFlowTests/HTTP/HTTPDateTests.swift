@@ -1,7 +1,6 @@
+import AuthFlow
 import Foundation
 import Testing
-
-@testable import AuthFlow
 
 @Suite struct HTTPDateTests {
     @Test(arguments: [

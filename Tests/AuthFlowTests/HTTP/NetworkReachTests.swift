@@ -1,9 +1,10 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import HTTPTypes
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowHTTP
 
 @Suite struct NetworkReachTests {
     struct Host: CustomTestStringConvertible {

@@ -1,9 +1,10 @@
+import AuthFlow
 import AuthFlowJSON
 import Foundation
 import HTTPTypes
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowConfiguration
 
 @Suite struct NetworkSettingsTests {
     private func proxy(_ proxy: NetworkSettings.Proxy, for url: String) throws -> NetworkSettings.ProxyServer? {

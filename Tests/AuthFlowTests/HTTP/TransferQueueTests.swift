@@ -1,7 +1,8 @@
 #if os(Linux)
+@testable import AuthFlowTransport
 import Testing
 
-@testable import AuthFlow
+import AuthFlow
 
 @Suite struct TransferQueueTests {
     private func transfer(_ host: String, _ settings: NetworkSettings) throws -> CurlTransfer {

@@ -1,9 +1,11 @@
-import AuthFlowJSON
+import AuthFlow
 import AuthFlowTesting
 import Foundation
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowJSON
+@testable import AuthFlowOAuth
+@testable import AuthFlowPKCS11
 
 /// The claims of an ID Token, one rule at a time (OIDC Core section 3.1.3.7).
 @Suite struct IDTokenValidationTests {

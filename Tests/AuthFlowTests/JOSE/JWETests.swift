@@ -1,9 +1,11 @@
+import AuthFlow
 import AuthFlowJSON
 import Crypto
 import Foundation
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowJOSE
+@testable import AuthFlowOAuth
 
 /// Encrypted tokens (RFC 7516), against ones that another library has made.
 @Suite struct JWETests {

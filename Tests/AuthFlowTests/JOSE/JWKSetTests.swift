@@ -1,9 +1,10 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Crypto
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowJOSE
 
 @Suite struct JWKSetTests {
     private let keys: EmulatorKeys

@@ -1,3 +1,4 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import Foundation
@@ -5,7 +6,7 @@ import HTTPTypes
 import Synchronization
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowJOSE
 
 /// A provider of keys that counts its requests.
 private final class KeyProvider: Sendable {

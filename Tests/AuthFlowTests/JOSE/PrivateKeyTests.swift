@@ -1,8 +1,7 @@
+import AuthFlow
 import AuthFlowJSON
 import Foundation
 import Testing
-
-@testable import AuthFlow
 
 @Suite struct PrivateKeyTests {
     // Written by OpenSSL 3.0; they are used for nothing else.

@@ -1,10 +1,11 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import HTTPTypes
 import Synchronization
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowResourceClient
 
 @Suite struct ResourceMetadataTests {
     struct Place: CustomTestStringConvertible {

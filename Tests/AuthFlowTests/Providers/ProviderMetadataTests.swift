@@ -1,7 +1,8 @@
+import AuthFlow
 import AuthFlowJSON
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowOAuth
 
 /// Metadata documents, member by member (OpenID Connect Discovery section 3, RFC 8414 section 2).
 @Suite struct ProviderMetadataTests {

@@ -1,9 +1,10 @@
+import AuthFlow
 import AuthFlowJSON
 import AuthFlowTesting
 import HTTPTypes
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowOAuth
 
 @Suite struct WebFingerTests {
     // The examples of OpenID Connect Discovery section 2.1.4 and 2.2, and their neighbours.

@@ -1,8 +1,7 @@
+import AuthFlow
 import AuthFlowTesting
 import Foundation
 import Testing
-
-@testable import AuthFlow
 
 @Suite struct EncryptedTokenStoreTests {
     private let key = RecordKey(name: "work", issuer: "https://id.example.com", clientID: "client")

@@ -1,8 +1,9 @@
+import AuthFlow
 import AuthFlowTesting
 import Foundation
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowStores
 
 @Suite struct TokenStoreTests {
     private let key = RecordKey(name: "work", issuer: "https://id.example.com", clientID: "client")

@@ -1,8 +1,9 @@
+import AuthFlow
 import AuthFlowJSON
 import Foundation
 import Testing
 
-@testable import AuthFlow
+@testable import AuthFlowCredentials
 
 @Suite struct StoredAccountsTests {
     private func credential(_ subject: String, refreshToken: String? = "r") -> Credential {

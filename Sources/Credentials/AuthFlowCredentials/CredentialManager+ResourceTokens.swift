@@ -1,0 +1,143 @@
+import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowJSON
+package import AuthFlowOAuth
+import AuthFlowStorage
+import Synchronization
+
+extension Credential {
+    /// The token for one resource of the grant, with its own life; nil when there is none.
+    func tokens(for resource: String, _ scopes: [String]?) -> Credential? {
+        resourceTokens.first { $0.isFor(resource, scopes) }.map { token in
+            var tokens = TokenSet(
+                accessToken: token.accessToken,
+                tokenType: token.tokenType,
+                expiresAt: token.expiresAt,
+                scopes: token.scopes
+            )
+            tokens.dpopKey = self.tokens.dpopKey
+            return Credential(
+                tokens: tokens,
+                identity: identity,
+                signedInAt: signedInAt,
+                obtainedAt: token.obtainedAt
+            )
+        }
+    }
+
+    /// Keeps a token for one resource, in the place of the one before. Those that have expired make room.
+    mutating func keep(_ token: ResourceToken, at now: Date) {
+        resourceTokens.removeAll { $0.expiresAt.map { $0 <= now } ?? false }
+        resourceTokens.removeAll { $0.isFor(token.resource, token.requestedScopes) }
+        resourceTokens.append(token)
+        if resourceTokens.count > ResourceToken.limit {
+            resourceTokens.removeFirst(resourceTokens.count - ResourceToken.limit)
+        }
+    }
+}
+
+extension ManagedCredential {
+    /// Tokens for one resource of the grant, whose access token is fresh: stored ones, or ones that the grant's refresh token was
+    /// exchanged for. The grant's own access token stays as it is.
+    /// - Parameters:
+    ///   - resource: One of the resources that the user was signed in for.
+    ///   - scopes: Fewer scopes than were granted; nil for all.
+    ///   - rejected: An access token that the resource has refused.
+    ///   - margin: How long before its expiry the access token counts as expired; default: the manager's.
+    package func tokens(
+        for resource: String,
+        scopes: [String]?,
+        rejected: Secret? = nil,
+        margin: Duration? = nil
+    ) async throws -> TokenSet {
+        for _ in 0..<3 {
+            do {
+                return try await currentTokens(for: resource, scopes: scopes, rejected: rejected, margin: margin)
+            } catch is Outdated {
+                // Another user has signed in meanwhile, or another process has taken over: the store is read again.
+                continue
+            }
+        }
+        throw AuthError(.loginRequired, "The user who is signed in changes too often. Try again.")
+    }
+
+    private func currentTokens(
+        for resource: String,
+        scopes: [String]?,
+        rejected: Secret?,
+        margin: Duration?
+    ) async throws -> TokenSet {
+        let margin = max(margin ?? .zero, freshnessMargin)
+        @Sendable func fresh(_ credential: Credential) -> TokenSet? {
+            credential.tokens(for: resource, scopes)
+                .flatMap { isFresh($0, margin) && $0.tokens.accessToken != rejected ? $0.tokens : nil }
+        }
+        if let known = freshCredential(), let tokens = fresh(known) { return tokens }
+        if let tokens = fresh(try await lastCredential()) { return tokens }
+        return try await unfinished.finish { [self] in
+            // Its caller may be cancelled, and it stays in memory all the same.
+            willBeUsed()
+            return try await used {
+                try await underLease { lease in
+                    let epoch = state.withLock { $0.epoch }
+                    var accounts = try await latestAccounts(lease)
+                    let credential = try signedIn(in: accounts)
+                    // Another task or process may have asked for it meanwhile.
+                    if let tokens = fresh(credential) { return tokens }
+                    return try await exchange(credential, for: resource, scopes, in: &accounts, lease, epoch)
+                }
+            }
+        }
+    }
+
+    private func exchange(
+        _ credential: Credential,
+        for resource: String,
+        _ scopes: [String]?,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async throws -> TokenSet {
+        guard credential.resources.contains(where: { $0.isIdentical(to: resource) }) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(credential.displayName) did not sign in for the resource \(Redaction.url(resource)). Ask for it at the next sign-in."
+            )
+        }
+        if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) { throw wait }
+        try unfinished.beginSending()
+        defer { unfinished.endSending() }
+        let outcome: RefreshOutcome
+        do {
+            outcome = try await reporter().step(.refresh) {
+                try await refresh(credential, scopes: scopes, resources: [resource], lease)
+            }
+        } catch let error as AuthError where isEnd(error) {
+            throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
+        } catch let error as AuthError {
+            // RFC 8707 section 2: invalid_target is about this resource, as invalid_scope is about these scopes. Neither says anything
+            // about the session.
+            let isAboutRequest = ["invalid_target", "invalid_scope"].contains(error.providerError?.error)
+            if !isAboutRequest { backOff(error, credential.account) }
+            throw error
+        }
+        var kept = credential
+        kept.tokens.refreshToken = outcome.credential.tokens.refreshToken
+        let refreshed: Credential
+        switch outcome {
+        case .refreshed(let credential): refreshed = credential
+        case .unchecked(_, let error), .refused(_, let error):
+            await save(kept, in: &accounts, lease, epoch)
+            throw error
+        }
+        state.withLock { $0.backoffs[credential.account] = nil }
+        kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes), at: client.host.now())
+        // The refresh token matters most: what does not fit beside it is asked for again.
+        while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }
+        await save(kept, in: &accounts, lease, epoch)
+        adopt(kept, epoch)
+        guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
+        guard let tokens = kept.tokens(for: resource, scopes)?.tokens else { return refreshed.tokens }
+        return tokens
+    }
+}

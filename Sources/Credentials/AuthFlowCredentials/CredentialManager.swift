@@ -1,0 +1,330 @@
+package import AuthFlowHTTP
+import AuthFlowJSON
+public import AuthFlowOAuth
+public import AuthFlowStorage
+import Crypto
+import Synchronization
+
+/// Keeps credentials fresh over a store: for one user or for many, across tasks, processes and crashes.
+///
+/// One refresh runs at a time for each credential, and those of different credentials run side by side. A new refresh token is
+/// in the store before the new access token is handed out.
+///
+/// ```swift
+/// let credentials = CredentialManager(client: client, store: store)
+/// try await credentials.save(credential, for: sessionID)
+/// let tokens = try await credentials.freshTokens(for: sessionID)     // any process, any machine
+/// ```
+public final class CredentialManager: Sendable {
+    /// The client that the credentials belong to.
+    public let client: OAuthClient
+
+    package let unfinished = UnfinishedWork()
+    package let store: any TokenStore
+    private let freshnessMargin: Duration
+    /// Revocations in progress. Nothing is lost when one does not complete.
+    let revocations = UnfinishedWork()
+    private let cacheLimit: Int
+    private let renewal: Renewal?
+    private let refreshesAhead: Bool
+    private let observer: (@Sendable (FlowEvent) -> Void)?
+    private let cache = Mutex(Cache())
+
+    /// Credentials that were used a while ago are forgotten by generations: they are read from the store again when needed.
+    private struct Cache {
+        var recent: [CredentialKey: ManagedCredential] = [:]
+        var earlier: [CredentialKey: ManagedCredential] = [:]
+        /// Their keys by the digests of their records, which messages name.
+        var keys: [[UInt8]: CredentialKey] = [:]
+    }
+
+    /// Obtains a credential without a user and without a refresh token, for the resource of the key; nil for none in particular.
+    public typealias Renewal = @Sendable (_ client: OAuthClient, _ resource: String?) async throws -> Credential
+
+    /// Creates a manager.
+    /// - Parameters:
+    ///   - client: The client that the credentials belong to.
+    ///   - store: Keeps the credentials.
+    ///   - freshnessMargin: How long before its expiry an access token counts as expired; default: one minute.
+    ///   - cacheLimit: The most credentials kept in memory, besides those in use; default: 20,000.
+    ///   - renewal: Obtains a credential where there is none, or where it has expired and has no refresh token: for grants
+    ///     without a user, such as ``OAuthClient/clientCredentials(scopes:resources:)``. Default: none.
+    ///   - refreshesAhead: Whether a use of tokens that will soon expire begins to refresh them, so that busy sessions never wait; each
+    ///     at a time of its own in the last half minute. Default: no.
+    ///   - observer: Receives every event, in order. It must not block.
+    public init(
+        client: OAuthClient,
+        store: any TokenStore,
+        freshnessMargin: Duration = .seconds(60),
+        cacheLimit: Int = 20_000,
+        renewal: Renewal? = nil,
+        refreshesAhead: Bool = false,
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
+    ) {
+        self.client = client
+        self.store = store
+        self.freshnessMargin = max(freshnessMargin, .zero)
+        self.cacheLimit = max(cacheLimit, 2)
+        self.renewal = renewal
+        self.refreshesAhead = refreshesAhead
+        self.observer = observer
+    }
+
+    /// Returns tokens whose access token is fresh: cached ones, or refreshed ones.
+    ///
+    /// Call it before each use and keep nothing. At most every ten seconds the store is read to see whether another process has
+    /// ended the session; in between, what is in memory is trusted.
+    ///
+    /// With a resource in the key it is the token for that resource: of a grant for it alone, or of one for several (RFC 8707), whose
+    /// refresh token serves all of them.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in under this key or the session has ended; what
+    ///   refreshing throws; `CancellationError`, which ends no other task's refresh.
+    public func freshTokens(for key: CredentialKey) async throws -> TokenSet {
+        do {
+            return try await using(key) { managed in
+                if let fresh = managed.fresh() {
+                    if refreshesAhead { managed.refreshAhead(fresh) }
+                    return fresh.credential.tokens
+                }
+                let tokens = try await managed.credential().tokens
+                if refreshesAhead, let known = managed.fresh() { managed.refreshAhead(known) }
+                return tokens
+            }
+        } catch let error as AuthError where error.code == .loginRequired {
+            // The grant may be for several resources, of which this is one.
+            let whole = CredentialKey(key.session)
+            guard let resource = key.resource,
+                try await credential(for: whole)?.resources.contains(where: { $0.isIdentical(to: resource) }) == true
+            else { throw error }
+            return try await using(whole) { try await $0.tokens(for: resource, scopes: nil) }
+        }
+    }
+
+    /// As ``freshTokens(for:)-(CredentialKey)``, with fewer scopes than were granted.
+    /// - Parameters:
+    ///   - session: The user or session.
+    ///   - resource: One of the resources that the user was signed in for.
+    ///   - scopes: The scopes of the access token.
+    public func freshTokens(for session: String, resource: String, scopes: [String]) async throws -> TokenSet {
+        try await using(CredentialKey(session)) { try await $0.tokens(for: resource, scopes: scopes) }
+    }
+
+    /// As ``freshTokens(for:)``, for a user or session by its identifier.
+    public func freshTokens(for session: String, resource: String? = nil) async throws -> TokenSet {
+        try await freshTokens(for: CredentialKey(session, resource: resource))
+    }
+
+    /// Keeps the credential of a sign-in, in the place of the one that was under this key. It comes to its end when the task is
+    /// cancelled.
+    ///
+    /// A refresh token that is used once can stand under one key only, so a credential that was granted for one resource
+    /// (RFC 8707) is kept under a key with this resource, and any other under one without.
+    /// - Parameters:
+    ///   - credential: The credential.
+    ///   - key: The user or session.
+    ///   - attributes: When it ends and how it is found, for a ``SessionTokenStore``; default: it has neither ends nor tags.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the resource of the key is not that of the grant, or the store knows no
+    ///   attributes; `storage_failed`.
+    public func save(
+        _ credential: Credential,
+        for key: CredentialKey,
+        attributes: RecordAttributes? = nil
+    ) async throws {
+        let granted = credential.resources.count == 1 ? credential.resources.first : nil
+        guard key.resource == granted else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The credential was granted for \(granted ?? "no resource in particular"), and the key names another."
+            )
+        }
+        try await unfinished.finish { [self] in
+            try await using(key) { managed in
+                do {
+                    try await managed.keep(credential, .replaceAccount, reporter(), attributes: attributes)
+                } catch let error as AuthError where error.code == .leaseLost {
+                    try await managed.keep(credential, .replaceAccount, reporter(), attributes: attributes)
+                }
+            }
+        }
+    }
+
+    /// As ``save(_:for:attributes:)-(Credential,CredentialKey,RecordAttributes?)``, for a user or session by its identifier.
+    public func save(
+        _ credential: Credential,
+        for session: String,
+        attributes: RecordAttributes? = nil
+    ) async throws {
+        try await save(credential, for: CredentialKey(session), attributes: attributes)
+    }
+
+    /// The key of a credential's record in the store, for ``SessionTokenStore/remove(_:)`` and ``SessionTokenStore/touch(_:)``. The
+    /// session's identifier stands in it as its SHA-256.
+    public func recordKey(for key: CredentialKey) -> RecordKey {
+        // The identifier of a session is a secret in many applications, and a record's name is not.
+        recordKey(named: Base64URL.encode(SHA256.hash(data: Array(key.session.utf8))), resource: key.resource)
+    }
+
+    package func recordKey(named name: String, resource: String?) -> RecordKey {
+        RecordKey(
+            name: name,
+            issuer: client.server.issuer,
+            clientID: client.registration.clientID,
+            resource: resource
+        )
+    }
+
+    /// Forgets credentials at once that another process removes from a ``SessionTokenStore``, instead of at the next look into the
+    /// store. Without effect for other stores.
+    public func followRemovals() {
+        (store as? any SessionTokenStore)?.observeRemovals { [weak self] digest in self?.forget(digest) }
+    }
+
+    /// Makes the next call for a credential read the store.
+    /// - Parameter digest: The record; nil when any may have been removed.
+    func forget(_ digest: [UInt8]?) {
+        guard let digest else {
+            for managed in cache.withLock({ Array($0.recent.values) + Array($0.earlier.values) }) { managed.doubt() }
+            return
+        }
+        cache.withLock { cache in
+            cache.keys[digest].flatMap { cache.recent[$0] ?? cache.earlier[$0] }
+        }?.beginEpoch()
+    }
+
+    /// The stored credential, whether or not its access token is still fresh; nil when no user is signed in under this key.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func credential(for key: CredentialKey) async throws -> Credential? {
+        try await using(key) { try await $0.accounts().entry(nil)?.credential }
+    }
+
+    /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
+    /// - Throws: As ``freshTokens(for:)``.
+    @discardableResult
+    public func refresh(_ key: CredentialKey) async throws -> Credential {
+        try await using(key) { managed in
+            try await managed.credential(rejected: try await managed.lastCredential().tokens.accessToken)
+        }
+    }
+
+    /// Removes a credential, and waits for a refresh under way, here or in another process. Nothing is revoked.
+    /// - Returns: The credential that was good last, for ``OAuthClient/revoke(_:)-(Credential)`` and
+    ///   ``OAuthClient/endSessionRequest(for:)``; nil when there was none.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    @discardableResult
+    public func remove(_ key: CredentialKey) async throws -> Credential? {
+        try await unfinished.finish { [self] in try await using(key) { try await $0.remove()?.credential } }
+    }
+
+    /// The states of a credential, beginning with the present one: for views and logs. A slow reader misses older ones.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func states(of key: CredentialKey) async throws -> AsyncStream<CredentialState> {
+        try await using(key) { try await $0.states() }
+    }
+
+    /// Waits until nothing is under way that must not be lost: refreshes, whose results are then stored. They come to their end
+    /// whichever tasks are cancelled, but not when the process exits: call this before.
+    /// - Parameter patience: How long to wait; default: three seconds.
+    /// - Returns: Whether everything is stored. Revocations in progress are waited for too, and do not count.
+    public func drain(within patience: Duration = .seconds(3)) async -> Bool {
+        let elapsed = client.host.clock.stopwatch()
+        let isStored = await unfinished.drain(within: patience, clock: client.host.clock)
+        // Afterwards: a refresh in progress may begin one.
+        _ = await revocations.drain(within: max(patience - elapsed(), .zero), clock: client.host.clock)
+        return isStored
+    }
+
+    /// The number of credentials in memory.
+    var cachedCount: Int { cache.withLock { Set($0.recent.keys).union($0.earlier.keys).count } }
+
+    /// Runs a call with the credential of a key, which stays in memory meanwhile: two objects for one record would each refresh.
+    func using<Return: Sendable>(
+        _ key: CredentialKey,
+        _ body: (ManagedCredential) async throws -> Return
+    ) async throws -> Return {
+        let managed = cache.withLock { cache in
+            let managed = cached(key, &cache)
+            managed.willBeUsed()
+            return managed
+        }
+        return try await managed.used { try await body(managed) }
+    }
+
+    private func cached(_ key: CredentialKey, _ cache: inout Cache) -> ManagedCredential {
+        if let known = cache.recent[key] { return known }
+        let managed =
+            cache.earlier.removeValue(forKey: key)
+            ?? managed(recordKey(for: key), account: nil, label: nil)
+        cache.recent[key] = managed
+        cache.keys[managed.digest] = key
+        if cache.recent.count >= cacheLimit / 2 {
+            // What has something that is nowhere else stays.
+            let needed = cache.earlier.filter { $0.value.isNeeded }
+            cache.earlier = cache.recent.merging(needed) { recent, _ in recent }
+            cache.recent = [:]
+            cache.keys = Dictionary(cache.earlier.map { ($1.digest, $0) }) { first, _ in first }
+        }
+        return managed
+    }
+
+    /// A credential that is not in the cache, for a caller that keeps it.
+    /// - Parameters:
+    ///   - key: The key of its record.
+    ///   - account: The subject of the account that is meant when several are signed in; nil for the current one.
+    ///   - label: The name to show for it.
+    ///   - renewal: Obtains it without a user; default: as the manager's others.
+    package func managed(
+        _ key: RecordKey,
+        account: String?,
+        label: String?,
+        renewal: Renewal? = nil
+    ) -> ManagedCredential {
+        ManagedCredential(
+            client: client,
+            store: store,
+            key: key,
+            account: account,
+            label: label,
+            freshnessMargin: freshnessMargin,
+            unfinished: unfinished,
+            revocations: revocations,
+            renewal: renewal ?? self.renewal,
+            reporter: { [host = client.host, observer] in FlowReporter(host: host, observer: observer) }
+        )
+    }
+
+    func reporter() -> FlowReporter { FlowReporter(host: client.host, observer: observer) }
+}
+
+/// The key of a credential among those of one client.
+public struct CredentialKey: Sendable, Hashable {
+    /// The user, session or profile, by an identifier that the application chooses.
+    public let session: String
+
+    /// The resource that the access token is for (RFC 8707); nil for none in particular.
+    public let resource: String?
+
+    /// Creates a key.
+    public init(_ session: String, resource: String? = nil) {
+        self.session = session
+        self.resource = resource
+    }
+
+    /// Compares two keys code point by code point. Two users whose names differ only in their Unicode normalization are two.
+    public static func == (left: CredentialKey, right: CredentialKey) -> Bool {
+        left.session.isIdentical(to: right.session) && left.resource.isIdentical(to: right.resource)
+    }
+}
+
+/// The state of a credential.
+public enum CredentialState: Sendable, Hashable {
+    /// No user is signed in.
+    case signedOut
+    /// A user is signed in; nil when unknown.
+    case signedIn(Identity?)
+    /// The tokens were refreshed.
+    case refreshed
+    /// The access token has expired and cannot be refreshed: only a new sign-in helps.
+    case expired
+    /// The provider has ended the session.
+    case ended(EndedSession)
+}

@@ -1,0 +1,371 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJSON
+package import AuthFlowOAuth
+package import AuthFlowStorage
+import Synchronization
+
+extension ManagedCredential {
+    /// The stored accounts, with what could not be written in their place. Cached tokens that are not stored any more are
+    /// dropped.
+    /// - Throws: ``AuthError`` with `storage_failed` or `credential_unusable`.
+    package func accounts() async throws -> StoredAccounts { try await read().known }
+
+    /// - Returns: What is stored, the same with what could not be written, and the epoch of that.
+    private func read() async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
+        let askedAt = client.host.now().timeIntervalSinceReferenceDate
+        let (epoch, version, seen) = state.withLock { ($0.epoch, $0.version, $0.cached) }
+        let stored =
+            try await store.bytes(for: key).map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
+        var lost: StoredAccounts.Entry??
+        var dropped: [Credential] = []
+        let result = state.withLock { state in
+            var known = stored
+            if state.epoch == epoch { state.askedAt = askedAt }
+            defer { if state.version == version { state.current = known.current } }
+            // What was written during this read would be taken for older than what it saw, and the only copy of it be lost.
+            if state.version == version {
+                for index in state.unsaved.indices where state.unsaved[index].replaces == .unknown {
+                    state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
+                }
+                // What another process has stored since is newer than what could not be written here.
+                state.unsaved.removeAll { unsaved in
+                    let entry = stored.entry(of: unsaved.account)
+                    guard unsaved.replaces != .entry(entry) else { return false }
+                    // Nothing is stored instead: the session was removed.
+                    if entry == nil { dropped.append(unsaved.credential) }
+                    return true
+                }
+            }
+            for unsaved in state.unsaved { known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
+            if state.epoch == epoch, let cached = state.cached, cached === seen {
+                let entry = known.entry(account)
+                let tokens = entry?.credential?.tokens
+                if tokens?.accessToken == cached.credential.tokens.accessToken,
+                    tokens?.expiresAt == cached.credential.tokens.expiresAt
+                {
+                    state.checkedAt = askedAt
+                } else {
+                    state.cached = nil
+                    if tokens == nil { lost = .some(entry) }
+                }
+            }
+            return (stored, known, state.epoch)
+        }
+        // Another process has signed out, or has noticed the end of the session.
+        switch lost {
+        case .some(.some(.ended(let session))): publish(.ended(session))
+        case .some(.none): publish(.signedOut)
+        default: break
+        }
+        if !dropped.isEmpty { revokeAfterSignOut(dropped) }
+        return result
+    }
+
+    /// Revokes tokens that came after the session was removed, where a sign-out removed it: a sign-in of the same user that replaced it may
+    /// have tokens of the same grant.
+    private func revokeAfterSignOut(_ credentials: [Credential]) {
+        guard let store = store as? any SessionTokenStore else { return }
+        _ = revocations.begin { [self] in
+            // The claim of the sign-out is there when another cannot be made.
+            guard try await !store.claim(key.signOut, for: .seconds(1)) else { return }
+            for credential in credentials {
+                try await reporter().step(.revocation) { try await client.revoke(credential) }
+            }
+        }
+    }
+
+    /// The stored accounts. What could not be written last time is written, if that is possible now.
+    func latestAccounts(_ lease: Lease) async throws -> StoredAccounts {
+        let (stored, known, epoch) = try await read()
+        if known != stored { try? await reporter().step(.storing) { try await write(known, lease, epoch) } }
+        return known
+    }
+
+    /// Runs work that may refresh tokens, while no other holder can. Where the lease is lost meanwhile, they are written under another,
+    /// whatever becomes of the work.
+    func underLease<Return: Sendable>(_ body: (Lease) async throws -> Return) async throws -> Return {
+        let result: Result<Return, any Error>
+        do { result = .success(try await store.withLease(on: key, body)) } catch { result = .failure(error) }
+        await writeAfterLostLease()
+        return try result.get()
+    }
+
+    /// Writes tokens that were refreshed under a lease that was lost meanwhile, unless another holder has refreshed them too.
+    private func writeAfterLostLease() async {
+        let hasLostLease = state.withLock { state in
+            defer { state.hasLostLease = false }
+            return state.hasLostLease
+        }
+        guard hasLostLease else { return }
+        _ = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
+        if state.withLock({ !$0.unsaved.isEmpty }) { repeatWriting() }
+    }
+
+    /// The credential that was good last: the stored one, or the one that could not be written.
+    /// - Throws: ``AuthError`` with `login_required` and the reason.
+    package func lastCredential() async throws -> Credential { try signedIn(in: try await accounts()) }
+
+    /// Changes what is stored, while no other holder can.
+    package func change<Return: Sendable>(_ body: (inout StoredAccounts) async throws -> Return) async throws -> Return
+    {
+        try await store.withLease(on: key) { lease in
+            var (stored, accounts, epoch) = try await read()
+            let result = try await body(&accounts)
+            if accounts != stored { try await write(accounts, lease, epoch) }
+            return result
+        }
+    }
+
+    /// Writes what was known in an epoch, so that nothing of it is left that could not be written.
+    /// - Parameter attributes: New ends and tags of the record; nil keeps those that it has.
+    func write(
+        _ accounts: StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int,
+        attributes: RecordAttributes? = nil
+    ) async throws {
+        let askedAt = client.host.now().timeIntervalSinceReferenceDate
+        if let attributes {
+            guard let store = store as? any SessionTokenStore else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The store keeps no sessions: its records have no ends and no tags."
+                )
+            }
+            try await store.write(try accounts.serialized(), attributes, under: lease)
+        } else {
+            try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
+        }
+        state.withLock { state in
+            state.askedAt = askedAt
+            state.version += 1
+            state.unsaved.removeAll { $0.epoch <= epoch }
+            // What is newer takes the place of what has been written now, whatever that reads as.
+            for index in state.unsaved.indices { state.unsaved[index].replaces = .unknown }
+        }
+    }
+
+    /// Finds out whether the store can be used at all and has room, before a user is asked to sign in.
+    package func probe() async throws {
+        try await store.withLease(on: key) { _ in try await accounts().requireRoom() }
+    }
+
+    /// Keeps the credential of a sign-in.
+    /// - Throws: ``AuthError`` with `account_mismatch` when it is another account than the policy allows.
+    package func keep(
+        _ credential: Credential,
+        _ policy: AccountPolicy,
+        _ reporter: FlowReporter,
+        attributes: RecordAttributes? = nil
+    ) async throws {
+        try await store.withLease(on: key) { lease in
+            var (_, accounts, epoch) = try await read()
+            let other = otherAccount(than: credential.account, in: accounts)
+            if let other, policy != .replaceAccount, other == credential.account {
+                throw AuthError(
+                    .accountMismatch,
+                    "A user is signed in already, and the provider does not say whether this is the same one. Sign out first, or ask to replace the account."
+                )
+            }
+            if other != nil, policy == .sameAccount {
+                throw AuthError(
+                    .accountMismatch,
+                    "\(credential.displayName) has signed in, and another user is signed in already. Sign out first, or ask to add or replace the account."
+                )
+            }
+            if let other, policy == .replaceAccount { accounts.remove(other) }
+            accounts.set(.signedIn(credential), isCurrent: true)
+            try await reporter.step(.storing) { [accounts] in
+                try await write(accounts, lease, epoch, attributes: attributes)
+            }
+            let isCurrent = state.withLock { $0.epoch == epoch }
+            let new = beginEpoch()
+            state.withLock { $0.current = accounts.current }
+            // A client that is made for one account keeps what it signs in for another, and does not use it.
+            // One that is being removed by another task of this process is not returned from memory.
+            if isCurrent, accounts.entry(account)?.account == credential.account { adopt(credential, new) }
+        }
+        publish(.signedIn(credential.identity), of: credential.account)
+    }
+
+    /// The account that is meant here, when it is another one.
+    private func otherAccount(than signedIn: AccountID, in accounts: StoredAccounts) -> AccountID? {
+        let known = accounts.entry(account)?.account
+        // Two users who are unknown cannot be told apart, so an unknown user is another one while one is signed in.
+        if let known, known.subject == nil, accounts.entry(of: known)?.credential != nil { return known }
+        if let account, known == nil {
+            return signedIn.isNamed(account) ? nil : AccountID(issuer: signedIn.issuer, subject: account)
+        }
+        return known == signedIn ? nil : known
+    }
+
+    /// Keeps the credential of a sign-in that could not be written, for as long as this process runs.
+    package func keepInMemory(_ credential: Credential) async {
+        let stored = try? await read().stored
+        let epoch = beginEpoch()
+        let replaced = stored.map { Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
+        remember(credential, replacing: replaced, isSignIn: true, epoch)
+        state.withLock { $0.current = credential.account }
+        if account.map(credential.account.isNamed) ?? true { adopt(credential) }
+        publish(.signedIn(credential.identity), of: credential.account)
+    }
+
+    /// Keeps in memory what could not be written.
+    private func remember(_ credential: Credential, replacing old: Replaced, isSignIn: Bool, _ epoch: Int) {
+        let account = credential.account
+        state.withLock { state in
+            let earlier = state.unsaved.first { $0.account == account }
+            // A sign-in that came meanwhile is newer.
+            if let earlier, earlier.epoch > epoch { return }
+            state.version += 1
+            state.unsaved.removeAll { $0.account == account }
+            state.unsaved.append(
+                Unsaved(
+                    credential: credential,
+                    // The store still has what the earlier one would have replaced.
+                    replaces: earlier.map(\.replaces) ?? old,
+                    isSignIn: isSignIn || earlier?.isSignIn == true,
+                    epoch: epoch
+                )
+            )
+        }
+    }
+
+    /// Writes a refreshed credential. When that fails it is good all the same, and only this process knows of it.
+    /// - Parameter epoch: The epoch in which the work began that it is the result of.
+    func save(_ credential: Credential, in accounts: inout StoredAccounts, _ lease: Lease, _ epoch: Int) async {
+        let old = accounts.entry(of: credential.account)
+        accounts.set(.signedIn(credential), isCurrent: false)
+        do {
+            try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
+        } catch {
+            let hasLostLease = (error as? AuthError)?.code == .leaseLost
+            if hasLostLease {
+                state.withLock { $0.hasLostLease = true }
+                reportLostLease()
+            }
+            remember(credential, replacing: .entry(old), isSignIn: false, epoch)
+            // Other processes would send the old refresh token, which has been used.
+            if !hasLostLease {
+                state.withLock { $0.unwrittenLease = lease }
+                repeatWriting()
+            }
+        }
+    }
+
+    /// Tries to write what could not be written, until that succeeds or nothing is left, for as long as this object is in use.
+    private func repeatWriting() {
+        let isFirst = state.withLock { state in
+            defer { state.isRepeating = true }
+            return !state.isRepeating
+        }
+        guard isFirst else { return }
+        unfinished.keepUnwritten(of: self) { [weak self] in await self?.isWritten() ?? true }
+        Task { [weak self, clock = client.host.clock] in
+            var pause = Duration.seconds(1)
+            while true {
+                try? await clock.sleep(for: pause)
+                pause = min(pause * 2, .seconds(2))
+                guard let self else { return }
+                guard await self.isWritten() else { continue }
+                return
+            }
+        }
+    }
+
+    /// Tries to write what could not be written.
+    /// - Returns: Whether nothing is left.
+    private func isWritten() async -> Bool {
+        _ = try? await unfinished.finish { [self] in
+            // Under the lease that it still has, if its store allows that: other processes come when the lease has expired, and would send
+            // the old refresh token.
+            if let lease = state.withLock({ $0.unwrittenLease }) {
+                do {
+                    let (stored, known, epoch) = try await read()
+                    if known != stored { try await write(known, lease, epoch) }
+                    return state.withLock { $0.unwrittenLease = nil }
+                } catch let error as AuthError where error.code == .leaseLost {
+                    state.withLock { $0.unwrittenLease = nil }
+                }
+            }
+            try await store.withLease(on: key) { lease in _ = try await latestAccounts(lease) }
+        }
+        let isWritten = state.withLock { state in
+            if state.unsaved.isEmpty { state.isRepeating = false }
+            return state.unsaved.isEmpty
+        }
+        if isWritten { unfinished.forgetUnwritten(of: self) }
+        return isWritten
+    }
+
+    /// Replaces the tokens, while no other holder can.
+    package func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
+        try await underLease { lease in
+            let epoch = state.withLock { $0.epoch }
+            var accounts = try await latestAccounts(lease)
+            var credential = try signedIn(in: accounts)
+            try await client.requireBinding(of: credential)
+            try unfinished.beginSending()
+            defer { unfinished.endSending() }
+            credential.tokens = try await body(credential.tokens)
+            credential.obtainedAt = client.host.wholeSecond
+            await save(credential, in: &accounts, lease, epoch)
+            return adopt(credential, epoch)
+        }
+    }
+
+    /// Removes an account, while no other holder can write: what is removed is what was good last, whichever process has refreshed
+    /// it.
+    /// - Returns: What the account had; the credential is nil when its session had ended.
+    package func remove() async throws -> StoredAccounts.Entry? {
+        beginEpoch()
+        let (removed, present) = try await store.withLease(on: key) {
+            lease -> (StoredAccounts.Entry?, CredentialState) in
+            var (stored, accounts, epoch) = try await read()
+            guard let entry = accounts.entry(account) else { return (nil, .signedOut) }
+            accounts.remove(entry.account)
+            if accounts != stored { try await write(accounts, lease, epoch) }
+            state.withLock { state in state.unsaved.removeAll { $0.account == entry.account } }
+            beginEpoch()
+            // Another account may be the current one now.
+            return (entry, presentState(in: accounts))
+        }
+        if removed != nil { publish(present) }
+        return removed
+    }
+
+    /// Removes everything, whether or not it can be read.
+    package func clear() async throws -> Bool {
+        beginEpoch()
+        let existed = try await store.withLease(on: key) { lease in
+            // What cannot be read is there all the same.
+            let existed: Bool
+            do { existed = try await store.bytes(for: key) != nil } catch { existed = true }
+            try await store.write(nil, under: lease)
+            defer { beginEpoch() }
+            return state.withLock { state in
+                defer { state.unsaved = [] }
+                return existed || !state.unsaved.isEmpty
+            }
+        }
+        if existed { publish(.signedOut) }
+        return existed
+    }
+
+    /// The credential of the account that is kept.
+    /// - Throws: ``AuthError`` with `login_required` and the reason.
+    func signedIn(in accounts: StoredAccounts) throws(AuthError) -> Credential { try signedIn(in: accounts, account) }
+
+    /// The credential of an account; nil for the current one.
+    func signedIn(in accounts: StoredAccounts, _ account: String?) throws(AuthError) -> Credential {
+        switch accounts.entry(account) {
+        case .signedIn(let credential)?: return credential
+        case .ended(let session)?: throw session.error
+        case nil:
+            let named = account.map { "The account \"\(DisplayText.sanitized($0, limit: 80))\" is not signed in" }
+            let profile = label.map { " with the profile \"\(DisplayText.sanitized($0, limit: 60))\"" } ?? ""
+            throw AuthError(.loginRequired, "\(named ?? "No user is signed in\(profile)"). Sign in first.")
+        }
+    }
+}

@@ -1,0 +1,294 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJSON
+import AuthFlowOAuth
+import AuthFlowStorage
+import Synchronization
+
+extension ManagedCredential {
+    /// How often a provider may refuse a refresh without saying why before the user is asked to sign in again.
+    static let toleratedRefusals: Int64 = 2
+
+    /// Reads the store again, and refreshes when that has brought nothing fresh. No other holder writes the record meanwhile.
+    func refreshUnderLease(
+        _ lease: Lease,
+        of account: String?,
+        _ margin: Duration,
+        _ rejected: Secret?,
+        _ epoch: Int
+    ) async throws -> Credential {
+        guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
+        var accounts = try await latestAccounts(lease)
+        if let renewal, account == nil, accounts.entry(nil)?.credential == nil {
+            return try await renew(nil, renewal, in: &accounts, lease, epoch)
+        }
+        let credential = try signedIn(in: accounts, account)
+        if isFresh(credential, margin), credential.tokens.accessToken != rejected { return adopt(credential, epoch) }
+        return try await refresh(credential, in: &accounts, rejected: rejected, lease, epoch)
+    }
+
+    /// Obtains a credential without a user, in the place of one that has expired.
+    private func renew(
+        _ old: Credential?,
+        _ renewal: CredentialManager.Renewal,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async throws -> Credential {
+        // Without a user there is one account.
+        let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
+        if let wait = state.withLock({ $0.backoffs[account] })?.error(at: client.host.now()) { throw wait }
+        do {
+            let credential = try await reporter().step(.grantWithoutUser) { try await renewal(client, key.resource) }
+            guard key.resource == nil || credential.resources == [key.resource] else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The credential was obtained for \(credential.resources.joined(separator: ", ")), and the key names \(key.resource ?? "")."
+                )
+            }
+            state.withLock { $0.backoffs[account] = nil }
+            await save(credential, in: &accounts, lease, epoch)
+            publish(.refreshed, of: credential.account)
+            return adopt(credential, epoch)
+        } catch let error as AuthError {
+            // What is missing here, and not at the provider, may be there at the next call.
+            if !Self.localCodes.contains(error.code) { backOff(error, account) }
+            throw error
+        }
+    }
+
+    private static let localCodes: Set<AuthError.Code> = [
+        .loginRequired, .assertionUnusable, .keyUnavailable, .invalidConfiguration,
+    ]
+
+    private func refresh(
+        _ credential: Credential,
+        in accounts: inout StoredAccounts,
+        rejected: Secret?,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async throws -> Credential {
+        // A token that has not expired is better than none.
+        func fallback(_ error: any Error, _ credential: Credential) throws -> Credential {
+            guard !credential.isExpired(at: client.host.now()), credential.tokens.accessToken != rejected,
+                !(error is CancellationError)
+            else { throw error }
+            return credential
+        }
+        if let renewal, credential.identity == nil, credential.tokens.refreshToken == nil {
+            do {
+                return try await renew(credential, renewal, in: &accounts, lease, epoch)
+            } catch {
+                return try fallback(error, credential)
+            }
+        }
+        guard credential.tokens.refreshToken != nil else {
+            let error = AuthError(
+                .loginRequired,
+                """
+                The access token of \(credential.displayName) has expired, and the provider gave no refresh token. Sign in again; \
+                many providers give one for the scope "offline_access".
+                """
+            )
+            do {
+                return adopt(try fallback(error, credential), epoch)
+            } catch {
+                publish(.expired, of: credential.account)
+                throw error
+            }
+        }
+        if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) {
+            return try fallback(wait, credential)
+        }
+        try unfinished.beginSending()
+        defer { unfinished.endSending() }
+        do {
+            let resources = key.resource.map { [$0] } ?? credential.resources
+            let outcome = try await reporter().step(.refresh) {
+                let names = client.registration.namesResourcesOnRefresh
+                return try await refresh(credential, resources: names ? resources : [], lease)
+            }
+            switch outcome {
+            case .refreshed(let refreshed):
+                state.withLock { $0.backoffs[credential.account] = nil }
+                reportOtherAuthentication(in: refreshed)
+                await save(refreshed, in: &accounts, lease, epoch)
+                publish(.refreshed, of: credential.account)
+                return adopt(refreshed, epoch)
+            case .unchecked(let kept, let error):
+                await save(kept, in: &accounts, lease, epoch)
+                backOff(error, credential.account)
+                guard let old = try? fallback(error, kept) else { throw RefusedTokens(error: error) }
+                return adopt(old, epoch)
+            case .refused(let kept, let error):
+                state.withLock { if $0.epoch == epoch { $0.cached = nil } }
+                await save(kept, in: &accounts, lease, epoch)
+                backOff(error, credential.account)
+                throw RefusedTokens(
+                    error: AuthError(
+                        error.code,
+                        "The refreshed tokens were not used, and the session is kept. \(error.message)",
+                        providerError: error.providerError,
+                        status: error.status,
+                        retryAfter: error.retryAfter,
+                        underlyingError: error
+                    )
+                )
+            }
+        } catch let refused as RefusedTokens {
+            throw refused.error
+        } catch let error as AuthError where error.code == .loginRequired {
+            throw error
+        } catch let error as AuthError where isEnd(error) {
+            // RFC 6749 section 5.2: the refresh token is "invalid, expired, revoked". The store was read a moment ago under the
+            // lease, so this is the token that is stored, and no newer one is lost.
+            throw try await endSession(of: credential, error, in: &accounts, lease, epoch)
+        } catch let error as AuthError {
+            backOff(error, credential.account)
+            if let refusal = await repeatedRefusal(of: credential, error, in: &accounts, lease, epoch) { throw refusal }
+            return try fallback(error, credential)
+        }
+    }
+
+    /// Tokens that the provider sent and that a check has refused: nothing is handed out in their place.
+    private struct RefusedTokens: Error {
+        let error: AuthError
+    }
+
+    /// Sends a refresh token, if the lease is held at that moment: a process that was paused, or whose request waited, must not send
+    /// one that another has used meanwhile.
+    /// - Throws: ``Outdated`` when the lease has expired: the store is read again.
+    func refresh(
+        _ credential: Credential,
+        scopes: [String]? = nil,
+        resources: [String],
+        _ lease: Lease
+    ) async throws -> RefreshOutcome {
+        do {
+            // Now too, for a transport that does not say when it sends.
+            try lease.requireTime()
+            return try await client.refresh(credential, scopes: scopes, resources: resources) {
+                [unfinished] () throws(AuthError) in
+                try lease.requireTime()
+                try unfinished.requireOpen()
+            }
+        } catch let error as AuthError where error.code == .closing {
+            throw CancellationError()
+        } catch let error as AuthError where error.code == .leaseLost {
+            throw Outdated()
+        }
+    }
+
+    /// Tells that a refreshed ID Token names another authentication of the user than that of the session, which stays as it is.
+    private func reportOtherAuthentication(in refreshed: Credential) {
+        guard let time = refreshed.authentication?.time,
+            let named = refreshed.tokens.verifiedIDToken?.claims["auth_time"]?.number,
+            named != time.timeIntervalSince1970
+        else { return }
+        reporter().report(.refresh, details: ["auth_time": "of another sign-in"])
+    }
+
+    /// Tells that a refresh token was sent under a lease that another holder has taken meanwhile: it may have been sent twice.
+    func reportLostLease() { reporter().report(.refresh, details: ["lease": "lost"]) }
+
+    /// Whether the provider has ended the session.
+    func isEnd(_ error: AuthError) -> Bool {
+        error.code == .providerRejected && client.adapter.standardName(of: error.providerError) == "invalid_grant"
+    }
+
+    func backOff(_ error: AuthError, _ account: AccountID) {
+        state.withLock { state in
+            state.backoffs[account] = Backoff(
+                after: state.backoffs[account],
+                error: error,
+                now: client.host.now(),
+                random: client.host.randomBytes(1).first ?? 0
+            )
+        }
+    }
+
+    /// Counts refusals that do not say `invalid_grant`: some providers end a session with an empty 400. When the access token has
+    /// expired and it happens again, only signing in helps; the credential is kept, because it is not known to be bad.
+    private func repeatedRefusal(
+        of credential: Credential,
+        _ error: AuthError,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async -> AuthError? {
+        // RFC 6749 section 5.2: these are faults of the client or the request, which signing in again does not mend.
+        let faults = [
+            "invalid_client", "invalid_request", "unauthorized_client", "unsupported_grant_type", "invalid_scope",
+            "invalid_dpop_proof", "use_dpop_nonce",
+        ]
+        let name = client.adapter.standardName(of: error.providerError) ?? ""
+        let isFault = error.code == .providerRejected && faults.contains(name)
+        guard error.status == 400 || error.status == 401, !isFault, credential.isExpired(at: client.host.now()) else {
+            return nil
+        }
+        var counted = credential
+        counted.refusedRefreshes = min(credential.refusedRefreshes + 1, Self.toleratedRefusals)
+        if counted != credential { await save(counted, in: &accounts, lease, epoch) }
+        guard counted.refusedRefreshes >= Self.toleratedRefusals else { return nil }
+        publish(.expired, of: credential.account)
+        return AuthError(
+            .loginRequired,
+            "The access token of \(credential.displayName) has expired, and the provider refuses to refresh it (status \(error.status ?? 0)) without saying why. Sign in again.",
+            providerError: error.providerError,
+            status: error.status,
+            underlyingError: error
+        )
+    }
+
+    /// Replaces the credential by a note that the provider has ended the session, and why.
+    func endSession(
+        of credential: Credential,
+        _ error: AuthError,
+        in accounts: inout StoredAccounts,
+        _ lease: Lease,
+        _ epoch: Int
+    ) async throws -> AuthError {
+        let words = error.providerError.map { "\($0)" } ?? "invalid_grant"
+        let reason = await (client.adapter as? any SharedSignIn)?
+            .reasonForEnd(of: credential, in: client.providerContext)
+        let session = EndedSession(
+            identity: credential.identity,
+            reason: reason.map { "\($0); \(words)" } ?? words,
+            endedAt: client.host.wholeSecond,
+            isAfterUnfinishedRefresh: lease.isAfterUnfinished,
+            account: credential.account
+        )
+        accounts.set(.ended(session), isCurrent: false)
+        let reporter = reporter()
+        do {
+            try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
+        } catch let error as AuthError where error.code == .leaseLost {
+            // Another holder has taken over while this one was paused, and may have refreshed: its credential counts.
+            reportLostLease()
+            throw Outdated()
+        } catch {
+            // The next process will ask the provider once more and be told the same.
+        }
+        state.withLock { state in
+            if state.epoch == epoch { (state.cached, state.backoffs[credential.account]) = (nil, nil) }
+            state.unsaved.removeAll { $0.account == credential.account && $0.epoch <= epoch }
+        }
+        publish(.ended(session), of: credential.account)
+        let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
+        reporter.report(.sessionEnd, details: ["reason": session.reason].merging(circumstance) { $1 })
+        return session.error(providerError: error.providerError)
+    }
+}
+
+extension EndedSession {
+    /// The error for a caller that asks for the tokens of the session.
+    var error: AuthError { error(providerError: nil) }
+
+    fileprivate func error(providerError: ProviderError?) -> AuthError {
+        AuthError(
+            .loginRequired,
+            "The session of \(identity?.displayName ?? "an unknown user") was ended by the provider (\(DisplayText.sanitized(reason))). Sign in again.",
+            providerError: providerError
+        )
+    }
+}

@@ -1,0 +1,111 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJSON
+public import AuthFlowOAuth
+public import AuthFlowStorage
+import Crypto
+
+/// Keeps authorization requests until their response comes, in a store that several processes share: each is taken out once, and
+/// only for the browser that it was made for.
+///
+/// ```swift
+/// let pending = PendingAuthorizations(store: store)
+/// let request = try await client.authorizationRequest()
+/// try await pending.keep(request, for: cookie)                                  // one process
+/// let request = try await pending.take(for: callbackURL, in: cookie, of: client) // any other
+/// ```
+public struct PendingAuthorizations: Sendable {
+    private let store: any TokenStore
+    private let now: @Sendable () -> Date
+
+    /// Creates a place for requests in a store. A ``SessionTokenStore`` removes those whose users never come back.
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - host: The time; default: the system's.
+    public init(store: any TokenStore, host: HostServices = .system) {
+        self.store = store
+        self.now = host.now
+    }
+
+    /// Keeps a request.
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - browser: A value that only the user's browser has, such as that of a cookie set for it. RFC 6749 section 10.12: the
+    ///     response has to come through the browser that the request was made for, or an attacker could sign the user in as
+    ///     themselves.
+    /// - Throws: ``AuthError`` with `storage_failed`; `invalid_configuration` when the value has less than 16 bytes.
+    public func keep(_ request: AuthorizationRequest, for browser: Secret) async throws {
+        guard browser.exposed.utf8.count >= 16 else {
+            throw AuthError(.invalidConfiguration, "The value that identifies the browser has less than 16 bytes.")
+        }
+        let bytes = try request.json.serialized()
+        let key = Self.key(request.state, browser, request.issuer, request.clientID)
+        try await store.withLease(on: key) { lease in
+            guard let sessions = store as? any SessionTokenStore else {
+                return try await store.write(bytes, under: lease)
+            }
+            // A user may never come back. A response that comes too late is told so for a while.
+            let rest = max(0, request.expiresAt.timeIntervalSince(now())) + Self.graceTime
+            try await sessions.write(bytes, RecordAttributes(lifetime: .seconds(rest)), under: lease)
+        }
+    }
+
+    /// How long a request is kept after its expiry, in seconds.
+    private static let graceTime: TimeInterval = 60
+
+    /// Takes the request out that an authorization response belongs to. No other call, here or in another process, gets it again.
+    /// - Parameters:
+    ///   - callback: The URL that the user was sent back to, whole.
+    ///   - browser: The value of the browser that the callback came from.
+    ///   - client: The client that made the request.
+    /// - Throws: ``AuthError`` with `invalid_callback` when no request waits for this response: it was used already, was
+    ///   never made, or has been removed; `timed_out` when it has expired.
+    public func take(for callback: String, in browser: Secret, of client: OAuthClient) async throws
+        -> AuthorizationRequest
+    {
+        guard let state = Self.state(in: callback, of: client) else {
+            throw AuthError(.invalidCallback, "The authorization response has no state.")
+        }
+        return try await take(state, in: browser, of: client)
+    }
+
+    /// As ``take(for:in:of:)``, with the state that the response claims to have.
+    package func take(_ state: Secret, in browser: Secret, of client: OAuthClient) async throws -> AuthorizationRequest
+    {
+        let key = Self.key(state, browser, client.server.issuer, client.registration.clientID)
+        let bytes = try await takeBytes(key)
+        guard let bytes, let json = try? JSON(parsing: bytes), let request = AuthorizationRequest(json) else {
+            throw AuthError(
+                .invalidCallback,
+                "No authorization request of this browser waits for this response: it was used already, or was never made. Sign in again."
+            )
+        }
+        guard client.host.now() < request.expiresAt else {
+            throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
+        }
+        return request
+    }
+
+    /// The state in an authorization response, which names the request that it claims to belong to; nil when it has none, or several.
+    package static func state(in callback: String, of client: OAuthClient) -> Secret? {
+        let encoded = callback.dropFirst(callback.prefix { $0 != "?" && $0 != "#" }.count + 1)
+        let state = try? RedirectParameters.state(in: encoded, client.claimedState)
+        return state.flatMap { $0.isEmpty ? nil : Secret($0) }
+    }
+
+    private func takeBytes(_ key: RecordKey) async throws -> [UInt8]? {
+        if let sessions = store as? any SessionTokenStore { return try await sessions.remove([key]).first?.bytes }
+        return try await store.withLease(on: key) { lease -> [UInt8]? in
+            guard let bytes = try await store.bytes(for: key) else { return nil }
+            try await store.write(nil, under: lease)
+            return bytes
+        }
+    }
+
+    /// A key that contains neither the state nor the browser's value: names of records are not secret.
+    private static func key(_ state: Secret, _ browser: Secret, _ issuer: String, _ clientID: String) -> RecordKey {
+        let parts = "\(state.exposed.utf8.count):\(state.exposed)\(browser.exposed)"
+        let name = Base64URL.encode(SHA256.hash(data: Array(parts.utf8)))
+        return RecordKey(name: name, issuer: issuer, clientID: clientID, kind: .authorizationRequest)
+    }
+}

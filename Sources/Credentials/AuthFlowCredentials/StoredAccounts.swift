@@ -1,0 +1,189 @@
+public import AuthFlowEssentials
+import AuthFlowHTTP
+package import AuthFlowJSON
+public import AuthFlowOAuth
+import AuthFlowStorage
+
+/// A session that the provider has ended: what is left of a credential when its refresh token is refused.
+public struct EndedSession: Sendable, Hashable {
+    /// The user; nil when unknown.
+    public let identity: Identity?
+
+    /// The reason, in the provider's words.
+    public let reason: String
+
+    /// When it was noticed, by this machine's clock.
+    public let endedAt: Date
+
+    /// Whether the process before was ended while it worked on the session. It may have refreshed, and its new refresh token be lost.
+    public let isAfterUnfinishedRefresh: Bool
+
+    let account: AccountID
+}
+
+/// One record of a store: the accounts that are signed in under one key, and which of them is meant when none is named.
+///
+/// The session of a web server has one account; an app may have several. They are one document, so that every change is written
+/// whole or not at all.
+package struct StoredAccounts: Sendable, Hashable {
+    package enum Entry: Sendable, Hashable {
+        case signedIn(Credential)
+        case ended(EndedSession)
+
+        package var account: AccountID {
+            switch self {
+            case .signedIn(let credential): credential.account
+            case .ended(let session): session.account
+            }
+        }
+
+        /// The credential; nil when the session has ended.
+        package var credential: Credential? {
+            if case .signedIn(let credential) = self { credential } else { nil }
+        }
+    }
+
+    package private(set) var entries: [Entry] = []
+
+    /// The account that is meant when none is named.
+    private(set) var current: AccountID?
+
+    /// The entry of an account by its subject, or the current one. Where two issuers have the same subject, the current one is
+    /// meant before any other.
+    package func entry(_ subject: String?) -> Entry? {
+        let named = entries.filter { subject.map($0.account.isNamed) ?? ($0.account == current) }
+        return named.first { $0.account == current } ?? named.first
+    }
+
+    /// The entry of an account.
+    func entry(of account: AccountID) -> Entry? { entries.first { $0.account == account } }
+
+    /// Adds an entry, or replaces the one of the same account.
+    mutating func set(_ entry: Entry, isCurrent: Bool) {
+        let account = entry.account
+        if let index = entries.firstIndex(where: { $0.account == account }) {
+            entries[index] = entry
+        } else {
+            entries.append(entry)
+        }
+        if isCurrent || current == nil { current = account }
+    }
+
+    /// Makes another account the current one.
+    package mutating func select(_ account: AccountID) { current = account }
+
+    /// Takes an account out. The first of those that are left becomes the current one.
+    mutating func remove(_ account: AccountID) {
+        entries.removeAll { $0.account == account }
+        if current == account { current = entries.first?.account }
+    }
+}
+
+// MARK: - Stored form
+
+extension StoredAccounts {
+    /// The version that ``serialized()`` writes.
+    static let formatVersion: Int64 = 4
+
+    private static let maximumSize = RecordKey.maximumRecordSize
+
+    /// The accounts as bytes for a ``TokenStore``. They hold secrets.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    func serialized() throws(AuthError) -> [UInt8] {
+        var json: [String: JSON] = [
+            "version": .integer(Self.formatVersion),
+            "accounts": .array(
+                entries.map {
+                    switch $0 {
+                    case .signedIn(let credential): credential.json
+                    case .ended(let session): ["ended": session.json]
+                    }
+                }
+            ),
+        ]
+        json["current"] = current?.json
+        let bytes: [UInt8]
+        do throws(JSONError) {
+            bytes = try JSON.object(json).serialized(indented: true)
+        } catch {
+            throw AuthError(.storageFailed, "The credential cannot be written: \(error).", underlyingError: error)
+        }
+        guard bytes.count <= Self.maximumSize else { throw Self.full }
+        return bytes
+    }
+
+    /// Passes when there is room for one more sign-in, however much the provider sends.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    func requireRoom() throws(AuthError) {
+        guard !entries.isEmpty else { return }
+        let size = try serialized().count
+        guard size + 2 * Credential.maximumSize <= Self.maximumSize else { throw Self.full }
+    }
+
+    private static var full: AuthError {
+        AuthError(
+            .storageFailed,
+            "The accounts of this client have no room for another one within \(maximumSize / 1024) KiB. Sign one of them out."
+        )
+    }
+
+    /// Reads what ``serialized()`` wrote.
+    /// - Throws: ``AuthError`` with `credential_unusable` when the bytes are damaged or of a version not known here.
+    init(serialized bytes: [UInt8]) throws(AuthError) {
+        func damaged(_ reason: String, _ cause: (any Error)? = nil) -> AuthError {
+            AuthError(
+                .credentialUnusable,
+                "The stored credential \(reason). Sign out locally, which removes it, and sign in again.",
+                underlyingError: cause
+            )
+        }
+        let json: JSON
+        do throws(JSONError) {
+            json = try JSON(parsing: bytes)
+        } catch {
+            throw damaged("is damaged: \(error)", error)
+        }
+        guard json["encrypted"] == nil else {
+            throw damaged("is encrypted: it was stored by another kind of store")
+        }
+        guard json["version"]?.integer == Self.formatVersion else {
+            throw damaged("was written by another version of AuthFlow")
+        }
+        for account in json["accounts"]?.array ?? [] {
+            if let session = account["ended"].flatMap(EndedSession.init) {
+                set(.ended(session), isCurrent: false)
+            } else if let credential = Credential(account) {
+                set(.signedIn(credential), isCurrent: false)
+            } else {
+                throw damaged("is incomplete")
+            }
+        }
+        guard !entries.isEmpty else { return }
+        guard let current = json["current"].flatMap(AccountID.init) else { throw damaged("is incomplete") }
+        select(current)
+    }
+}
+
+extension EndedSession {
+    var json: JSON {
+        var json: [String: JSON] = [
+            "account": account.json, "reason": .string(reason), "ended_at": .double(endedAt.timeIntervalSince1970),
+        ]
+        json["identity"] = identity?.json
+        if isAfterUnfinishedRefresh { json["after_unfinished_refresh"] = true }
+        return .object(json)
+    }
+
+    package init?(_ json: JSON) {
+        guard let account = json["account"].flatMap(AccountID.init), let reason = json["reason"]?.string,
+            let endedAt = json["ended_at"]?.number
+        else { return nil }
+        self.init(
+            identity: json["identity"].flatMap(Identity.init),
+            reason: reason,
+            endedAt: Date(timeIntervalSince1970: endedAt),
+            isAfterUnfinishedRefresh: json["after_unfinished_refresh"] == true,
+            account: account
+        )
+    }
+}

@@ -1,0 +1,105 @@
+public import AuthFlowHTTP
+public import AuthFlowStorage
+
+/// Encrypts the sessions that another store keeps, as ``EncryptedTokenStore`` encrypts credentials. The ends and the tags of a record stay
+/// readable: the store needs them.
+public struct EncryptedSessionStore: Sendable {
+    /// Keeps what is encrypted.
+    public let base: any SessionTokenStore
+    private let encrypted: EncryptedTokenStore
+
+    /// Creates a store.
+    /// - Parameters:
+    ///   - base: Keeps what is encrypted.
+    ///   - keys: The keys.
+    ///   - host: Randomness.
+    public init(_ base: any SessionTokenStore, keys: EncryptionKeys, host: HostServices = .system) {
+        self.base = base
+        self.encrypted = EncryptedTokenStore(base, key: .keys(keys), host: host)
+    }
+
+    /// Wraps the keys of all records by the current one. Other processes may use the store meanwhile.
+    /// - Returns: How many had another one, and how many could not be rewrapped: run it again, until that is zero.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func rewrap() async throws -> (rewrapped: Int, left: Int) {
+        var (rewrapped, left) = (0, 0)
+        var last: [UInt8]?
+        while true {
+            let keys = try await base.keys(after: last, limit: 100)
+            guard let end = keys.last else { return (rewrapped, left) }
+            last = end.digest
+            for key in keys where key.kind != .claim {
+                do {
+                    if try await encrypted.rewrap(key) { rewrapped += 1 }
+                } catch let error as AuthError where [.leaseBusy, .leaseLost, .credentialUnusable].contains(error.code)
+                {
+                    left += 1
+                }
+            }
+        }
+    }
+
+    private func decrypted(_ records: [TaggedRecord]) async throws -> [TaggedRecord] {
+        var result: [TaggedRecord] = []
+        for record in records {
+            // One that cannot be read is there all the same: it can be removed.
+            let bytes = (try? await encrypted.decrypted(record.bytes, of: record.key)) ?? []
+            result.append(TaggedRecord(key: record.key, bytes: bytes, lastUse: record.lastUse))
+        }
+        return result
+    }
+}
+
+extension EncryptedSessionStore: SessionTokenStore {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? { try await encrypted.bytes(for: key) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        try await encrypted.write(bytes, under: lease)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
+        try await base.write(try await encrypted.encrypted(bytes, for: lease.key), attributes, under: lease)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await base.withLease(on: key, body)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func touch(_ key: RecordKey) async throws -> Bool { try await base.touch(key) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
+        try await decrypted(try await base.records(tagged: tag))
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] {
+        try await decrypted(try await base.remove(keys))
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+        try await base.claim(key, for: lifetime)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+        try await base.keys(after: digest, limit: limit)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func removeEnded() async throws -> Int { try await base.removeEnded() }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
+        base.observeRemovals(observer)
+    }
+}

@@ -1,0 +1,357 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+public import AuthFlowStorage
+import Crypto
+import CryptoExtras
+import Synchronization
+
+/// Encrypts what another store keeps: a copy of the disk or the database, or a backup of it, is then of no use without the key.
+///
+/// Each write is encrypted by a key of its own (AES-256-GCM), which is wrapped by the key that the store has (AES Key Wrap, RFC 3394) and
+/// names it. What is stored is bound to its key in the store, so that records cannot be exchanged for one another; an older state of a
+/// record can be put back by who can write to the store beneath. A process that can read the memory of the process, or the key where it
+/// is kept, reads the credential too.
+public struct EncryptedTokenStore: Sendable {
+    /// Where the key comes from.
+    public enum KeySource: Sendable {
+        /// A file of 32 random bytes that only its owner can read; made when it is not there and something is stored.
+        /// Keep it on another disk than the credentials, or it protects nothing.
+        case file(path: String)
+        /// A passphrase, stretched with scrypt (RFC 7914).
+        case passphrase(Secret)
+        /// 32 bytes or more that another store keeps, such as the system's; made when they are not there.
+        case store(any TokenStore)
+        /// Keys with names, of which the first encrypts and all decrypt: for a store that many processes share, whose key is replaced while
+        /// they run.
+        case keys(EncryptionKeys)
+    }
+
+    private let base: any TokenStore
+    private let source: KeySource
+    private let host: HostServices
+    private let derived = DerivedKeys()
+
+    /// Creates a store.
+    /// - Parameters:
+    ///   - base: Keeps what is encrypted.
+    ///   - key: Where the key comes from.
+    ///   - host: Randomness.
+    public init(_ base: any TokenStore, key: KeySource, host: HostServices = .system) {
+        self.base = base
+        self.source = key
+        self.host = host
+    }
+
+    /// Keys that were stretched already, by their salt: that takes a tenth of a second on purpose.
+    private final class DerivedKeys: Sendable {
+        /// The most that are kept: records of one store have one salt, unless several programs made the first ones at once.
+        private static let limit = 64
+        private let keys = Mutex<[[UInt8]: SymmetricKey]>([:])
+
+        subscript(salt: [UInt8]) -> SymmetricKey? {
+            get { keys.withLock { $0[salt] } }
+            set {
+                keys.withLock { keys in
+                    if keys.count >= Self.limit { keys.removeAll() }
+                    keys[salt] = newValue
+                }
+            }
+        }
+
+        /// A salt whose key is known, for a new record.
+        var knownSalt: [UInt8]? { keys.withLock { $0.keys.first } }
+    }
+}
+
+extension EncryptedTokenStore: TokenStore {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? {
+        guard let bytes = try await base.bytes(for: key) else { return nil }
+        return try await decrypted(bytes, of: key)
+    }
+
+    func decrypted(_ bytes: [UInt8], of key: RecordKey) async throws -> [UInt8] {
+        let envelope = try Envelope(bytes)
+        let dataKey = try await dataKey(of: envelope)
+        do {
+            let box = try AES.GCM.SealedBox(combined: envelope.sealed)
+            return Array(try AES.GCM.open(box, using: dataKey, authenticating: Self.place(of: key)))
+        } catch {
+            throw AuthError(
+                .credentialUnusable,
+                "The stored credential was changed, or is damaged. Sign out locally, which removes it, and sign in again.",
+                underlyingError: error
+            )
+        }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        guard let bytes else { return try await base.write(nil, under: lease) }
+        try await base.write(try await encrypted(bytes, for: lease.key), under: lease)
+    }
+
+    func encrypted(_ bytes: [UInt8], for key: RecordKey) async throws -> [UInt8] {
+        let (wrapping, salt) = try await currentKey(for: key)
+        do {
+            // A new one for each write: no two have a key and a nonce in common.
+            let dataKey = SymmetricKey(data: host.randomBytes(32))
+            guard
+                let sealed = try AES.GCM.seal(bytes, using: dataKey, authenticating: Self.place(of: key)).combined
+            else { throw CryptoKitError.incorrectParameterSize }
+            let envelope = Envelope(
+                keyID: wrapping.id,
+                salt: salt,
+                wrappedKey: Array(try AES.KeyWrap.wrap(dataKey, using: wrapping.key)),
+                sealed: Array(sealed)
+            )
+            return try envelope.serialized()
+        } catch let error as AuthError {
+            throw error
+        } catch {
+            throw AuthError(.storageFailed, "The credential could not be encrypted.", underlyingError: error)
+        }
+    }
+
+    /// Wraps the key of a record by the store's current one, when another has wrapped it. What is encrypted stays as it is.
+    /// - Returns: Whether it had been another.
+    /// - Throws: ``AuthError`` with `credential_unusable` when the other one is not known here, `lease_busy`, `storage_failed`.
+    func rewrap(_ key: RecordKey) async throws -> Bool {
+        try await base.withLease(on: key) { lease in
+            guard let bytes = try await base.bytes(for: key) else { return false }
+            var envelope = try Envelope(bytes)
+            let (wrapping, salt) = try await currentKey(for: key)
+            guard envelope.keyID != wrapping.id else { return false }
+            let dataKey = try await dataKey(of: envelope)
+            envelope.wrappedKey = Array(try AES.KeyWrap.wrap(dataKey, using: wrapping.key))
+            (envelope.keyID, envelope.salt) = (wrapping.id, salt)
+            try await base.write(try envelope.serialized(), under: lease)
+            return true
+        }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await base.withLease(on: key, body)
+    }
+
+    private var wrongKeyHint: String {
+        switch source {
+        case .file(let path): "\(path) is not the file it was encrypted with."
+        case .passphrase: "the passphrase is not the one it was encrypted with."
+        case .store: "the system's key store has another one than it was encrypted with."
+        case .keys: "none of the keys has the name of the one it was encrypted with."
+        }
+    }
+}
+
+// MARK: - Keys
+
+extension EncryptedTokenStore {
+    /// A key that wraps others.
+    private struct WrappingKey {
+        let id: String
+        let key: SymmetricKey
+
+        /// - Parameter secret: What it is derived from. Its name tells a wrong key from a changed credential, which the cipher cannot.
+        init(_ secret: SymmetricKey) {
+            let check = HKDF<SHA256>.deriveKey(
+                inputKeyMaterial: secret,
+                info: Array("authflow check".utf8),
+                outputByteCount: 12
+            )
+            self.id = unsafe Base64URL.encode(check.withUnsafeBytes { unsafe Array($0) })
+            self.key = Self.derived(from: secret)
+        }
+
+        init(_ named: EncryptionKeys.Named) {
+            self.id = named.id
+            self.key = Self.derived(from: named.key)
+        }
+
+        private static func derived(from secret: SymmetricKey) -> SymmetricKey {
+            HKDF<SHA256>.deriveKey(inputKeyMaterial: secret, info: Array("authflow wrapping".utf8), outputByteCount: 32)
+        }
+    }
+
+    /// The key for a write, and the salt of its passphrase.
+    private func currentKey(for key: RecordKey) async throws -> (WrappingKey, salt: [UInt8]) {
+        switch source {
+        case .keys(let keys): return (WrappingKey(keys.current), [])
+        case .file, .store: return (WrappingKey(try await secret(salt: [], isNeeded: false)), [])
+        case .passphrase:
+            // The salt stays for the life of the entry, so that a passphrase is stretched once.
+            let known = try await base.bytes(for: key).flatMap { try? Envelope($0).salt }
+            let salt = known ?? derived.knownSalt ?? host.randomBytes(16)
+            return (WrappingKey(try await secret(salt: salt, isNeeded: false)), salt)
+        }
+    }
+
+    /// Unwraps the key that a record is encrypted by.
+    private func dataKey(of envelope: Envelope) async throws -> SymmetricKey {
+        let wrapping: WrappingKey?
+        if case .keys(let keys) = source {
+            wrapping = keys[envelope.keyID].map { WrappingKey($0) }
+        } else {
+            wrapping = WrappingKey(try await secret(salt: envelope.salt, isNeeded: true))
+        }
+        guard let wrapping, wrapping.id == envelope.keyID else {
+            throw AuthError(
+                .credentialUnusable,
+                "The key does not fit the stored credential: \(wrongKeyHint) It names \"\(DisplayText.sanitized(envelope.keyID, limit: 60))\"."
+            )
+        }
+        do {
+            return try AES.KeyWrap.unwrap(envelope.wrappedKey, using: wrapping.key)
+        } catch {
+            throw AuthError(
+                .credentialUnusable,
+                "The stored credential was changed, or is damaged. Sign out locally, which removes it, and sign in again.",
+                underlyingError: error
+            )
+        }
+    }
+
+    /// - Parameter isNeeded: Whether the key must be there already, because something was encrypted with it.
+    private func secret(salt: [UInt8], isNeeded: Bool) async throws -> SymmetricKey {
+        switch source {
+        case .passphrase(let passphrase):
+            if let known = derived[salt] { return known }
+            // On a thread of its own: stretching keeps a processor busy.
+            let key = try await BlockingCall.run {
+                try Self.stretched(passphrase, salt: salt)
+            } onCancel: {
+            }
+            derived[salt] = key
+            return key
+        case .file(let path):
+            let file = PrivateFile(path)
+            if let bytes = try file.contents(maximumSize: 1024) { return try Self.key(bytes, from: path) }
+            guard !isNeeded else {
+                // Nothing is wrong with the credential: a key that comes back reads it.
+                throw AuthError(
+                    .storageFailed,
+                    "The key file \(path) is missing, and the credential cannot be read without it. Restore the file."
+                )
+            }
+            let bytes = host.randomBytes(32)
+            try PrivateFile.createDirectory(String(path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)))
+            guard try file.create(with: Array(Base64URL.encode(bytes).utf8)) else {
+                // Another process was quicker.
+                return try await secret(salt: salt, isNeeded: true)
+            }
+            return SymmetricKey(data: bytes)
+        case .keys(let keys): return keys.current.key
+        case .store(let store):
+            let place = RecordKey(name: "encryption key", issuer: "", clientID: "", kind: "encryption_key")
+            // All users share this record: only the one who creates it may make the others wait.
+            if let bytes = try await store.bytes(for: place) {
+                return try Self.key(bytes, from: "the system's key store")
+            }
+            guard !isNeeded else {
+                throw AuthError(
+                    .storageFailed,
+                    "The system's key store has no key for the credential, which cannot be read without it. Restore the key."
+                )
+            }
+            return try await store.withLease(on: place) { lease in
+                if let bytes = try await store.bytes(for: place) {
+                    return try Self.key(bytes, from: "the system's key store")
+                }
+                let bytes = host.randomBytes(32)
+                try await store.write(Array(Base64URL.encode(bytes).utf8), under: lease)
+                return SymmetricKey(data: bytes)
+            }
+        }
+    }
+
+    private static func key(_ text: [UInt8], from place: String) throws(AuthError) -> SymmetricKey {
+        let trimmed = text.filter { $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }
+        guard let bytes = Base64URL.decode(String(decoding: trimmed, as: UTF8.self)), bytes.count >= 32 else {
+            throw AuthError(.storageFailed, "\(place) does not hold a key: 32 random bytes in base64url.")
+        }
+        return SymmetricKey(data: bytes)
+    }
+
+    /// scrypt with the parameters that OWASP's Password Storage Cheat Sheet has for 32 MiB of memory.
+    private static func stretched(_ passphrase: Secret, salt: [UInt8]) throws -> SymmetricKey {
+        guard !passphrase.exposed.isEmpty else {
+            throw AuthError(.invalidConfiguration, "The passphrase of the credential store is empty.")
+        }
+        return try KDF.Scrypt.deriveKey(
+            from: Array(passphrase.exposed.utf8),
+            salt: salt,
+            outputByteCount: 32,
+            rounds: 1 << 15,
+            blockSize: 8,
+            parallelism: 3,
+            maxMemory: 64 << 20
+        )
+    }
+
+    /// What the encrypted bytes are bound to.
+    private static func place(of key: RecordKey) -> [UInt8] {
+        Array(key.uniqueName.utf8)
+    }
+}
+
+// MARK: - Stored form
+
+extension EncryptedTokenStore {
+    /// What the store beneath keeps.
+    private struct Envelope {
+        static let version: Int64 = 2
+
+        var keyID: String
+        var salt: [UInt8]
+        var wrappedKey: [UInt8]
+        let sealed: [UInt8]
+
+        init(keyID: String, salt: [UInt8], wrappedKey: [UInt8], sealed: [UInt8]) {
+            self.keyID = keyID
+            self.salt = salt
+            self.wrappedKey = wrappedKey
+            self.sealed = sealed
+        }
+
+        init(_ bytes: [UInt8]) throws(AuthError) {
+            guard let json = try? JSON(parsing: bytes) else {
+                throw AuthError(
+                    .credentialUnusable,
+                    "The stored credential is damaged. Sign out locally, which removes it, and sign in again."
+                )
+            }
+            guard let version = json["encrypted"]?.integer else {
+                throw AuthError(
+                    .credentialUnusable,
+                    "The stored credential is not encrypted: it was kept by another store. Sign out with that one, and sign in again with this one."
+                )
+            }
+            guard version == Self.version, let keyID = json["key_id"]?.string,
+                let salt = Base64URL.decode(json["salt"]?.string ?? ""),
+                let wrappedKey = json["key"]?.string.flatMap({ Base64URL.decode($0) }),
+                let sealed = json["sealed"]?.string.flatMap({ Base64URL.decode($0) })
+            else {
+                throw AuthError(
+                    .credentialUnusable,
+                    "The stored credential is damaged, or was written by another version of AuthFlow. Sign out locally, which removes it, and sign in again."
+                )
+            }
+            self.init(keyID: keyID, salt: salt, wrappedKey: wrappedKey, sealed: sealed)
+        }
+
+        func serialized() throws -> [UInt8] {
+            var json: [String: JSON] = [
+                "encrypted": .integer(Self.version), "cipher": "AES-256-GCM", "key_id": .string(keyID),
+                "key": .string(Base64URL.encode(wrappedKey)), "sealed": .string(Base64URL.encode(sealed)),
+            ]
+            if !salt.isEmpty { json["salt"] = .string(Base64URL.encode(salt)) }
+            return try JSON.object(json).serialized()
+        }
+    }
+}

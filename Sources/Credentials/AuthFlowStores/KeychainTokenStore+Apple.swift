@@ -1,0 +1,91 @@
+#if canImport(Security)
+public import AuthFlowHTTP
+public import AuthFlowStorage
+import Foundation
+import Security
+
+/// Keeps credentials in the keychain of Apple's systems.
+///
+/// Type-checked on Linux against hand-written interfaces, and not run there.
+public struct KeychainTokenStore: Sendable {
+    private let accessGroup: String?
+    private let isSynchronizable: Bool
+    private let locks: FileTokenStore
+
+    /// Creates a store.
+    /// - Parameters:
+    ///   - accessGroup: The keychain access group that several apps of one team share; nil for the app's own.
+    ///   - isSynchronizable: Whether iCloud syncs the credentials to the user's other devices. They then cannot be told
+    ///     apart by device, nor revoked for one device alone.
+    ///   - host: Gives the clock, and the environment that locates the lock files.
+    public init(accessGroup: String? = nil, isSynchronizable: Bool = false, host: HostServices = .system) {
+        self.accessGroup = accessGroup
+        self.isSynchronizable = isSynchronizable
+        self.locks = FileTokenStore(host: host)
+    }
+}
+
+extension KeychainTokenStore: TokenStore {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? {
+        let query = item(for: key)
+        query[kSecReturnData] = true
+        query[kSecMatchLimit] = kSecMatchLimitOne
+        var found: CFTypeRef?
+        let status = unsafe SecItemCopyMatching(query as NSDictionary as CFDictionary, &found)
+        if status == errSecItemNotFound { return nil }
+        guard status == errSecSuccess, let data = found as? Data else { throw Self.failure("read", status) }
+        return Array(data)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        try await locks.withHeldLock(of: lease) { try replace(bytes, for: lease.key) }
+    }
+
+    private func replace(_ bytes: [UInt8]?, for key: RecordKey) throws {
+        let query = item(for: key)
+        guard let bytes else {
+            let status = SecItemDelete(query as NSDictionary as CFDictionary)
+            guard status == errSecSuccess || status == errSecItemNotFound else { throw Self.failure("removed", status) }
+            return
+        }
+        // Updated in place: an item that is removed and added again is gone for a moment, and a crash makes that
+        // permanent.
+        let change = NSMutableDictionary()
+        change[kSecValueData] = Data(bytes)
+        var status = SecItemUpdate(query as NSDictionary as CFDictionary, change as NSDictionary as CFDictionary)
+        if status == errSecItemNotFound {
+            query[kSecValueData] = Data(bytes)
+            status = unsafe SecItemAdd(query as NSDictionary as CFDictionary, nil)
+        }
+        guard status == errSecSuccess else { throw Self.failure("written", status) }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await locks.withLease(on: key, body)
+    }
+
+    private func item(for key: RecordKey) -> NSMutableDictionary {
+        let item = NSMutableDictionary()
+        item[kSecClass] = kSecClassGenericPassword
+        item[kSecAttrService] = "AuthFlow"
+        item[kSecAttrAccount] = key.uniqueName
+        // Readable in the background after the first unlock, and, unless synced by iCloud, on this device only.
+        item[kSecAttrAccessible] =
+            isSynchronizable ? kSecAttrAccessibleAfterFirstUnlock : kSecAttrAccessibleAfterFirstUnlockThisDeviceOnly
+        item[kSecAttrSynchronizable] = isSynchronizable
+        item[kSecUseDataProtectionKeychain] = true
+        if let accessGroup { item[kSecAttrAccessGroup] = accessGroup }
+        return item
+    }
+
+    private static func failure(_ what: String, _ status: OSStatus) -> AuthError {
+        AuthError(.storageFailed, "The credential could not be \(what) in the keychain (status \(status)).")
+    }
+}
+#endif

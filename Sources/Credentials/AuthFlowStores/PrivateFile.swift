@@ -1,0 +1,398 @@
+import AuthFlowEssentials
+package import AuthFlowHTTP
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// A file that only its owner may read, and that is replaced atomically.
+///
+/// It uses POSIX calls because Foundation can neither refuse a symbolic link, nor make a file durable, nor lock.
+package struct PrivateFile {
+    package let path: String
+
+    package init(_ path: String) {
+        self.path = path
+    }
+
+    /// Creates a directory and its parents with mode 0700, and refuses one that others may write to.
+    package static func createDirectory(_ directory: String) throws(AuthError) {
+        do {
+            try FileManager.default.createDirectory(
+                atPath: directory,
+                withIntermediateDirectories: true,
+                attributes: [.posixPermissions: 0o700]
+            )
+        } catch {
+            let isRefused = (error as? CocoaError)?.code == .fileWriteNoPermission
+            throw AuthError(
+                .storageFailed,
+                "The directory \(directory) cannot be created\(isRefused ? ": permission denied" : "").",
+                underlyingError: error
+            )
+        }
+        var status = stat()
+        guard unsafe lstat(directory, &status) == 0 else { throw PrivateFile(directory).failure("cannot be examined") }
+        guard status.st_mode & S_IFMT == S_IFDIR, status.st_uid == geteuid(), status.st_mode & 0o022 == 0 else {
+            throw AuthError(
+                .storageFailed,
+                "Others can write to \(directory), so no credential is kept there. Run: chmod 700 '\(directory)'"
+            )
+        }
+    }
+
+    /// Reads the file; nil when there is none.
+    package func contents(maximumSize: Int) throws(AuthError) -> [UInt8]? {
+        // O_NOFOLLOW: a link that an attacker put here could make this read, or later overwrite, another file.
+        let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else {
+            if errno == ENOENT { return nil }
+            throw failure("cannot be read")
+        }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0 else { throw failure("cannot be examined") }
+        try requirePrivate(status, isCredential: true)
+        guard status.st_size <= maximumSize else {
+            throw AuthError(
+                .credentialUnusable,
+                "\(path) is larger than \(maximumSize) bytes, so it is not a credential. Sign out locally, which removes it, and sign in again."
+            )
+        }
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16 * 1024)
+        while bytes.count <= maximumSize {
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+            if count < 0 {
+                if errno == EINTR { continue }
+                throw failure("cannot be read")
+            }
+            if count == 0 { break }
+            bytes += buffer[..<count]
+        }
+        return bytes
+    }
+
+    /// - Parameter isCredential: Whether a sign-out would remove the file.
+    private func requirePrivate(_ status: stat, isCredential: Bool) throws(AuthError) {
+        guard status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid() else {
+            throw AuthError(.storageFailed, "\(path) is not a plain file of this user, so it is not trusted.")
+        }
+        let remedy =
+            isCredential
+            ? "Sign out locally, which removes it, and sign in again; or if you are sure"
+            : "If you are sure that they are not"
+        guard status.st_mode & 0o077 == 0 else {
+            throw AuthError(
+                .storageFailed,
+                "Others can read \(path), so its tokens may be known to them. \(remedy), run: chmod 600 '\(path)'"
+            )
+        }
+    }
+
+    /// Refuses a file that is not this user's alone.
+    package func requirePrivate() throws(AuthError) {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else { throw failure("cannot be examined") }
+        try requirePrivate(status, isCredential: false)
+    }
+
+    /// Which file is at the path; nil when there is none.
+    package var identity: FileIdentity? {
+        var status = stat()
+        guard unsafe lstat(path, &status) == 0 else { return nil }
+        return FileIdentity(device: UInt64(status.st_dev), number: UInt64(status.st_ino))
+    }
+
+    /// Replaces the file. When this returns, the bytes survive a power failure; when it throws, the old ones are still
+    /// there.
+    package func replace(with bytes: [UInt8]) throws(AuthError) {
+        let temporary = try writeTemporary(bytes, suffix: "tmp")
+        guard unsafe rename(temporary, path) == 0 else {
+            let error = failure("cannot be replaced")
+            unsafe unlink(temporary)
+            throw error
+        }
+        try makeDirectoryDurable()
+    }
+
+    /// Writes the bytes, durably, under another name in the same directory.
+    private func writeTemporary(_ bytes: [UInt8], suffix: String) throws(AuthError) -> String {
+        removeLeftovers()
+        let temporary = "\(path).\(getpid()).\(Base64URL.encode(HostServices.systemRandomBytes(9))).\(suffix)"
+        let descriptor = unsafe open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw failure("cannot be written") }
+        do throws(AuthError) {
+            try writeAll(bytes, to: descriptor)
+            guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }
+        } catch {
+            close(descriptor)
+            unsafe unlink(temporary)
+            throw error
+        }
+        guard close(descriptor) == 0 else {
+            let error = failure("cannot be written")
+            unsafe unlink(temporary)
+            throw error
+        }
+        return temporary
+    }
+
+    /// Writes the file when there is none, or when the existing one was written by this method with the same mark. Any
+    /// other file is left unchanged: a configuration may name any path.
+    /// - Parameters:
+    ///   - bytes: The content, which begins with the mark.
+    ///   - mark: The bytes that such files begin with.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    package func write(_ bytes: [UInt8], markedBy mark: [UInt8]) throws(AuthError) {
+        guard bytes.starts(with: mark) else {
+            throw AuthError(.storageFailed, "\(path) would not begin with its mark.")
+        }
+        if try create(with: bytes) { return }
+        guard begins(with: mark) else {
+            throw AuthError(
+                .storageFailed,
+                "\(path) already exists and was not written by AuthFlow, so it is left unchanged."
+            )
+        }
+        try replace(with: bytes)
+    }
+
+    /// Whether this is a plain file of this user that begins with some bytes.
+    private func begins(with mark: [UInt8]) -> Bool {
+        let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { return false }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid()
+        else {
+            return false
+        }
+        var bytes = [UInt8](repeating: 0, count: mark.count)
+        let count = unsafe bytes.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+        return count == mark.count && bytes == mark
+    }
+
+    /// Creates the file, durably, when there is none.
+    /// - Returns: Whether it was created.
+    package func create(with bytes: [UInt8]) throws(AuthError) -> Bool {
+        // Written completely under another name first, so that every reader sees all of it.
+        let temporary = try writeTemporary(bytes, suffix: "new")
+        defer { unsafe unlink(temporary) }
+        guard unsafe link(temporary, path) == 0 else {
+            if errno == EEXIST { return false }
+            throw failure("cannot be created")
+        }
+        try makeDirectoryDurable()
+        return true
+    }
+
+    /// Removes the temporary files of processes that ended while they replaced the file. Their names contain the
+    /// process ID.
+    private func removeLeftovers() {
+        let slash = path.lastIndex(of: "/") ?? path.startIndex
+        let directory = path.prefix(upTo: slash)
+        let prefix = path[slash...].drop { $0 == "/" } + "."
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: String(directory))) ?? [] {
+            guard name.hasPrefix(prefix), name.hasSuffix(".tmp") || name.hasSuffix(".new"),
+                let process = Int32(name.dropFirst(prefix.count).prefix { $0 != "." }),
+                process > 0, kill(process, 0) != 0, errno == ESRCH
+            else { continue }
+            unsafe unlink("\(directory)/\(name)")
+        }
+    }
+
+    /// Whether anything exists at this path.
+    package var exists: Bool {
+        var status = stat()
+        return unsafe lstat(path, &status) == 0
+    }
+
+    /// Removes the file, if there is one.
+    package func remove() throws(AuthError) {
+        guard unsafe unlink(path) == 0 else {
+            if errno == ENOENT { return }
+            throw failure("cannot be removed")
+        }
+        try makeDirectoryDurable()
+    }
+
+    /// Opens the file as a lock, and creates it when there is none.
+    /// - Throws: ``AuthError`` with `storage_failed`, also when something other than a lock is at this path.
+    func openLock() throws(AuthError) -> FileLock {
+        for _ in 0..<8 {
+            let new = unsafe open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600)
+            if new >= 0 { return FileLock(descriptor: new, path: path) }
+            guard errno == EEXIST else { throw failure("cannot be opened") }
+            let descriptor = unsafe open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+            guard descriptor >= 0 else {
+                // The holder has just removed the file.
+                if errno == ENOENT { continue }
+                throw failure("cannot be opened")
+            }
+            var status = stat()
+            guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
+                status.st_uid == geteuid(),
+                status.st_nlink <= 1, status.st_size <= FileLock.maximumNoteSize
+            else {
+                close(descriptor)
+                throw AuthError(.storageFailed, "\(path) is not a lock of this user, so it is left unchanged.")
+            }
+            return FileLock(descriptor: descriptor, path: path)
+        }
+        throw AuthError(.storageFailed, "\(path) cannot be opened: it is repeatedly created and removed.")
+    }
+
+    private func writeAll(_ bytes: [UInt8], to descriptor: Int32) throws(AuthError) {
+        guard SystemCall.write(bytes, to: descriptor) else { throw failure("cannot be written") }
+    }
+
+    /// A rename or a removal is durable once the directory is (fsync(2)).
+    private func makeDirectoryDurable() throws(AuthError) {
+        let slash = path.lastIndex(of: "/")
+        let directory = slash.map { $0 == path.startIndex ? "/" : String(path.prefix(upTo: $0)) } ?? "."
+        let descriptor = unsafe open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw failure("cannot be made durable") }
+        defer { close(descriptor) }
+        guard fsync(descriptor) == 0 else { throw failure("cannot be made durable") }
+    }
+
+    fileprivate func failure(_ what: String) -> AuthError {
+        let reason = unsafe String(cString: strerror(errno))
+        return AuthError(.storageFailed, "\(path) \(what): \(reason).")
+    }
+}
+
+/// Tells a file from one that was put in its place.
+package struct FileIdentity: Sendable, Hashable {
+    let device: UInt64
+    let number: UInt64
+}
+
+/// A kernel lock on a file (flock(2)): it is released when the process that holds it ends, however that happens.
+final class FileLock: Sendable {
+    /// The maximum size of a lock file, in bytes: it contains a process ID.
+    fileprivate static let maximumNoteSize = 16
+
+    /// Closed once, and never used afterwards: its number may be another file's by then.
+    private let descriptor: Mutex<Int32?>
+    private let path: String
+
+    fileprivate init(descriptor: Int32, path: String) {
+        self.descriptor = Mutex(descriptor)
+        self.path = path
+    }
+
+    deinit { release() }
+
+    /// The outcome of a try to take the lock.
+    enum Attempt {
+        /// It is held.
+        case taken
+        /// Another holder has it.
+        case busy
+        /// The file was removed: the lock is another one by now, which has to be opened.
+        case outdated
+    }
+
+    /// Takes the lock unless another holder has it.
+    func acquire() throws(AuthError) -> Attempt {
+        let (result, code) = descriptor.withLock { descriptor -> (Int32, Int32) in
+            guard let descriptor else { return (-1, EBADF) }
+            return (flock(descriptor, LOCK_EX | LOCK_NB), errno)
+        }
+        guard result == 0 else {
+            errno = code
+            guard code == EWOULDBLOCK || code == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
+            return isNamed ? .busy : .outdated
+        }
+        guard isNamed else { return .outdated }
+        // For a process that waits in vain. The kernel keeps the lock; this is a note on it.
+        let note = Array("\(getpid())\n".utf8)
+        descriptor.withLock { descriptor in
+            guard let descriptor else { return }
+            ftruncate(descriptor, 0)
+            _ = unsafe note.withUnsafeBytes { unsafe pwrite(descriptor, $0.baseAddress, $0.count, 0) }
+        }
+        return .taken
+    }
+
+    /// Whether the file still has its name: otherwise it was removed, and a lock on it guards nothing.
+    var isNamed: Bool {
+        var (own, named) = (stat(), stat())
+        let isKnown = descriptor.withLock { descriptor in
+            guard let descriptor else { return false }
+            return unsafe fstat(descriptor, &own) == 0
+        }
+        guard isKnown, unsafe lstat(path, &named) == 0 else { return false }
+        return own.st_ino == named.st_ino && own.st_dev == named.st_dev
+    }
+
+    /// Marks the lock as in use.
+    func renew() {
+        descriptor.withLock { descriptor in
+            guard let descriptor else { return }
+            futimens(descriptor, nil)
+        }
+    }
+
+    /// The mark of the last renewal: another value means that there was one.
+    var renewedAt: Int64 {
+        var status = stat()
+        let isKnown = descriptor.withLock { descriptor in
+            guard let descriptor else { return false }
+            return unsafe fstat(descriptor, &status) == 0
+        }
+        guard isKnown else { return 0 }
+        #if canImport(Darwin)
+        let time = status.st_mtimespec
+        #else
+        let time = status.st_mtim
+        #endif
+        return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+    }
+
+    /// Removes the file. A process that has opened it finds out that it is another one by then.
+    func remove() {
+        unsafe unlink(path)
+    }
+
+    /// The ID of the process that has the lock, as it noted itself; nil when there is no note.
+    var holder: Int32? {
+        var buffer = [UInt8](repeating: 0, count: 16)
+        let count = descriptor.withLock { descriptor -> Int in
+            guard let descriptor else { return 0 }
+            return unsafe buffer.withUnsafeMutableBytes { unsafe pread(descriptor, $0.baseAddress, $0.count, 0) }
+        }
+        guard count > 0 else { return nil }
+        return Int32(String(decoding: buffer[..<count].prefix { $0 != UInt8(ascii: "\n") }, as: UTF8.self))
+    }
+
+    /// Releases the lock.
+    func release() {
+        descriptor.withLock { descriptor in
+            if let open = descriptor { close(open) }
+            descriptor = nil
+        }
+    }
+}
+
+extension PrivateFile {
+    /// Locks a directory, without waiting.
+    /// - Returns: nil when another process has the lock.
+    static func lockDirectory(_ path: String) throws(AuthError) -> FileLock? {
+        let descriptor = unsafe open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard descriptor >= 0 else { throw PrivateFile(path).failure("cannot be locked") }
+        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else {
+            let code = errno
+            close(descriptor)
+            errno = code
+            guard code == EWOULDBLOCK || code == EINTR else { throw PrivateFile(path).failure("cannot be locked") }
+            return nil
+        }
+        return FileLock(descriptor: descriptor, path: path)
+    }
+}

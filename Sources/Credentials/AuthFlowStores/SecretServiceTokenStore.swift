@@ -1,0 +1,278 @@
+public import AuthFlowHTTP
+import AuthFlowPKCS11
+public import AuthFlowStorage
+
+#if canImport(Glibc)
+import AuthFlowEssentials
+import Glibc
+import Synchronization
+
+/// Keeps credentials in the Secret Service of a Linux desktop: GNOME Keyring, KWallet or KeePassXC, which encrypt them
+/// with the user's login.
+///
+/// libsecret is loaded when it is first needed, so that programs also run where it is not installed. Secrets cross the
+/// session bus encrypted. Every process of the same user can read an unlocked keyring.
+public struct SecretServiceTokenStore: Sendable {
+    /// How long the service may take to respond. One that asks the user to unlock it takes longer, and is not waited
+    /// for.
+    private static let patience = Duration.seconds(3)
+
+    private let host: HostServices
+    private let locks: FileTokenStore
+
+    /// Creates a store.
+    /// - Parameter host: Gives the clock, and the environment that locates the lock files.
+    public init(host: HostServices = .system) {
+        self.host = host
+        // The service has no locks; processes lock files instead.
+        self.locks = FileTokenStore(host: host)
+    }
+}
+
+extension SecretServiceTokenStore: TokenStore {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? {
+        let attributes = Self.attributes(of: key)
+        guard let text = try await response({ try $0.lookup(attributes, $1) }) else { return nil }
+        guard let bytes = Base64URL.decode(text) else {
+            throw AuthError(.storageFailed, "The keyring's entry for this credential was not written by AuthFlow.")
+        }
+        return bytes
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        let attributes = Self.attributes(of: lease.key)
+        let label = "AuthFlow: \(DisplayText.sanitized(lease.key.name, limit: 60))"
+        try await locks.withHeldLock(of: lease) {
+            guard let bytes else { return try await response { try $0.clear(attributes, $1) } }
+            let text = Base64URL.encode(bytes)
+            try await response { try $0.store(text, label: label, attributes, $1) }
+        }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await locks.withLease(on: key, body)
+    }
+
+    private static func attributes(of key: RecordKey) -> [(name: String, value: String)] {
+        // Encoded, because attributes are C strings.
+        key.parts.map { ($0.name, Base64URL.encode(Array($0.value.utf8))) }
+    }
+
+    /// Calls the service on its own thread: libsecret blocks for as long as the service takes. After a cancellation or
+    /// timeout the caller does not wait for the thread: the call is cancelled, and any late result is discarded.
+    private func response<Value: Sendable>(
+        _ question: @escaping @Sendable (Libsecret, Libsecret.Cancellation) throws -> Value
+    ) async throws -> Value {
+        let library = try Libsecret.shared.get()
+        let cancellation = Libsecret.Cancellation(library)
+        return try await withDeadline(Self.patience, clock: host.clock) {
+            AuthError(
+                .storageFailed,
+                "The keyring did not respond within \(Int(Self.patience.seconds)) seconds. Is it waiting for you to unlock it?"
+            )
+        } _: {
+            try await BlockingCall.run {
+                try library.requireUnlocked(cancellation)
+                return try question(library, cancellation)
+            } onCancel: {
+                cancellation.cancel()
+            }
+        }
+    }
+}
+
+/// The few functions of libsecret and GLib that are used, loaded at run time.
+@safe private struct Libsecret: @unchecked Sendable {  // Addresses of thread-safe functions.
+    static let shared = Result { () throws(AuthError) in try Libsecret() }
+
+    typealias Pointer = UnsafeMutableRawPointer
+    private typealias Text = UnsafePointer<CChar>
+    private typealias Failure = UnsafeMutablePointer<Pointer?>
+
+    /// The offset of the message in a `GError` (glib/gerror.h): after the domain and the code, 32 bits each.
+    private static let messageOffset = 8
+
+    /// A GLib object that cancels a call from another thread.
+    @safe final class Cancellation: @unchecked Sendable {  // GCancellable is thread-safe.
+        fileprivate let object: Pointer?
+        private let library: Libsecret
+
+        init(_ library: Libsecret) {
+            self.library = library
+            unsafe self.object = library.cancellableNew()
+        }
+
+        deinit { unsafe library.objectUnref(object) }
+
+        func cancel() { unsafe library.cancellableCancel(object) }
+    }
+
+    private let hashTableNew: @convention(c) (Pointer?, Pointer?) -> Pointer?
+    private let hashTableInsert: @convention(c) (Pointer?, Pointer?, Pointer?) -> Int32
+    private let hashTableUnref: @convention(c) (Pointer?) -> Void
+    private let stringHash: Pointer
+    private let stringEqual: Pointer
+    private let errorFree: @convention(c) (Pointer?) -> Void
+    fileprivate let objectUnref: @convention(c) (Pointer?) -> Void
+    fileprivate let cancellableNew: @convention(c) () -> Pointer?
+    fileprivate let cancellableCancel: @convention(c) (Pointer?) -> Void
+    private let serviceGet: @convention(c) (Int32, Pointer?, Failure) -> Pointer?
+    private let collectionForAlias: @convention(c) (Pointer?, Text, Int32, Pointer?, Failure) -> Pointer?
+    private let collectionIsLocked: @convention(c) (Pointer?) -> Int32
+    private let passwordStore: @convention(c) (Pointer?, Pointer?, Text?, Text, Text, Pointer?, Failure) -> Int32
+    private let passwordLookup: @convention(c) (Pointer?, Pointer?, Pointer?, Failure) -> UnsafeMutablePointer<CChar>?
+    private let passwordClear: @convention(c) (Pointer?, Pointer?, Pointer?, Failure) -> Int32
+    private let passwordFree: @convention(c) (UnsafeMutablePointer<CChar>?) -> Void
+    private let schema: Pointer
+
+    init() throws(AuthError) {
+        guard let library = unsafe dlopen("libsecret-1.so.0", RTLD_NOW | RTLD_LOCAL) else {
+            throw AuthError(
+                .storageFailed,
+                "libsecret is not installed, so the keyring cannot be used. Install it (Debian: libsecret-1-0), or choose the store \"encrypted-file\"."
+            )
+        }
+        func find(_ name: String) throws(AuthError) -> Pointer {
+            guard let address = unsafe dlsym(library, name) else {
+                throw AuthError(.storageFailed, "The libsecret of this system lacks \(name).")
+            }
+            return unsafe address
+        }
+        unsafe hashTableNew = unsafeBitCast(try find("g_hash_table_new"), to: type(of: hashTableNew))
+        unsafe hashTableInsert = unsafeBitCast(try find("g_hash_table_insert"), to: type(of: hashTableInsert))
+        unsafe hashTableUnref = unsafeBitCast(try find("g_hash_table_unref"), to: type(of: hashTableUnref))
+        unsafe stringHash = try find("g_str_hash")
+        unsafe stringEqual = try find("g_str_equal")
+        unsafe errorFree = unsafeBitCast(try find("g_error_free"), to: type(of: errorFree))
+        unsafe objectUnref = unsafeBitCast(try find("g_object_unref"), to: type(of: objectUnref))
+        unsafe cancellableNew = unsafeBitCast(try find("g_cancellable_new"), to: type(of: cancellableNew))
+        unsafe cancellableCancel = unsafeBitCast(try find("g_cancellable_cancel"), to: type(of: cancellableCancel))
+        unsafe serviceGet = unsafeBitCast(try find("secret_service_get_sync"), to: type(of: serviceGet))
+        unsafe collectionForAlias = unsafeBitCast(
+            try find("secret_collection_for_alias_sync"),
+            to: type(of: collectionForAlias)
+        )
+        unsafe collectionIsLocked = unsafeBitCast(
+            try find("secret_collection_get_locked"),
+            to: type(of: collectionIsLocked)
+        )
+        unsafe passwordStore = unsafeBitCast(try find("secret_password_storev_sync"), to: type(of: passwordStore))
+        unsafe passwordLookup = unsafeBitCast(try find("secret_password_lookupv_sync"), to: type(of: passwordLookup))
+        unsafe passwordClear = unsafeBitCast(try find("secret_password_clearv_sync"), to: type(of: passwordClear))
+        unsafe passwordFree = unsafeBitCast(try find("secret_password_free"), to: type(of: passwordFree))
+        unsafe schema = Self.makeSchema()
+    }
+
+    /// `SecretSchema` (libsecret/secret-schema.h): a name, flags, up to 32 attributes of a name and a type, and eight
+    /// reserved words. Created once and never freed.
+    private static func makeSchema() -> Pointer {
+        let word = MemoryLayout<UInt>.size
+        let size = 2 * word + 32 * 2 * word + 8 * word
+        let memory = Pointer.allocate(byteCount: size, alignment: word)
+        unsafe memory.initializeMemory(as: UInt8.self, repeating: 0, count: size)
+        unsafe memory.storeBytes(of: strdup("org.authflow.Credential"), as: UnsafeMutablePointer<CChar>?.self)
+        let names = ["kind", "name", "issuer", "client_id", "resource"]
+        for index in names.indices {
+            // Type 0 is a string.
+            unsafe memory.storeBytes(
+                of: strdup(names[index]),
+                toByteOffset: (2 + 2 * index) * word,
+                as: UnsafeMutablePointer<CChar>?.self
+            )
+        }
+        return unsafe memory
+    }
+
+    /// Checks whether there is a keyring and whether it can be used without asking the user.
+    func requireUnlocked(_ cancellation: Cancellation) throws(AuthError) {
+        // SECRET_SERVICE_OPEN_SESSION | SECRET_SERVICE_LOAD_COLLECTIONS
+        let service = try unsafe call("cannot be reached") { unsafe serviceGet(6, cancellation.object, $0) }
+        defer { unsafe objectUnref(service) }
+        let collection = try unsafe call("cannot be examined") {
+            unsafe collectionForAlias(service, "default", 0, cancellation.object, $0)
+        }
+        guard let collection = unsafe collection else {
+            throw AuthError(
+                .storageFailed,
+                "The keyring has no default collection. Create one, or choose another store."
+            )
+        }
+        defer { unsafe objectUnref(collection) }
+        guard unsafe collectionIsLocked(collection) == 0 else {
+            throw AuthError(.storageFailed, "The keyring is locked. Unlock it, or choose another store.")
+        }
+    }
+
+    func lookup(
+        _ attributes: [(name: String, value: String)],
+        _ cancellation: Cancellation
+    ) throws(AuthError) -> String? {
+        let found = try unsafe withTable(attributes) { table throws(AuthError) in
+            try unsafe call("cannot be read") { unsafe passwordLookup(schema, table, cancellation.object, $0) }
+        }
+        guard let found = unsafe found else { return nil }
+        // Freeing also overwrites.
+        defer { unsafe passwordFree(found) }
+        return unsafe String(cString: found)
+    }
+
+    func store(
+        _ text: String,
+        label: String,
+        _ attributes: [(name: String, value: String)],
+        _ cancellation: Cancellation
+    ) throws(AuthError) {
+        let isStored = try unsafe withTable(attributes) { table throws(AuthError) in
+            try unsafe call("cannot be written to") {
+                unsafe passwordStore(schema, table, nil, label, text, cancellation.object, $0)
+            }
+        }
+        guard isStored != 0 else { throw AuthError(.storageFailed, "The keyring did not store the credential.") }
+    }
+
+    func clear(_ attributes: [(name: String, value: String)], _ cancellation: Cancellation) throws(AuthError) {
+        _ = try unsafe withTable(attributes) { table throws(AuthError) in
+            try unsafe call("cannot be written to") { unsafe passwordClear(schema, table, cancellation.object, $0) }
+        }
+    }
+
+    /// Calls a function that reports through a `GError`.
+    private func call<Value>(_ what: String, _ body: (Failure) -> Value) throws(AuthError) -> Value {
+        var failure: Pointer?
+        let value = unsafe body(&failure)
+        guard let failure = unsafe failure else { return value }
+        defer { unsafe errorFree(failure) }
+        let message = unsafe failure.load(fromByteOffset: Self.messageOffset, as: UnsafePointer<CChar>?.self)
+        let reason = unsafe message.map { unsafe String(cString: $0) } ?? "no reason given"
+        throw AuthError(
+            .storageFailed,
+            "The keyring \(what): \(DisplayText.sanitized(reason, limit: 160)). Without a desktop session, choose the store \"encrypted-file\"."
+        )
+    }
+
+    /// Runs `body` with the attributes as a `GHashTable`.
+    private func withTable<Value>(
+        _ attributes: [(name: String, value: String)],
+        _ body: (Pointer?) throws(AuthError) -> Value
+    ) throws(AuthError) -> Value {
+        let table = unsafe hashTableNew(stringHash, stringEqual)
+        var copies = unsafe [UnsafeMutablePointer<CChar>?]()
+        defer {
+            unsafe hashTableUnref(table)
+            for index in unsafe copies.indices { unsafe free(copies[index]) }
+        }
+        for attribute in attributes {
+            let (name, value) = unsafe (strdup(attribute.name), strdup(attribute.value))
+            unsafe copies += [name, value]
+            _ = unsafe hashTableInsert(table, name, value)
+        }
+        return try unsafe body(table)
+    }
+}
+#endif

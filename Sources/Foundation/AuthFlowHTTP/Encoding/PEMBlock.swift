@@ -1,0 +1,57 @@
+import AuthFlowEssentials
+
+/// One block of a PEM text (RFC 7468).
+package struct PEMBlock {
+    package let label: String
+    package let text: String
+
+    /// The content between its lines, decoded; nil when that is not base64.
+    package var content: [UInt8]? {
+        let lines = text.split(whereSeparator: \.isNewline).dropFirst().dropLast()
+        return Data(base64Encoded: lines.joined()).map(Array.init)
+    }
+
+    /// The one block with a private key that needs no passphrase.
+    package static func privateKey(in text: String) throws(AuthError) -> PEMBlock {
+        func refuse(_ reason: String) -> AuthError {
+            AuthError(.invalidConfiguration, "The private key cannot be used: \(reason).")
+        }
+        let blocks = blocks(in: text)
+        // RFC 1421 section 4.6.1.1: older files say so beneath the label.
+        if blocks.contains(where: { $0.label == "ENCRYPTED PRIVATE KEY" || $0.text.contains("Proc-Type: 4,ENCRYPTED") })
+        {
+            throw refuse("it has a passphrase, which cannot be asked for at every request; write it without one")
+        }
+        // OpenSSL writes EC PARAMETERS before an elliptic key, and a certificate may stand beside one.
+        let keys = blocks.filter { ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"].contains($0.label) }
+        guard let key = keys.first else {
+            if blocks.contains(where: { $0.label == "OPENSSH PRIVATE KEY" }) {
+                throw refuse("it is in the format of OpenSSH; convert it with: ssh-keygen -p -m PKCS8 -f FILE")
+            }
+            if blocks.contains(where: { $0.label.hasSuffix("PUBLIC KEY") }) { throw refuse("it is a public key") }
+            if blocks.contains(where: { $0.label == "CERTIFICATE" }) { throw refuse("it is a certificate") }
+            throw refuse("the text has no private key in PEM or JWK form")
+        }
+        guard keys.count == 1 else { throw refuse("the text has several; keep one in each file") }
+        return key
+    }
+
+    package static func blocks(in text: String) -> [PEMBlock] {
+        var blocks: [PEMBlock] = []
+        var open: (label: String, lines: [Substring])?
+        for line in text.split(whereSeparator: \.isNewline) {
+            let line = Substring(line.reversed().drop { $0 == " " || $0 == "\t" }.reversed())
+            if line.hasPrefix("-----BEGIN "), line.hasSuffix("-----"), line.count > 16 {
+                open = (String(line.dropFirst(11).dropLast(5)), [line])
+            } else if var current = open {
+                current.lines.append(line)
+                open = current
+                if line == "-----END \(current.label)-----" {
+                    blocks.append(PEMBlock(label: current.label, text: current.lines.joined(separator: "\n")))
+                    open = nil
+                }
+            }
+        }
+        return blocks
+    }
+}

@@ -1,0 +1,159 @@
+public import AuthFlowEssentials
+import AuthFlowJSON
+
+/// The error that a flow stops with.
+///
+/// ``description`` is a sentence (or two) that a user can act on. Neither it nor any other property holds a token, an
+/// authorization code, a secret or the query of a URL.
+public struct AuthError: Error, Sendable {
+    /// What went wrong: an open set, to which plug-ins may add their own codes.
+    public let code: Code
+
+    /// What happened, which rule it breaks, and what to do.
+    public let message: String
+
+    /// The error parameters that the provider sent; nil when it sent none.
+    public let providerError: ProviderError?
+
+    /// The HTTP status of the response that caused the error; nil when none did.
+    public let status: Int?
+
+    /// How long the server asks the client to wait (`Retry-After`); nil when it does not say.
+    public let retryAfter: Duration?
+
+    /// The error below this one, for debugging.
+    public let underlyingError: (any Error)?
+
+    package init(
+        code: Code,
+        message: String,
+        providerError: ProviderError?,
+        status: Int?,
+        retryAfter: Duration?,
+        underlyingError: (any Error)?
+    ) {
+        self.code = code
+        self.message = message
+        self.providerError = providerError
+        self.status = status
+        self.retryAfter = retryAfter
+        self.underlyingError = underlyingError
+    }
+
+    /// Creates an error.
+    /// - Parameters:
+    ///   - code: What went wrong.
+    ///   - message: A sentence for the user, without any secret.
+    ///   - providerError: The error parameters that the provider sent.
+    ///   - status: The HTTP status of the response that caused it; default: that of `providerError`.
+    ///   - retryAfter: How long the server asks the client to wait.
+    ///   - underlyingError: The error that caused this one.
+    public init(
+        _ code: Code,
+        _ message: String,
+        providerError: ProviderError? = nil,
+        status: Int? = nil,
+        retryAfter: Duration? = nil,
+        underlyingError: (any Error)? = nil
+    ) {
+        self.code = code
+        self.message = message
+        self.providerError = providerError
+        self.status = status ?? providerError?.status
+        self.retryAfter = retryAfter
+        self.underlyingError = underlyingError
+    }
+}
+
+extension AuthError {
+    /// A short name for what went wrong.
+    public struct Code: RawRepresentable, Sendable, Hashable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+
+        /// A setting is missing, misspelt, or contradicts another.
+        public static let invalidConfiguration = Self(rawValue: "invalid_configuration")
+        /// The provider's metadata cannot be fetched or used.
+        public static let discoveryFailed = Self(rawValue: "discovery_failed")
+        /// A document names an issuer other than the one that was requested.
+        public static let issuerMismatch = Self(rawValue: "issuer_mismatch")
+        /// No response came: name resolution, the connection or TLS failed, or the connection broke.
+        public static let networkFailed = Self(rawValue: "network_failed")
+        /// The provider is overloaded or limits the request rate (status 429 or 503); see ``AuthError/retryAfter``.
+        public static let temporarilyUnavailable = Self(rawValue: "temporarily_unavailable")
+        /// Time ran out.
+        public static let timedOut = Self(rawValue: "timed_out")
+        /// The user, or the provider for them, denied the request (`access_denied`).
+        public static let accessDenied = Self(rawValue: "access_denied")
+        /// The provider responded with an OAuth error, kept in ``AuthError/providerError``.
+        public static let providerRejected = Self(rawValue: "provider_rejected")
+        /// A response of the provider does not follow its specification.
+        public static let invalidResponse = Self(rawValue: "invalid_reply")
+        /// The URL that came back is not an authorization response to this sign-in.
+        public static let invalidCallback = Self(rawValue: "invalid_callback")
+        /// The ID Token failed a check, named in the message.
+        public static let invalidIDToken = Self(rawValue: "invalid_id_token")
+        /// The user's authentication was weaker, or longer ago, than requested (`acr`, `max_age`).
+        public static let insufficientUserAuthentication = Self(rawValue: "insufficient_user_authentication")
+        /// A logout token failed a check, which the message names.
+        public static let invalidLogoutToken = Self(rawValue: "invalid_logout_token")
+        /// The UserInfo response is about another subject than the ID Token, or cannot be verified.
+        public static let invalidUserInfo = Self(rawValue: "invalid_user_info")
+        /// The provider does not support what was requested.
+        public static let unsupported = Self(rawValue: "unsupported")
+        /// The user agent cannot work here, or could not finish.
+        public static let userAgentFailed = Self(rawValue: "user_agent_failed")
+        /// No user agent that may be used can work here: the user has to sign in elsewhere, or by other means.
+        public static let noUserAgent = Self(rawValue: "no_user_agent")
+        /// The port that the redirect URI names is taken.
+        public static let portBusy = Self(rawValue: "port_busy")
+        /// An API has refused the access token.
+        public static let accessTokenRejected = Self(rawValue: "access_token_rejected")
+        /// The user who signed in is not the one who is already signed in.
+        public static let accountMismatch = Self(rawValue: "account_mismatch")
+        /// No user is signed in, or the session has ended.
+        public static let loginRequired = Self(rawValue: "login_required")
+        /// A protected resource demands scopes that the access token does not have, and asking for them did not help.
+        public static let insufficientScope = Self(rawValue: "insufficient_scope")
+        /// A key in a hardware token cannot be used: the token is absent, locked, or does not accept the PIN.
+        public static let keyUnavailable = Self(rawValue: "key_unavailable")
+        /// A workload's assertion is missing, has expired, or is for another audience.
+        public static let assertionUnusable = Self(rawValue: "assertion_unusable")
+        /// Credentials could not be read, written or locked.
+        public static let storageFailed = Self(rawValue: "storage_failed")
+        /// The database of a store is damaged, and nothing in it can be used.
+        public static let storeDamaged = Self(rawValue: "store_damaged")
+        /// Another process holds the right to write a credential for longer than this one waits.
+        public static let leaseBusy = Self(rawValue: "lease_busy")
+        /// Another holder has taken over the right to write a credential, so nothing was written.
+        public static let leaseLost = Self(rawValue: "lease_lost")
+        /// What is stored can be read but is not a usable credential: it is damaged, too large, of another version, or
+        /// its key is missing. Signing out locally removes it.
+        public static let credentialUnusable = Self(rawValue: "credential_unusable")
+    }
+}
+
+extension AuthError {
+    /// Whether a retry may succeed: the server could not be reached, or could not handle the request now.
+    package var isPassing: Bool {
+        let isUnavailable = code == .invalidResponse && status.map { $0 >= 500 || $0 == 429 } == true
+        return isUnavailable || [.networkFailed, .timedOut, .temporarilyUnavailable].contains(code)
+    }
+}
+
+extension AuthError: CustomStringConvertible, CustomDebugStringConvertible, LocalizedError {
+    /// The message, and in brackets what the provider said.
+    public var description: String {
+        // The words of the provider once, also where the message has them already.
+        guard let providerError, !message.contains("\(providerError)") else { return message }
+        return "\(message) (the provider said: \(providerError))"
+    }
+
+    /// As ``description``: an error that no caller catches ends the program with a sentence.
+    public var debugDescription: String { description }
+
+    /// As ``description``, for `localizedDescription`.
+    public var errorDescription: String? { description }
+}

@@ -1,0 +1,48 @@
+public import AuthFlowJSON
+
+/// The error parameters of an OAuth response (RFC 6749 sections 4.1.2.1 and 5.2), as the provider sent them.
+public struct ProviderError: Sendable, Hashable {
+    /// `error`: a code such as `invalid_grant`.
+    public let error: String
+
+    /// `error_description`: words for the developer. Written by the provider: show it as text, never as markup.
+    public let errorDescription: String?
+
+    /// `error_uri`: a page about the error. Written by the provider: do not open it unasked.
+    public let errorURI: String?
+
+    /// The HTTP status the error came with; nil when it came through the browser.
+    public let status: Int?
+
+    /// Creates a provider error.
+    public init(error: String, errorDescription: String? = nil, errorURI: String? = nil, status: Int? = nil) {
+        self.error = error
+        self.errorDescription = errorDescription
+        self.errorURI = errorURI
+        self.status = status
+    }
+}
+
+extension ProviderError: CustomStringConvertible {
+    /// The code and the description, truncated and without control characters, so that a hostile provider cannot write
+    /// to a terminal.
+    public var description: String {
+        let words = errorDescription.map { ": \(DisplayText.sanitized($0))" } ?? ""
+        return DisplayText.sanitized(error) + words
+    }
+}
+
+extension ProviderError {
+    /// Reads the error members of a JSON response (RFC 6749 section 5.2).
+    /// - Returns: nil when there is no `error` string.
+    public init?(_ json: JSON, status: Int) {
+        // Section 5.2: error = 1*NQSCHAR. An empty one is none.
+        guard let error = json["error"]?.string, !error.isEmpty else { return nil }
+        self.init(
+            error: error,
+            errorDescription: json["error_description"]?.string,
+            errorURI: json["error_uri"]?.string,
+            status: status
+        )
+    }
+}

@@ -1,0 +1,191 @@
+public import HTTPTypes
+
+/// One challenge of a server's `WWW-Authenticate` (RFC 9110 section 11.6.1): what it takes to be let in.
+public struct AuthenticationChallenge: Sendable, Hashable {
+    /// `auth-scheme` in lower case: it is case-insensitive (section 11.1).
+    public let scheme: String
+
+    /// The parameters by their names in lower case.
+    public let parameters: [String: String]
+
+    /// What schemes such as `Negotiate` have in place of parameters (section 11.2); default: none.
+    public let token68: String?
+
+    /// Creates a challenge.
+    public init(scheme: String, parameters: [String: String] = [:], token68: String? = nil) {
+        self.scheme = scheme.lowercased()
+        self.parameters = parameters
+        self.token68 = token68
+    }
+
+    /// The most that is read of all fields together, in bytes.
+    private static let maximumSize = 16 * 1024
+
+    /// The challenges of all `WWW-Authenticate` fields, in order.
+    ///
+    /// A challenge that names a parameter twice is left out, because two readers could disagree about it. What is malformed is not
+    /// read, up to the end of its field. More than 16 KiB are not read at all.
+    public static func challenges(in fields: HTTPFields) -> [AuthenticationChallenge] {
+        let values = fields[values: .wwwAuthenticate]
+        guard values.reduce(0, { $0 + $1.utf8.count }) <= maximumSize else { return [] }
+        var reader = Reader(fields: values)
+        return reader.challenges()
+    }
+
+    package static func challenges(in response: TransportResponse) -> [AuthenticationChallenge] {
+        challenges(in: response.head.headerFields)
+    }
+
+    /// Reads the list of section 11.6.1, in which a comma separates both challenges and their parameters: a name
+    /// followed by an equals sign is a parameter, and one without is the scheme of the next challenge.
+    private struct Reader {
+        private var bytes: [UInt8] = []
+        /// The end of each field.
+        private var ends: [Int] = []
+        private var position = 0
+
+        /// RFC 9110 section 5.3: several fields of one name are the same as one, joined by commas, in order.
+        init(fields: [String]) {
+            for field in fields {
+                bytes += field.utf8
+                ends.append(bytes.count)
+                bytes.append(UInt8(ascii: ","))
+            }
+        }
+
+        /// Something that no grammar covers: what follows it could mean anything.
+        private struct Malformed: Error {}
+
+        mutating func challenges() -> [AuthenticationChallenge] {
+            var all: [AuthenticationChallenge] = []
+            // Section 5.6.1: "a recipient MUST parse and ignore a reasonable number of empty list elements".
+            while true {
+                skip(separators: true)
+                guard current != nil else { return all }
+                guard let scheme = token() else {
+                    position = endOfField
+                    continue
+                }
+                do throws(Malformed) {
+                    if let challenge = try challenge(scheme) { all.append(challenge) }
+                } catch {
+                    position = endOfField
+                }
+            }
+        }
+
+        private var endOfField: Int { ends.first { $0 >= position } ?? bytes.count }
+
+        /// The rest of a challenge after its scheme; nil when it cannot be relied on.
+        private mutating func challenge(_ scheme: String) throws(Malformed) -> AuthenticationChallenge? {
+            let end = position
+            skip(separators: false)
+            guard position > end else {
+                // Only a space leads to parameters; without one, only the next element may follow.
+                guard isAtEndOfElement else { throw Malformed() }
+                return AuthenticationChallenge(scheme: scheme)
+            }
+            if let blob = token68() { return AuthenticationChallenge(scheme: scheme, token68: blob) }
+            var parameters: [String: String] = [:]
+            var isUnambiguous = true
+            while true {
+                let start = position
+                skip(separators: true)
+                guard let (name, value) = try parameter() else {
+                    position = start
+                    guard isAtEndOfElement || !parameters.isEmpty else { throw Malformed() }
+                    break
+                }
+                // Section 11.2: "each parameter name MUST only occur once per challenge".
+                if parameters.updateValue(value, forKey: name) != nil { isUnambiguous = false }
+            }
+            return isUnambiguous ? AuthenticationChallenge(scheme: scheme, parameters: parameters) : nil
+        }
+
+        /// `auth-param = token BWS "=" BWS ( token / quoted-string )`; nil when something else begins here.
+        private mutating func parameter() throws(Malformed) -> (name: String, value: String)? {
+            guard let name = token()?.lowercased() else { return nil }
+            skip(separators: false)
+            guard current == UInt8(ascii: "=") else { return nil }
+            position += 1
+            skip(separators: false)
+            let value: String?
+            if current == UInt8(ascii: "\"") {
+                value = quotedString()
+            } else if name == "resource_metadata" {
+                // An address is no token, and some servers leave its quotes out all the same.
+                value = unquotedAddress()
+            } else {
+                value = token()
+            }
+            guard let value, isAtEndOfElement || isAtSpace else { throw Malformed() }
+            return (name, value)
+        }
+
+        private var current: UInt8? { position < bytes.count ? bytes[position] : nil }
+        private var isAtSpace: Bool { current == 0x20 || current == 0x09 }
+        private var isAtEndOfElement: Bool { current == nil || current == UInt8(ascii: ",") }
+
+        /// Skips spaces, and commas when `separators` is true.
+        private mutating func skip(separators: Bool) {
+            while let byte = current, byte == 0x20 || byte == 0x09 || separators && byte == UInt8(ascii: ",") {
+                position += 1
+            }
+        }
+
+        /// `token` (section 5.6.2).
+        private mutating func token() -> String? { text { FoldedCookies.isTokenCharacter($0) } }
+
+        private mutating func unquotedAddress() -> String? {
+            text { $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: ",") && $0 != UInt8(ascii: "\"") }
+        }
+
+        private mutating func text(_ isPart: (UInt8) -> Bool) -> String? {
+            let start = position
+            while let byte = current, isPart(byte) { position += 1 }
+            return position > start ? String(decoding: bytes[start..<position], as: UTF8.self) : nil
+        }
+
+        /// `token68 = 1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="` (section 11.2); nil when that is not all there
+        /// is before the next comma. One that ends in "=" looks like a parameter without a value.
+        private mutating func token68() -> String? {
+            let start = position
+            let isPart: (UInt8) -> Bool = { byte in
+                switch byte {
+                case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                    UInt8(ascii: "0")...UInt8(ascii: "9"):
+                    true
+                default: "-._~+/".utf8.contains(byte)
+                }
+            }
+            guard text(isPart) != nil else { return nil }
+            _ = text { $0 == UInt8(ascii: "=") }
+            let end = position
+            skip(separators: false)
+            guard isAtEndOfElement else {
+                position = start
+                return nil
+            }
+            return String(decoding: bytes[start..<end], as: UTF8.self)
+        }
+
+        /// `quoted-string` (section 5.6.4); nil when it has no end.
+        private mutating func quotedString() -> String? {
+            position += 1
+            let end = endOfField
+            var value: [UInt8] = []
+            while position < end, let byte = current {
+                position += 1
+                switch byte {
+                case UInt8(ascii: "\""): return String(validating: value, as: UTF8.self)
+                case UInt8(ascii: "\\"):
+                    guard position < end, let escaped = current else { return nil }
+                    value.append(escaped)
+                    position += 1
+                default: value.append(byte)
+                }
+            }
+            return nil
+        }
+    }
+}

@@ -1,0 +1,117 @@
+import AuthFlowEssentials
+import AuthFlowJSON
+import HTTPTypes
+
+extension TransportResponse {
+    /// The response without the secrets of its request, where it is a refusal: also with status 200, as some servers send them.
+    package func withoutSecrets(of request: TransportRequest) -> TransportResponse {
+        isSuccessful && !namesError ? self : EchoedSecrets(in: request).redacted(self)
+    }
+
+    /// Whether a member `error` may be in the body, which is not parsed for that.
+    private var namesError: Bool {
+        let name = Array(#""error""#.utf8)
+        var rest = body[...]
+        while let quote = rest.firstIndex(of: UInt8(ascii: "\"")) {
+            rest = rest[quote...]
+            if rest.starts(with: name) { return true }
+            rest = rest.dropFirst()
+        }
+        return false
+    }
+}
+
+/// The secrets that were sent with a request. A server that refuses it may repeat them in its words, which are shown to users and kept in
+/// logs.
+struct EchoedSecrets {
+    /// As bytes, the longest first: one may contain another.
+    private let secrets: [[UInt8]]
+
+    /// Parameters of requests that are secrets, or prove something.
+    private static let names: Set<String> = [
+        "code", "code_verifier", "refresh_token", "device_code", "client_secret", "client_assertion", "assertion",
+        "token", "subject_token", "actor_token", "device_secret", "password", "request",
+    ]
+
+    /// - Parameter request: What was sent, with a form as its body where it had any.
+    init(in request: TransportRequest) {
+        var secrets: [String] = []
+        if let authorization = request.head.headerFields[.authorization] {
+            let credentials = String(authorization.split(separator: " ", maxSplits: 1).last ?? "")
+            secrets.append(credentials)
+            // RFC 7617 section 2: "user-id:password". RFC 6749 section 2.3.1: both are encoded as in a form.
+            if let pair = Data(base64Encoded: credentials).flatMap({ String(validating: $0, as: UTF8.self) }),
+                let colon = pair.utf8.firstIndex(of: UInt8(ascii: ":"))
+            {
+                let password = String(pair[pair.utf8.index(after: colon)...])
+                secrets += [password, FormURLEncoding.percentDecoded(password) ?? ""]
+            }
+        }
+        let form = String(validating: request.body, as: UTF8.self).flatMap { FormURLEncoding.decode($0) }
+        for pair in form?.pairs ?? [] where Self.names.contains(pair.name) {
+            secrets += [pair.value, FormURLEncoding.encode(pair.value)]
+        }
+        // A value this short would match by coincidence.
+        self.secrets = Set(secrets.filter { $0.utf8.count >= 6 }).map { Array($0.utf8) }.sorted { $0.count > $1.count }
+    }
+
+    /// A refusal without them. What programs read stays as it is: the error code, and the names of members.
+    fileprivate func redacted(_ response: TransportResponse) -> TransportResponse {
+        guard !secrets.isEmpty else { return response }
+        var response = response
+        let challenges = response.head.headerFields[fields: .wwwAuthenticate]
+        // Where RFC 6750 section 3 puts the description of an error, beside its code.
+        response.head.headerFields[fields: .wwwAuthenticate] = challenges.map {
+            HTTPField(name: .wwwAuthenticate, value: redacted($0.value, longerThan: 16))
+        }
+        // Tokens may be equal to those that were sent, so a response that brings some is not changed.
+        if let json = try? response.parsed(), json["access_token"] == nil,
+            !response.isSuccessful || json["error"] != nil
+        {
+            let clean = redacted(json)
+            if clean != json, let body = try? clean.serialized() { response.body = body }
+        } else if !response.isSuccessful, response.mediaType == "application/x-www-form-urlencoded",
+            let form = String(validating: response.body, as: UTF8.self).flatMap({ FormURLEncoding.decode($0) })
+        {
+            var clean = FormParameters()
+            for pair in form.pairs { clean.append(pair.name, pair.name == "error" ? pair.value : redacted(pair.value)) }
+            response.body = Array(FormURLEncoding.encodeForm(clean).utf8)
+        }
+        return response
+    }
+
+    private func redacted(_ json: JSON) -> JSON {
+        switch json {
+        case .string(let text): return .string(redacted(text))
+        case .array(let elements): return .array(elements.map { redacted($0) })
+        case .object(let members):
+            // RFC 6749 section 5.2: a code. Words in its place are words.
+            return .object(
+                Dictionary(
+                    uniqueKeysWithValues: members.map { name, value in
+                        let isCode = name == "error" && value.string?.utf8.contains(UInt8(ascii: " ")) == false
+                        return (name, isCode ? value : redacted(value))
+                    }
+                )
+            )
+        default: return json
+        }
+    }
+
+    private func redacted(_ text: String, longerThan length: Int = 0) -> String {
+        let secrets = secrets.filter { $0.count > length }
+        var rest = Array(text.utf8)[...]
+        var clean: [UInt8] = []
+        // In one pass: a provider chooses its tokens, and one may be a part of what stands in its place.
+        while let byte = rest.first {
+            if let secret = secrets.first(where: { $0[0] == byte && rest.starts(with: $0) }) {
+                clean += "<redacted>".utf8
+                rest = rest.dropFirst(secret.count)
+            } else {
+                clean.append(byte)
+                rest = rest.dropFirst()
+            }
+        }
+        return String(decoding: clean, as: UTF8.self)
+    }
+}

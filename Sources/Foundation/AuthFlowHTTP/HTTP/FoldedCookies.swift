@@ -1,0 +1,35 @@
+/// Takes apart several `Set-Cookie` fields that a library has joined with commas.
+package enum FoldedCookies {
+    /// Splits at the commas that begin a new cookie, and not at the one in `Expires=Wed, 21 Oct 2026 ...`.
+    ///
+    /// A new cookie begins with `name=`, before any semicolon (RFC 6265 section 4.1.1); the text after the comma of a
+    /// date begins with a number and a space.
+    package static func split(_ field: String) -> [String] {
+        var cookies: [String] = []
+        for scalars in field.unicodeScalars.split(separator: ",", omittingEmptySubsequences: false) {
+            let part = String(scalars)
+            let rest = part.trimmingSpaces().unicodeScalars
+            let name = rest.prefix { $0 != "=" && $0 != ";" }
+            let startsCookie =
+                !name.isEmpty && String(name).utf8.allSatisfy(isTokenCharacter)
+                && rest.dropFirst(name.count).first == "="
+            if startsCookie || cookies.isEmpty {
+                cookies.append(part.trimmingSpaces())
+            } else {
+                cookies[cookies.count - 1] += "," + part
+            }
+        }
+        return cookies
+    }
+
+    /// RFC 9110 section 5.6.2, `tchar`.
+    package static func isTokenCharacter(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default:
+            "!#$%&'*+-.^_`|~".utf8.contains(byte)
+        }
+    }
+}

@@ -1,0 +1,96 @@
+/// `application/x-www-form-urlencoded` (RFC 6749 Appendix B, WHATWG URL section 5).
+public enum FormURLEncoding {
+    /// Encodes for a form body, and for the two halves of HTTP Basic client credentials: a space becomes `+`.
+    public static func encodeForm(_ parameters: FormParameters) -> String { encode(parameters, space: "+") }
+
+    /// Encodes for the query of a URL. A space becomes `%20`, which both kinds of decoders understand.
+    public static func encodeQuery(_ parameters: FormParameters) -> String { encode(parameters, space: "%20") }
+
+    /// Encodes one name or value.
+    public static func encode(_ text: String) -> String { encode(text, space: "+") }
+
+    /// Encodes one name or value for a reader that may not take a `+` for a space.
+    package static func encodeWithoutPlus(_ text: String) -> String { encode(text, space: "%20") }
+
+    private static func encode(_ parameters: FormParameters, space: String) -> String {
+        var bytes: [UInt8] = []
+        for (index, pair) in parameters.pairs.enumerated() {
+            if index > 0 { bytes.append(UInt8(ascii: "&")) }
+            append(pair.name, to: &bytes, space: space)
+            bytes.append(UInt8(ascii: "="))
+            append(pair.value, to: &bytes, space: space)
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    private static func encode(_ text: String, space: String) -> String {
+        var bytes: [UInt8] = []
+        append(text, to: &bytes, space: space)
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    private static let digits = Array("0123456789ABCDEF".utf8)
+
+    private static func append(_ text: String, to bytes: inout [UInt8], space: String) {
+        for byte in text.utf8 {
+            switch byte {
+            case UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
+                UInt8(ascii: "*"):
+                bytes.append(byte)
+            case UInt8(ascii: " "):
+                bytes.append(contentsOf: space.utf8)
+            default:
+                bytes += [UInt8(ascii: "%"), digits[Int(byte >> 4)], digits[Int(byte & 0xF)]]
+            }
+        }
+    }
+
+    /// Decodes a form body or a query.
+    /// - Returns: The parameters, or nil when an escape is broken or the bytes are not UTF-8.
+    public static func decode(_ text: some StringProtocol) -> FormParameters? {
+        var parameters = FormParameters()
+        // WHATWG URL section 5.1 splits bytes. Swift's characters would hide a separator that a combining mark follows.
+        for field in Array(text.utf8).split(separator: UInt8(ascii: "&")) {
+            let halves = field.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+            guard let name = decodeValue(halves[0]), let value = decodeValue(halves.count > 1 ? halves[1] : []) else {
+                return nil
+            }
+            parameters.append(name, value)
+        }
+        return parameters
+    }
+
+    /// Decodes only escapes (RFC 3986 section 2.1): a `+` stays a `+`.
+    package static func percentDecoded(_ text: String) -> String? {
+        decodeValue(Array(text.utf8)[...], plusIsSpace: false)
+    }
+
+    private static func decodeValue(_ encoded: ArraySlice<UInt8>, plusIsSpace: Bool = true) -> String? {
+        var bytes: [UInt8] = []
+        var rest = encoded.makeIterator()
+        while let byte = rest.next() {
+            switch byte {
+            case UInt8(ascii: "+") where plusIsSpace:
+                bytes.append(UInt8(ascii: " "))
+            case UInt8(ascii: "%"):
+                guard let high = rest.next().flatMap(hexValue), let low = rest.next().flatMap(hexValue) else {
+                    return nil
+                }
+                bytes.append(high << 4 | low)
+            default:
+                bytes.append(byte)
+            }
+        }
+        return String(validating: bytes, as: UTF8.self)
+    }
+
+    private static func hexValue(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+        case UInt8(ascii: "A")...UInt8(ascii: "F"): byte - UInt8(ascii: "A") + 10
+        case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+        default: nil
+        }
+    }
+}

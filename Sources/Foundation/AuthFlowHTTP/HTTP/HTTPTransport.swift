@@ -1,0 +1,201 @@
+public import AuthFlowEssentials
+public import HTTPTypes
+
+/// A type that performs one HTTP exchange.
+///
+/// It follows no redirects, keeps no cookies, and caches nothing: the engine decides about all three. It honours the
+/// limits in the request. A fake for tests is one method:
+///
+/// ```swift
+/// struct OfflineTransport: HTTPTransport {
+///     func send(_ call: TransportRequest) async throws -> TransportResponse { throw AuthError(.networkFailed, "No network.") }
+/// }
+/// ```
+public protocol HTTPTransport: Sendable {
+    /// Sends a request and returns the whole response.
+    /// - Throws: ``AuthError`` with `network_failed` when no response came, `timed_out` when it took too long,
+    ///   `invalid_reply` when it is larger than the request allows; `CancellationError` when the task is cancelled.
+    func send(_ call: TransportRequest) async throws -> TransportResponse
+
+    /// Sends a request and returns the response as soon as its head has arrived: for event streams.
+    ///
+    /// The timeout of the request is for the head, and the largest body is what may have arrived without having been read. Default:
+    /// waits for the whole response.
+    /// - Throws: As ``send(_:)``. What ends the body early is thrown by reading it.
+    func stream(_ call: TransportRequest) async throws -> ResponseStream
+}
+
+extension HTTPTransport {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func stream(_ call: TransportRequest) async throws -> ResponseStream {
+        let response = try await send(call)
+        var stream = ResponseStream(head: response.head, body: ResponseBody(response.body))
+        stream.reach = response.reach
+        return stream
+    }
+}
+
+/// A request, with the limits for its response.
+public struct TransportRequest: Sendable {
+    /// The method, address and header fields.
+    public var head: HTTPRequest
+
+    /// The body; empty for none.
+    public var body: [UInt8]
+
+    /// The timeout: for a connection to become available, and then again for the response, counted from the moment of sending.
+    public var timeout: Duration
+
+    /// The largest body accepted, in bytes.
+    public var maximumResponseSize: Int
+
+    /// The connections that the request uses; default: those to authorization servers.
+    public var pool = ConnectionPool.authorizationServers
+
+    /// The farthest into this machine that the connection may lead: that of the endpoint. A transport refuses another before it connects,
+    /// and does not use a connection that exists for one either.
+    package var allowedReach: NetworkReach
+
+    /// The checks that run immediately before the request is sent.
+    private var checks: [@Sendable () throws(AuthError) -> Void] = []
+
+    /// Creates a request.
+    /// - Parameters:
+    ///   - method: The HTTP method.
+    ///   - endpoint: The endpoint to send it to.
+    ///   - headerFields: The header fields.
+    ///   - body: The body; empty for none.
+    ///   - timeout: The timeout for sending, and again for the response; default: 30 seconds.
+    ///   - maximumResponseSize: The largest body accepted, in bytes; default: 1 MiB.
+    public init(
+        _ method: HTTPRequest.Method,
+        _ endpoint: Endpoint,
+        headerFields: HTTPFields = [:],
+        body: [UInt8] = [],
+        timeout: Duration = .seconds(30),
+        maximumResponseSize: Int = 1024 * 1024
+    ) {
+        self.head = HTTPRequest(
+            method: method,
+            scheme: endpoint.scheme,
+            authority: endpoint.authority,
+            path: endpoint.requestTarget,
+            headerFields: headerFields
+        )
+        self.body = body
+        self.allowedReach = endpoint.allowedReach
+        self.timeout = timeout
+        self.maximumResponseSize = maximumResponseSize
+    }
+
+    /// The URL of the request.
+    public var url: String { "\(head.scheme ?? "https")://\(head.authority ?? "")\(head.path ?? "/")" }
+
+    /// Adds a check that runs immediately before the request is sent, on the transport's thread. When it throws, nothing is sent.
+    public mutating func addCheckBeforeSending(_ check: @escaping @Sendable () throws(AuthError) -> Void) {
+        checks.append(check)
+    }
+
+    /// Runs the checks. A transport calls it once, immediately before the request leaves, and sends nothing when it throws. The time
+    /// for the response counts from this call; for a transport that does not call it, from the start.
+    /// - Throws: ``AuthError``, the reason not to send.
+    public func willSend() throws(AuthError) {
+        for check in checks { try check() }
+    }
+}
+
+/// A group of connections that requests share. Requests of one pool never wait for those of another.
+public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public let rawValue: String
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public init(rawValue: String) { self.rawValue = rawValue }
+
+    /// Connections to authorization servers: discovery, tokens, keys, users.
+    public static let authorizationServers = Self(rawValue: "authorization_servers")
+    /// Connections to APIs that are called with an access token.
+    public static let resources = Self(rawValue: "resources")
+}
+
+extension TransportRequest: CustomStringConvertible, CustomReflectable {
+    /// Method and redacted address: header fields and bodies carry secrets.
+    public var description: String { "\(head.method) \(Redaction.url(url))" }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+/// A response: status, header fields and the whole body.
+public struct TransportResponse: Sendable {
+    /// The status and header fields.
+    public var head: HTTPResponse
+
+    /// The body.
+    public var body: [UInt8]
+
+    /// What the connection led to; nil where the transport does not say, or there is a proxy.
+    package var reach: NetworkReach?
+
+    /// Creates a response.
+    public init(head: HTTPResponse, body: [UInt8] = []) {
+        self.head = head
+        self.body = body
+    }
+
+    /// The status code.
+    public var status: Int { head.status.code }
+
+    /// The media type of the body in lower case, without parameters; empty when the response names none.
+    public var mediaType: String {
+        let value = head.headerFields[.contentType] ?? ""
+        return String(value.unicodeScalars.prefix { $0 != ";" }).trimmingSpaces().lowercased()
+    }
+
+    /// When the server sent it, by its own clock (RFC 9110 section 6.6.1); nil when it does not say.
+    public var date: Date? {
+        head.headerFields[.date].flatMap(HTTPDate.date)
+    }
+
+    /// `Retry-After` (RFC 9110 section 10.2.3): how long to wait before retrying; nil when the response does not say.
+    public func retryAfter(now: Date) -> Duration? {
+        guard let value = head.headerFields[.retryAfter] else { return nil }
+        if let seconds = UInt32(value) { return .seconds(Int(seconds)) }
+        return HTTPDate.date(value).map { .seconds(max(0, Int($0.timeIntervalSince(now).rounded(.up)))) }
+    }
+}
+
+extension TransportResponse {
+    /// How long the response is fresh (RFC 9111 section 5.2.2), within bounds: a server can make this client fetch neither all
+    /// the time nor never again.
+    /// - Parameters:
+    ///   - age: In seconds, when the response does not say.
+    ///   - bounds: In seconds.
+    package func cacheAge(default age: TimeInterval, within bounds: ClosedRange<TimeInterval>) -> TimeInterval {
+        let fields = head.headerFields[fields: .cacheControl].map { $0.value.lowercased() }
+        let directives = fields.flatMap { $0.split(separator: ",") }.map { $0.trimmingSpaces() }
+        if directives.contains(where: { $0 == "no-store" || $0 == "no-cache" }) { return bounds.lowerBound }
+        let named = directives.first { $0.hasPrefix("max-age=") }.flatMap { Int($0.dropFirst(8)) }
+        return min(max(named.map(TimeInterval.init) ?? age, bounds.lowerBound), bounds.upperBound)
+    }
+}
+
+extension TransportResponse: CustomStringConvertible, CustomReflectable {
+    /// Status and size: bodies carry tokens.
+    public var description: String { "\(status), \(body.count) bytes" }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension StringProtocol {
+    /// Removes spaces and tabs at both ends.
+    package func trimmingSpaces() -> String { trimming { $0 == " " || $0 == "\t" } }
+
+    /// Removes spaces, tabs and line breaks at both ends.
+    package func trimmingWhitespace() -> String { trimming { [" ", "\t", "\r", "\n"].contains($0) } }
+
+    private func trimming(_ isDropped: (Unicode.Scalar) -> Bool) -> String {
+        var scalars = String(self).unicodeScalars[...]
+        scalars = scalars.drop(while: isDropped)
+        while let last = scalars.last, isDropped(last) { scalars.removeLast() }
+        return String(scalars)
+    }
+}

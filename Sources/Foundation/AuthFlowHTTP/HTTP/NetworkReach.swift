@@ -1,0 +1,151 @@
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// What can be reached at an address: any host, a private network, or only this machine.
+///
+/// An address that a public server names is used only when it is public itself. Otherwise a hostile provider could have
+/// a client send codes and secrets to services that trust everything on the same machine or network.
+package enum NetworkReach: Int, Sendable, Comparable {
+    /// A name, or a public address. Whether a name resolves to another one is known when a connection is made.
+    case anywhere
+    /// An address of a private or local network, or of another block that is not part of the public network.
+    case privateNetwork
+    /// This machine (RFC 1122 section 3.2.1.3, RFC 4291 section 2.5.3, RFC 6761 section 6.3).
+    case thisMachine
+
+    package static func < (left: NetworkReach, right: NetworkReach) -> Bool { left.rawValue < right.rawValue }
+
+    /// - Parameter address: An address in numbers, as the system writes it.
+    package init(address: String) {
+        self.init(host: address.contains(":") ? "[\(address)]" : address)
+    }
+
+    /// - Parameter host: The host of an ``Endpoint``, in lower case; an IPv6 address stands in brackets.
+    init(host: String) {
+        let name = host.hasSuffix(".") ? String(host.dropLast()) : host
+        if name == "localhost" || name.hasSuffix(".localhost") {
+            self = .thisMachine
+        } else if name.hasPrefix("["), let bytes = Self.bytes(ofIPv6: name) {
+            self = Self.reach(ofIPv6: bytes)
+        } else if let bytes = Self.bytes(ofIPv4: name) {
+            self = Self.reach(ofIPv4: bytes)
+        } else {
+            self = .anywhere
+        }
+    }
+
+    /// Whether the last label of a host is a number, by which resolvers take the whole for an IPv4 address (WHATWG URL section
+    /// 3.5), and it is not written with four decimal numbers: `127.1`, `0x7f000001` and `2130706433` all mean this machine.
+    static func isObscureAddress(_ host: String) -> Bool {
+        guard !host.hasPrefix("[") else { return false }
+        let labels = (host.hasSuffix(".") ? String(host.dropLast()) : host).split(separator: ".")
+        guard let last = labels.last else { return false }
+        let isNumber = last.allSatisfy(\.isNumber) || last.hasPrefix("0x") && last.dropFirst(2).allSatisfy(\.isHexDigit)
+        return isNumber && (bytes(ofIPv4: host) == nil)
+    }
+
+    /// Whether a host is an address, and not a name.
+    package static func isAddress(_ host: String) -> Bool {
+        bytes(ofIPv4: host) != nil || host.hasPrefix("[") && bytes(ofIPv6: host) != nil
+    }
+
+    private static func bytes(ofIPv4 host: String) -> [UInt8]? {
+        let parts = host.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 4 else { return nil }
+        let bytes = parts.compactMap { part in
+            // A leading zero means an octal number to some resolvers and a decimal one to others.
+            part.count > 1 && part.hasPrefix("0") || !part.allSatisfy(\.isNumber) ? nil : UInt8(part)
+        }
+        return bytes.count == 4 ? bytes : nil
+    }
+
+    private static func bytes(ofIPv6 host: String) -> [UInt8]? {
+        // A zone (RFC 6874) is one of this machine's interfaces.
+        let text = host.dropFirst().prefix { $0 != "]" && $0 != "%" }
+        var address = in6_addr()
+        guard unsafe inet_pton(AF_INET6, String(text), &address) == 1 else { return nil }
+        return unsafe withUnsafeBytes(of: &address) { unsafe Array($0) }
+    }
+
+    /// A block of addresses that is not part of the public network.
+    private struct Block {
+        let prefix: [UInt8]
+        let length: Int
+        let reach: NetworkReach
+
+        init(_ prefix: [UInt8], _ length: Int, _ reach: NetworkReach) {
+            (self.prefix, self.length, self.reach) = (prefix, length, reach)
+        }
+
+        func contains(_ address: [UInt8]) -> Bool {
+            let (whole, rest) = (length / 8, length % 8)
+            guard address.prefix(whole).elementsEqual(prefix.prefix(whole)) else { return false }
+            return rest == 0 || (address[whole] ^ prefix[whole]) >> (8 - rest) == 0
+        }
+    }
+
+    /// IANA IPv4 Special-Purpose Address Registry: the blocks that are not globally reachable, and multicast (RFC 5771). Those for
+    /// documentation lead nowhere.
+    private static let blocksOfIPv4 = [
+        Block([0], 8, .thisMachine),
+        Block([127], 8, .thisMachine),
+        Block([10], 8, .privateNetwork),
+        Block([100, 64], 10, .privateNetwork),
+        Block([169, 254], 16, .privateNetwork),
+        Block([172, 16], 12, .privateNetwork),
+        Block([192, 0, 0], 24, .privateNetwork),
+        Block([192, 168], 16, .privateNetwork),
+        Block([198, 18], 15, .privateNetwork),
+        Block([224], 4, .privateNetwork),
+        Block([240], 4, .privateNetwork),
+    ]
+
+    /// The same for IPv6, within global unicast (IANA IPv6 Address Space): the protocol assignments of the IETF, Teredo among them. Nothing
+    /// outside 2000::/3 is public: fc00::/7, fe80::/10, fec0::/10, ff00::/8, 100::/64 and 64:ff9b:1::/48 (RFC 8215) need no row.
+    private static let blocksOfIPv6 = [
+        Block([0x20, 0x01, 0x00], 23, .privateNetwork),
+        Block([0x20], 3, .anywhere),
+        // ::, ::1, and the addresses compatible with IPv4 that are not in use any more.
+        Block([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 96, .thisMachine),
+    ]
+
+    private static func reach(ofIPv4 bytes: [UInt8]) -> NetworkReach {
+        blocksOfIPv4.first { $0.contains(bytes) }?.reach ?? .anywhere
+    }
+
+    private static func reach(ofIPv6 bytes: [UInt8]) -> NetworkReach {
+        // Addresses that lead to an IPv4 address: mapped (RFC 4291 section 2.5.5.2), translated (RFC 6052), 6to4 (RFC 3056).
+        if bytes.prefix(12).elementsEqual([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF])
+            || bytes.prefix(12).elementsEqual([0, 0x64, 0xFF, 0x9B, 0, 0, 0, 0, 0, 0, 0, 0])
+        {
+            return reach(ofIPv4: Array(bytes.suffix(4)))
+        }
+        if bytes.prefix(2).elementsEqual([0x20, 0x02]) { return reach(ofIPv4: Array(bytes[2..<6])) }
+        return blocksOfIPv6.first { $0.contains(bytes) }?.reach ?? .privateNetwork
+    }
+}
+
+extension Endpoint {
+    /// What can be reached at this address.
+    package var reach: NetworkReach { NetworkReach(host: host) }
+
+    /// Limits what the host may resolve to, where another server names it.
+    /// - Parameters:
+    ///   - reach: What the connection to the server led to that names it; nil when that is not known, and nothing changes.
+    ///   - home: The server itself. Its host is who it says it is by its certificate.
+    package mutating func limitReach(to reach: NetworkReach?, unlessAt home: Endpoint?) {
+        guard let reach, host != home?.host else { return }
+        allowedReach = min(allowedReach, max(reach, self.reach))
+    }
+
+    /// Whether a server at this address may name another one to send something to: never one that is nearer to this
+    /// machine than itself, and plain http only when it is at a loopback address by plain http itself.
+    package func mayName(_ other: Endpoint) -> Bool {
+        other.reach <= reach && (other.scheme == "https" || scheme == "http")
+    }
+}

@@ -1,0 +1,173 @@
+import HTTPTypes
+
+/// The network settings of every request of a client: the proxy, the certificates that are trusted and shown, and the
+/// timeouts.
+public struct NetworkSettings: Sendable {
+    /// The proxy to use. It is never used for this machine itself.
+    public var proxy = Proxy.none
+
+    /// A PEM file with certificates of authorities that are trusted besides the system's; nil for the system's alone.
+    /// The system's are used where libcurl knows a folder of them, as on Debian.
+    public var certificateAuthorities: String?
+
+    /// The certificate that is shown to servers that ask for one (mutual TLS); nil for none.
+    public var clientCertificate: ClientCertificate?
+
+    /// Addresses of names that are not looked up, by `host:port`: `["id.example.com:443": "127.0.0.1"]`. For tests, and
+    /// without effect behind a proxy, which looks up names itself.
+    public var addresses: [String: String] = [:]
+
+    /// How long connecting may take, TLS included; default: 15 seconds.
+    public var connectTimeout = Duration.seconds(15)
+
+    /// How long a server may take from the request to the first byte of its response; default: 30 seconds.
+    public var firstByteTimeout = Duration.seconds(30)
+
+    /// The maximum number of requests in progress at one host, for each ``ConnectionPool``; default: 64. Further requests wait, and fail
+    /// as not sent when their timeout is over before a connection is available.
+    public var connectionsPerHost = 64
+
+    /// The maximum number of requests in progress at all hosts together, for each ``ConnectionPool``; default: 256.
+    public var maximumConnections = 256
+
+    /// Creates settings with the defaults for everything.
+    public init() {}
+
+    /// Which proxy is used.
+    public enum Proxy: Sendable {
+        /// None.
+        case none
+        /// One for everything but this machine.
+        case server(ProxyServer)
+        /// What the variables `https_proxy`, `all_proxy` and `no_proxy` say. Ranges of addresses in `no_proxy` are not read.
+        case environment([String: String])
+    }
+
+    /// A proxy that passes connections on.
+    public struct ProxyServer: Sendable {
+        /// `http://`, `https://`, `socks5://` or `socks5h://`, a host, and a port.
+        public let url: String
+
+        /// The user name for the proxy; nil for a proxy that does not ask for one.
+        public let username: String?
+
+        /// The password that goes with it.
+        public let password: Secret?
+
+        /// Host and port, for messages.
+        package let place: String
+
+        /// Creates a proxy.
+        /// - Throws: ``AuthError`` with `invalid_configuration` when the address is not a proxy's, or has
+        ///   credentials in it.
+        public init(url: String, username: String? = nil, password: Secret? = nil) throws(AuthError) {
+            func refuse(_ reason: String) -> AuthError {
+                AuthError(.invalidConfiguration, "The proxy cannot be used: \(reason).")
+            }
+            let parts = url.unicodeScalars.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(
+                String.init
+            )
+            guard parts.count == 3, parts[1].isEmpty,
+                ["http:", "https:", "socks5:", "socks5h:"].contains(parts[0].lowercased())
+            else {
+                throw refuse("its address does not begin with http://, https://, socks5:// or socks5h://")
+            }
+            let place = parts[2].hasSuffix("/") ? String(parts[2].dropLast()) : parts[2]
+            guard !place.utf8.contains(UInt8(ascii: "@")) else {
+                throw refuse("its address has a user name in it, which has to be given separately")
+            }
+            // Without one, libcurl would use 1080.
+            let digits = place.utf8.lastIndex(of: UInt8(ascii: ":")).map { place[place.utf8.index(after: $0)...] }
+            guard let port = digits.flatMap({ UInt16($0) }), port > 0 else { throw refuse("its address has no port") }
+            guard !place.isEmpty, place.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && !"/?#\\".utf8.contains($0) }) else {
+                throw refuse("its address is not a host with a port")
+            }
+            self.url = "\(parts[0].lowercased())//\(place)"
+            self.username = username
+            self.password = password
+            self.place = place
+        }
+    }
+
+    /// A certificate with its private key, in PEM.
+    public struct ClientCertificate: Sendable {
+        /// The file with the certificate, and the intermediate ones between it and its authority.
+        public let file: String
+
+        /// The file with the private key, which has no passphrase.
+        public let keyFile: String
+
+        /// Creates a certificate from files.
+        public init(file: String, keyFile: String) {
+            self.file = file
+            self.keyFile = keyFile
+        }
+    }
+}
+
+extension NetworkSettings {
+    /// The proxy that a call goes through; nil for none.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the environment names a proxy that is not valid.
+    package func proxy(for call: TransportRequest) throws(AuthError) -> ProxyServer? {
+        let host = call.host
+        // A proxy must not see what two programs of this machine exchange, and could not reach them.
+        guard NetworkReach(host: host) != .thisMachine else { return nil }
+        switch proxy {
+        case .none: return nil
+        case .server(let server): return server
+        case .environment(let variables):
+            return try ProxyEnvironment(variables).proxy(
+                scheme: call.head.scheme ?? "https",
+                host: host,
+                port: call.port
+            )
+        }
+    }
+}
+
+extension TransportRequest {
+    /// The host in lower case; an IPv6 address stands in brackets.
+    fileprivate var host: String {
+        let authority = head.authority ?? ""
+        let port = authority.utf8.lastIndex(of: UInt8(ascii: ":"))
+        guard let port, !authority[port...].contains("]") else { return authority.lowercased() }
+        return authority[..<port].lowercased()
+    }
+
+    fileprivate var port: Int {
+        Int(head.authority?.dropFirst(host.utf8.count + 1) ?? "") ?? (head.scheme == "http" ? 80 : 443)
+    }
+}
+
+extension NetworkSettings.ProxyServer: CustomStringConvertible, CustomReflectable {
+    /// The address, without the credentials.
+    public var description: String { url }
+    /// A mirror without children: the user name is part of the credentials.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension NetworkSettings.Proxy: CustomStringConvertible, CustomReflectable {
+    /// Which kind it is. Variables of the environment are not shown: they may be secrets.
+    public var description: String {
+        switch self {
+        case .none: "no proxy"
+        case .server(let server): "proxy \(server)"
+        case .environment: "the environment's proxy"
+        }
+    }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension NetworkSettings: CustomStringConvertible, CustomReflectable {
+    /// What kind of proxy and certificates there are.
+    public var description: String {
+        [
+            "\(proxy)", certificateAuthorities.map { "authorities of \($0)" },
+            clientCertificate.map { "certificate \($0.file)" },
+        ]
+        .compactMap(\.self).joined(separator: ", ")
+    }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -1,0 +1,42 @@
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Reads a file that a configuration names, which may be an endless device.
+package enum BoundedFile {
+    /// The content of a file; nil when it cannot be read, or is larger than allowed.
+    package static func contents(atPath path: String, maximumSize: Int) -> [UInt8]? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        return contents(of: descriptor, maximumSize: maximumSize)
+    }
+
+    /// The content of a plain file; nil also for anything else, such as a pipe, which would be waited for.
+    package static func contents(ofPlainFile path: String, maximumSize: Int) -> [UInt8]? {
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { return nil }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else { return nil }
+        return contents(of: descriptor, maximumSize: maximumSize)
+    }
+
+    /// The bytes read from a descriptor; nil when reading fails, or there are more than allowed.
+    package static func contents(of descriptor: Int32, maximumSize: Int) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16 * 1024)
+        while bytes.count <= maximumSize {
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count >= 0 else { return nil }
+            if count == 0 { return bytes }
+            bytes += buffer[..<count]
+        }
+        return nil
+    }
+}

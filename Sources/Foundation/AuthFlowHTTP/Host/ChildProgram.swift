@@ -1,0 +1,120 @@
+#if os(Linux)
+import AuthFlowEssentials
+package import Glibc
+
+/// Starts programs without the streams, terminal, signals or environment of this one.
+package enum ChildProgram {
+    /// `POSIX_SPAWN_SETSID` of glibc's and musl's spawn.h, which Swift does not see because GNU extensions are off.
+    private static let newSession: Int32 = 0x80
+
+    /// Starts a program in a session of its own.
+    ///
+    /// Foundation's `Process` can do neither of two things that matter here: give the browser its own session, so that
+    /// Ctrl-C in the terminal does not end it, and restore the signals that a command-line tool ignores, which a child
+    /// would otherwise ignore for good.
+    /// - Parameter output: The descriptor for its standard output; nil to discard it.
+    package static func spawn(
+        _ command: [String],
+        environment: [String: String],
+        output: Int32? = nil
+    ) throws(AuthError) -> pid_t {
+        var attributes = posix_spawnattr_t()
+        var actions = unsafe posix_spawn_file_actions_t()
+        var signals = sigset_t()
+        var none = sigset_t()
+        unsafe posix_spawnattr_init(&attributes)
+        unsafe posix_spawn_file_actions_init(&actions)
+        defer {
+            unsafe posix_spawnattr_destroy(&attributes)
+            unsafe posix_spawn_file_actions_destroy(&actions)
+        }
+        unsafe sigfillset(&signals)
+        unsafe sigemptyset(&none)
+        unsafe posix_spawnattr_setsigdefault(&attributes, &signals)
+        unsafe posix_spawnattr_setsigmask(&attributes, &none)
+        let flags = Int32(POSIX_SPAWN_SETSIGDEF) | Int32(POSIX_SPAWN_SETSIGMASK) | newSession
+        unsafe posix_spawnattr_setflags(&attributes, Int16(flags))
+        for (descriptor, mode) in [(0, O_RDONLY), (1, O_WRONLY), (2, O_WRONLY)] as [(Int32, Int32)] {
+            unsafe posix_spawn_file_actions_addopen(&actions, descriptor, "/dev/null", mode, 0)
+        }
+        if let output { unsafe posix_spawn_file_actions_adddup2(&actions, output, 1) }
+        unsafe closeTheRest(&actions)
+
+        var arguments = unsafe command.map { unsafe strdup($0) } + [nil]
+        var variables = unsafe environment.map { unsafe strdup("\($0.key)=\($0.value)") } + [nil]
+        let strings = unsafe arguments + variables
+        defer { for index in unsafe strings.indices { unsafe free(strings[index]) } }
+        var identifier: pid_t = 0
+        var status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
+        // A script that was just written is busy while a child of another thread has not yet closed what it inherited.
+        for _ in 0..<20 where status == ETXTBSY {
+            usleep(5_000)
+            status = unsafe posix_spawn(&identifier, command[0], &actions, &attributes, &arguments, &variables)
+        }
+        guard status == 0 else {
+            let reason = unsafe String(cString: strerror(status))
+            throw AuthError(.userAgentFailed, "\(command[0]) could not be started: \(reason)")
+        }
+        return identifier
+    }
+
+    /// Runs a program to its end.
+    /// - Returns: Its exit status, and what it printed.
+    package static func output(
+        of command: [String],
+        environment: [String: String]
+    ) throws(AuthError) -> (status: Int32, bytes: [UInt8]) {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe pipe(&ends) == 0 else {
+            throw AuthError(.userAgentFailed, "\(command[0]) could not be started: there are too many open files.")
+        }
+        // Another program that is started at this moment does not keep them open.
+        for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
+        defer { close(ends[0]) }
+        let identifier = Result { () throws(AuthError) in
+            try spawn(command, environment: environment, output: ends[1])
+        }
+        close(ends[1])
+        let child = try identifier.get()
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while true {
+            let count = unsafe read(ends[0], &buffer, buffer.count)
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { break }
+            bytes += buffer[..<count]
+        }
+        return (end(of: child), bytes)
+    }
+
+    /// Waits for the end of a program, so that it does not stay in the process table.
+    /// - Returns: Its exit status.
+    package static func end(of identifier: pid_t) -> Int32 {
+        var status: Int32 = 0
+        while unsafe waitpid(identifier, &status, 0) == -1 {
+            // The status is not known where SIGCHLD is ignored.
+            guard errno == EINTR else { return 1 }
+        }
+        // wait(2): the low seven bits are the signal that ended it, the next eight its exit status.
+        return status & 0x7F == 0 ? (status >> 8) & 0xFF : 128 + status & 0x7F
+    }
+
+    /// Keeps the browser from inheriting what this program has open, such as the loopback port.
+    private static func closeTheRest(_ actions: UnsafeMutablePointer<posix_spawn_file_actions_t>) {
+        // A GNU extension (glibc 2.34), looked up at run time. It closes what is open when the program starts,
+        // also what another thread has just opened.
+        typealias CloseFrom = @convention(c) (UnsafeMutablePointer<posix_spawn_file_actions_t>, Int32) -> Int32
+        if let address = unsafe dlsym(nil, "posix_spawn_file_actions_addclosefrom_np") {
+            let closeFrom = unsafe unsafeBitCast(address, to: CloseFrom.self)
+            if unsafe closeFrom(actions, 3) == 0 { return }
+        }
+        for descriptor in openDescriptors where descriptor > 2 {
+            unsafe posix_spawn_file_actions_addclose(actions, descriptor)
+        }
+    }
+
+    private static var openDescriptors: [Int32] {
+        ((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []).compactMap { Int32($0) }
+    }
+}
+#endif

@@ -1,0 +1,73 @@
+public import AuthFlowEssentials
+
+#if canImport(Glibc)
+import Glibc
+#endif
+
+/// The host services that the engine uses: time, randomness, waiting, and the process environment.
+///
+/// Tests pass their own; all other callers use ``system``.
+public struct HostServices: Sendable {
+    /// The wall clock, which token lifetimes are compared with.
+    public var now: @Sendable () -> Date
+
+    /// Returns that many bytes from a cryptographically secure source.
+    public var randomBytes: @Sendable (_ count: Int) -> [UInt8]
+
+    /// The clock that timeouts and waits run on. Unlike the wall clock it never jumps.
+    public var clock: any Clock<Duration>
+
+    /// The variables of the environment. Read only for what a configuration or a default path names.
+    public var environment: [String: String]
+
+    /// Creates services; default for each: the system's.
+    public init(
+        now: @escaping @Sendable () -> Date = { Date() },
+        randomBytes: @escaping @Sendable (_ count: Int) -> [UInt8] = HostServices.systemRandomBytes,
+        clock: any Clock<Duration> = ContinuousClock(),
+        environment: [String: String] = ProcessInfo.processInfo.environment
+    ) {
+        self.now = now
+        self.randomBytes = randomBytes
+        self.clock = clock
+        self.environment = environment
+    }
+
+    /// The system's clock, randomness and environment.
+    public static var system: HostServices { HostServices() }
+
+    /// Bytes from the system's generator (`getrandom` on Linux, `arc4random_buf` on Apple's systems).
+    public static func systemRandomBytes(_ count: Int) -> [UInt8] {
+        #if canImport(Glibc)
+        // One call of the system: "The maximum permitted value for the length argument is 256" (getentropy(3)).
+        if count <= 256 {
+            var bytes = [UInt8](repeating: 0, count: count)
+            if unsafe bytes.withUnsafeMutableBytes({ unsafe getentropy($0.baseAddress, count) }) == 0 { return bytes }
+        }
+        #endif
+        var generator = SystemRandomNumberGenerator()
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(count + 8)
+        // Eight at a time: each number is a call of the system.
+        while bytes.count < count {
+            let number = generator.next() as UInt64
+            for shift in stride(from: 0, to: 64, by: 8) {
+                bytes.append(UInt8(truncatingIfNeeded: number >> UInt64(shift)))
+            }
+        }
+        return Array(bytes.prefix(count))
+    }
+
+    /// The time without its fraction, as in JWTs: a stored value is then read back unchanged.
+    package var wholeSecond: Date { Date(timeIntervalSince1970: now().timeIntervalSince1970.rounded(.down)) }
+
+    /// A string of 43 characters that holds 256 random bits, for `state`, `nonce` and `code_verifier`.
+    package func randomToken() -> String { Base64URL.encode(randomBytes(32)) }
+}
+
+extension HostServices: CustomStringConvertible, CustomReflectable {
+    /// The names of the environment's variables: their values may be secrets.
+    public var description: String { "host services with \(environment.keys.sorted().joined(separator: ", "))" }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -1,0 +1,34 @@
+#if canImport(Darwin)
+package import Darwin
+#else
+package import Glibc
+#endif
+
+/// The group that many systems give to each user alone, named after them.
+package enum PrivateGroup {
+    /// Whether a group is this user's own, and no other user is in it.
+    package static func isOwn(_ group: gid_t) -> Bool {
+        var user = unsafe passwd()
+        var found: UnsafeMutablePointer<passwd>?
+        var buffer = [CChar](repeating: 0, count: 16 * 1024)
+        guard unsafe getpwuid_r(geteuid(), &user, &buffer, buffer.count, &found) == 0, unsafe found != nil else {
+            return false
+        }
+        let username = unsafe String(cString: user.pw_name)
+        guard unsafe user.pw_gid == group else { return false }
+        var entry = unsafe SwiftGroup()
+        var foundGroup: UnsafeMutablePointer<SwiftGroup>?
+        var groupBuffer = [CChar](repeating: 0, count: 16 * 1024)
+        guard unsafe getgrgid_r(group, &entry, &groupBuffer, groupBuffer.count, &foundGroup) == 0,
+            unsafe foundGroup != nil, unsafe String(cString: entry.gr_name) == username
+        else { return false }
+        var next = unsafe entry.gr_mem
+        while let member = unsafe next?.pointee {
+            guard unsafe String(cString: member) == username else { return false }
+            unsafe next = next?.advanced(by: 1)
+        }
+        return true
+    }
+
+    private typealias SwiftGroup = group
+}

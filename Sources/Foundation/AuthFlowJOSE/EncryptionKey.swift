@@ -1,0 +1,153 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+package import AuthFlowJSON
+import Crypto
+import CryptoExtras
+
+/// Another party's public key, which messages to it are encrypted with (RFC 7516).
+package struct EncryptionKey: Sendable {
+    /// The `kid`.
+    package let keyID: String?
+
+    /// Whether the key says that it is for encryption, by its `use`, its `key_ops` or its `alg`.
+    package let isMarked: Bool
+
+    /// What it can be used with, best first. RSA-OAEP with SHA-1 has to be named by the key, or by its owner.
+    package let algorithms: [KeyManagementAlgorithm]
+
+    /// The library's keys for encryption are not `Sendable`, so one is made of these bytes for each use.
+    private enum Material: Sendable {
+        case rsa(modulus: [UInt8], exponent: [UInt8])
+        case p256(P256.KeyAgreement.PublicKey)
+        case p384(P384.KeyAgreement.PublicKey)
+        case p521(P521.KeyAgreement.PublicKey)
+        case x25519(Curve25519.KeyAgreement.PublicKey)
+    }
+
+    private let material: Material
+
+    /// Reads a key.
+    /// - Returns: nil when it is of a type that is not supported, is not for encryption, or is damaged.
+    package init?(_ json: JSON) {
+        // RFC 7517 sections 4.2 and 4.3.
+        guard json["use"] == nil || json["use"] == "enc", json["d"] == nil else { return nil }
+        if let operations = json["key_ops"] {
+            let own = Set(operations.strings ?? [])
+            guard !own.isDisjoint(with: ["encrypt", "wrapKey", "deriveKey", "deriveBits"]) else { return nil }
+        }
+        func bytes(_ name: String) -> [UInt8]? { json[name]?.string.flatMap { Base64URL.decode($0) } }
+        let material: Material?
+        switch (json["kty"]?.string, json["crv"]?.string) {
+        case ("RSA", _):
+            guard let modulus = bytes("n"), let exponent = bytes("e"),
+                modulus.count <= PrivateKey.maximumRSASize / 8 + 1,
+                let key = try? _RSA.Encryption.PublicKey(n: modulus, e: exponent), key.keySizeInBits >= 2048
+            else { return nil }
+            material = .rsa(modulus: modulus, exponent: exponent)
+        case ("EC", "P-256"): material = JWKMembers.point(json, 32).flatMap { try? .p256(.init(rawRepresentation: $0)) }
+        case ("EC", "P-384"): material = JWKMembers.point(json, 48).flatMap { try? .p384(.init(rawRepresentation: $0)) }
+        case ("EC", "P-521"): material = JWKMembers.point(json, 66).flatMap { try? .p521(.init(rawRepresentation: $0)) }
+        case ("OKP", "X25519"): material = bytes("x").flatMap { try? .x25519(.init(rawRepresentation: $0)) }
+        default: return nil
+        }
+        guard let material else { return nil }
+        let isRSA = if case .rsa = material { true } else { false }
+        let able: [KeyManagementAlgorithm] = KeyManagementAlgorithm.all.filter { ($0.wrapsByRSA) == isRSA }
+        if let own = json["alg"] {
+            guard let algorithm = own.string.map(KeyManagementAlgorithm.init(rawValue:)), able.contains(algorithm)
+            else {
+                return nil
+            }
+            self.algorithms = [algorithm]
+        } else {
+            self.algorithms = able
+        }
+        self.material = material
+        self.keyID = json["kid"]?.string
+        self.isMarked = json["use"] != nil || json["alg"] != nil || json["key_ops"] != nil
+    }
+
+    /// Encrypts text to the owner of the key, in compact form (RFC 7516 section 7.1).
+    /// - Parameters:
+    ///   - text: The text: a signed JWT, unless `header` says otherwise.
+    ///   - algorithm: One of ``algorithms``.
+    ///   - content: How the content is encrypted.
+    ///   - producer: Information about this party that the agreed key is bound to (`apu`); default: none.
+    ///   - header: Changes the header before it is authenticated.
+    ///   - randomBytes: Makes the content encryption key and the initialization vector.
+    package func encrypted(
+        _ text: String,
+        _ algorithm: KeyManagementAlgorithm,
+        _ content: ContentEncryption,
+        producer: [UInt8] = [],
+        header: (inout [String: JSON]) -> Void = { _ in },
+        randomBytes: (Int) -> [UInt8] = HostServices.systemRandomBytes
+    ) throws -> String {
+        guard algorithms.contains(algorithm) else { throw CryptoKitError.incorrectParameterSize }
+        // RFC 7519 section 5.2: a nested JWT has cty "JWT".
+        var members: [String: JSON] = [
+            "alg": .string(algorithm.rawValue), "enc": .string(content.rawValue), "cty": "JWT",
+        ]
+        members["kid"] = keyID.map(JSON.string)
+        let fresh = SymmetricKey(data: randomBytes(content.keySize))
+        let (contentKey, encryptedKey): (SymmetricKey, [UInt8])
+        if case .rsa(let modulus, let exponent) = material {
+            let padding: _RSA.Encryption.Padding = algorithm == .rsaOAEP ? .PKCS1_OAEP : .PKCS1_OAEP_SHA256
+            let key = try _RSA.Encryption.PublicKey(n: modulus, e: exponent)
+            let plain = unsafe fresh.withUnsafeBytes { unsafe Array($0) }
+            (contentKey, encryptedKey) = (fresh, Array(try key.encrypt(plain, padding: padding)))
+        } else {
+            let (secret, ephemeral) = try agreement()
+            members["epk"] = ephemeral
+            if !producer.isEmpty { members["apu"] = .string(Base64URL.encode(producer)) }
+            let agreed = AgreedKey.derive(
+                from: secret,
+                algorithm: algorithm.wrappingKeySize == nil ? content.rawValue : algorithm.rawValue,
+                partyU: producer,
+                partyV: [],
+                size: algorithm.wrappingKeySize ?? content.keySize
+            )
+            // RFC 7518 section 4.6: in direct key agreement the encrypted key is empty.
+            (contentKey, encryptedKey) =
+                algorithm.wrappingKeySize == nil
+                ? (agreed, []) : (fresh, Array(try AES.KeyWrap.wrap(fresh, using: agreed)))
+        }
+        header(&members)
+        let head = Base64URL.encode(try JSON.object(members).serialized())
+        let parts = try content.encrypt(
+            Array(text.utf8),
+            key: contentKey,
+            authenticating: Array(head.utf8),
+            randomBytes: randomBytes
+        )
+        return ([head] + ([encryptedKey] + parts).map { Base64URL.encode($0) }).joined(separator: ".")
+    }
+
+    /// A secret that is shared with the owner by a key that is used once (RFC 7518 section 4.6.1.1), and the public part of that key.
+    private func agreement() throws -> (secret: [UInt8], ephemeral: JSON) {
+        let secret: SharedSecret
+        let ephemeral: [String: JSON]
+        switch material {
+        case .rsa: throw CryptoKitError.incorrectParameterSize
+        case .p256(let key):
+            let own = P256.KeyAgreement.PrivateKey()
+            secret = try own.sharedSecretFromKeyAgreement(with: key)
+            ephemeral = JWKMembers.curve("P-256", own.publicKey.rawRepresentation)
+        case .p384(let key):
+            let own = P384.KeyAgreement.PrivateKey()
+            secret = try own.sharedSecretFromKeyAgreement(with: key)
+            ephemeral = JWKMembers.curve("P-384", own.publicKey.rawRepresentation)
+        case .p521(let key):
+            let own = P521.KeyAgreement.PrivateKey()
+            secret = try own.sharedSecretFromKeyAgreement(with: key)
+            ephemeral = JWKMembers.curve("P-521", own.publicKey.rawRepresentation)
+        case .x25519(let key):
+            let own = Curve25519.KeyAgreement.PrivateKey()
+            secret = try own.sharedSecretFromKeyAgreement(with: key)
+            ephemeral = [
+                "kty": "OKP", "crv": "X25519", "x": .string(Base64URL.encode(own.publicKey.rawRepresentation)),
+            ]
+        }
+        return (unsafe secret.withUnsafeBytes { unsafe Array($0) }, .object(ephemeral))
+    }
+}

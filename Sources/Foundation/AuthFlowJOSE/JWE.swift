@@ -1,0 +1,147 @@
+import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowJSON
+import Crypto
+
+/// An encrypted token in compact form (RFC 7516 section 7.1).
+package struct JWE: Sendable {
+    private let algorithm: KeyManagementAlgorithm
+    private let encryption: ContentEncryption
+    private let header: JSON
+    private let encryptedKey: [UInt8]
+    private let initializationVector: [UInt8]
+    private let ciphertext: [UInt8]
+    private let tag: [UInt8]
+    /// "ASCII(Encoded Protected Header)": what is authenticated besides the content.
+    private let authenticated: [UInt8]
+
+    /// The most keys that are tried for a token that names none.
+    private static let keyLimit = 4
+
+    /// Whether a token has the five parts of an encrypted one.
+    package static func isEncrypted(_ token: Secret) -> Bool {
+        token.exposed.utf8.reduce(0) { $1 == UInt8(ascii: ".") ? $0 + 1 : $0 } == 4
+    }
+
+    /// Parses a token.
+    /// - Throws: ``AuthError`` with `invalid_id_token`, or `unsupported` for an algorithm that is not used.
+    package init(_ compact: Secret) throws(AuthError) {
+        guard compact.exposed.utf8.count <= JWS.maximumSize else {
+            throw Self.refusal("it has more than \(JWS.maximumSize) bytes")
+        }
+        let parts = Array(compact.exposed.utf8).split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
+        guard parts.count == 5 else { throw Self.refusal("it does not have five parts (RFC 7516 section 7.1)") }
+        let decoded = parts.compactMap { Base64URL.decode(utf8: $0) }
+        guard decoded.count == 5, let header = try? JSON(parsing: decoded[0]), header.object != nil else {
+            throw Self.refusal("a part is not base64url, or its header is not JSON")
+        }
+        // RFC 7516 section 4.1.13: what is critical and not understood makes a token invalid. A URL for a key would be a stranger's
+        // choice, and compressed content has no limit and, beside a secret, gives it away (RFC 8725 section 3.6).
+        for name in ["crit", "zip", "jku", "x5u", "p2c", "p2s"] where header[name] != nil {
+            throw Self.refusal("its header has \"\(name)\", which is not accepted")
+        }
+        // RFC 7519 section 5.2: a nested JWT has cty "JWT"; some servers leave it out.
+        if let type = header["cty"] {
+            guard type.string?.uppercased() == "JWT" else { throw Self.refusal("its content is not a JWT (cty)") }
+        }
+        let name = header["alg"]?.string ?? ""
+        guard let algorithm = KeyManagementAlgorithm.all.first(where: { $0.rawValue == name }) else {
+            throw Self.refusal(
+                "it is encrypted by \"\(DisplayText.sanitized(name, limit: 20))\", which is not accepted (alg)"
+            )
+        }
+        guard let encryption = header["enc"]?.string.flatMap(ContentEncryption.init(rawValue:)) else {
+            throw Self.refusal("its content encryption is not supported (enc)")
+        }
+        self.algorithm = algorithm
+        self.encryption = encryption
+        self.header = header
+        self.encryptedKey = decoded[1]
+        self.initializationVector = decoded[2]
+        self.ciphertext = decoded[3]
+        self.tag = decoded[4]
+        self.authenticated = Array(parts[0])
+    }
+
+    /// Decrypts the token with the key that it names, or else with each that fits it.
+    /// - Parameters:
+    ///   - keys: The client's keys.
+    ///   - mayBeUnsigned: Whether the content may be claims that are not signed (OIDC Core section 5.3.2 allows it for userinfo, which
+    ///     comes over TLS from the server itself).
+    /// - Returns: The signed token that was encrypted, or claims.
+    /// - Throws: ``AuthError`` with `invalid_id_token`. Whatever fails in decrypting, the error is the same: the difference would
+    ///   tell an attacker something about the key (RFC 7516 section 11.5).
+    package func decrypted(with keys: [DecryptionKey], mayBeUnsigned: Bool = false) throws(AuthError) -> Secret {
+        let keyID = header["kid"]?.string
+        let fitting = keys.filter { key in
+            key.algorithms.contains(algorithm) && (keyID == nil || key.keyID == keyID)
+        }
+        guard !fitting.isEmpty else {
+            throw Self.refusal(
+                keyID == nil
+                    ? "the client has no key for \(algorithm.rawValue)"
+                    : "the client has no key \"\(DisplayText.sanitized(keyID ?? "", limit: 60))\" for \(algorithm.rawValue)"
+            )
+        }
+        for key in fitting.prefix(Self.keyLimit) {
+            guard let content = try? content(with: key) else { continue }
+            guard let text = String(validating: content, as: UTF8.self) else { break }
+            let inner = Secret(text)
+            // OIDC Core section 16.14: "signed, then encrypted": one level, and what is inside is signed.
+            guard !Self.isEncrypted(inner) else { throw Self.refusal("it is encrypted twice") }
+            let isSigned = text.utf8.first != UInt8(ascii: "{") && text.utf8.count { $0 == UInt8(ascii: ".") } == 2
+            guard isSigned || mayBeUnsigned else {
+                throw Self.refusal("what is encrypted is not signed (OpenID Connect Core section 16.14)")
+            }
+            return inner
+        }
+        throw Self.refusal("it cannot be decrypted with the client's key")
+    }
+
+    private func content(with key: DecryptionKey) throws -> [UInt8] {
+        // RFC 7516 section 11.5: "the recipient MUST substitute a randomly generated CEK and proceed to the next step".
+        let unwrapped = try? contentKey(with: key)
+        return try encryption.decrypt(
+            ciphertext,
+            key: unwrapped ?? SymmetricKey(size: SymmetricKeySize(bitCount: encryption.keySize * 8)),
+            initializationVector: initializationVector,
+            tag: tag,
+            authenticating: authenticated
+        )
+    }
+
+    private func contentKey(with key: DecryptionKey) throws -> SymmetricKey {
+        switch algorithm {
+        case .rsaOAEP, .rsaOAEP256: return try key.unwrap(encryptedKey, algorithm)
+        default:
+            // RFC 7518 section 4.6: epk is REQUIRED, a public key of the same curve.
+            let secret = try key.agreement(with: header["epk"] ?? .null)
+            func party(_ name: String) throws -> [UInt8] {
+                guard let value = header[name] else { return [] }
+                guard let bytes = value.string.flatMap({ Base64URL.decode($0) }) else {
+                    throw CryptoKitError.incorrectParameterSize
+                }
+                return bytes
+            }
+            let wrappingKeySize = algorithm.wrappingKeySize
+            let agreed = AgreedKey.derive(
+                from: secret,
+                // Section 4.6.2: "enc" in direct key agreement, and "alg" where the key wraps another.
+                algorithm: wrappingKeySize == nil ? encryption.rawValue : algorithm.rawValue,
+                partyU: try party("apu"),
+                partyV: try party("apv"),
+                size: wrappingKeySize ?? encryption.keySize
+            )
+            guard wrappingKeySize != nil else {
+                // Section 4.6: in direct key agreement the encrypted key is empty.
+                guard encryptedKey.isEmpty else { throw CryptoKitError.incorrectParameterSize }
+                return agreed
+            }
+            return try AES.KeyWrap.unwrap(encryptedKey, using: agreed)
+        }
+    }
+
+    private static func refusal(_ reason: String) -> AuthError {
+        AuthError(.invalidIDToken, "The encrypted token was refused: \(reason).")
+    }
+}

@@ -1,0 +1,255 @@
+package import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowJSON
+import HTTPTypes
+import Synchronization
+
+/// The signing keys of providers: fetched when they are needed, cached, and fetched again after a rotation.
+///
+/// - One fetch is in progress at a time, however many tasks wait for it.
+/// - A key that is not known, or does not match a signature, is searched for at once, then at most every
+///   ``missInterval`` seconds: forged tokens cannot make this client hammer a provider, and a rotation just before the
+///   first token is not missed.
+/// - A failed fetch discards nothing.
+package final class KeySource: Sendable {
+    /// Sends the request for a key set.
+    package typealias Fetch = @Sendable (Endpoint) async throws -> TransportResponse
+
+    /// The result of checking a signature.
+    package enum Verdict: Sendable {
+        /// One of the provider's keys made it.
+        case verified
+        /// The key that the token names did not make it.
+        case wrongSignature
+        /// None of the provider's keys matches.
+        case noKey
+    }
+
+    /// How long keys are used before they are fetched again, in seconds, when the provider does not say.
+    static let standardAge: TimeInterval = 600
+    /// The bounds within which `Cache-Control: max-age` is honoured, in seconds.
+    static let ageBounds: ClosedRange<TimeInterval> = 60...86400
+    /// The longest time that keys are used while they cannot be fetched again, in seconds.
+    static let maximumStaleAge: TimeInterval = 86400
+    /// The shortest time between two searches for an unknown key, in seconds.
+    static let missInterval: TimeInterval = 30
+    /// How long a key ID that a search did not find is refused without another search, in seconds.
+    static let unknownKeyIDAge: TimeInterval = 60
+    /// The shortest time between a failed fetch and the next one for the same reason, in seconds.
+    static let failureInterval: TimeInterval = 5
+    /// The largest key set that is read, in bytes.
+    static let maximumSize = 256 * 1024
+
+    private struct Entry {
+        var keys: JWKSet?
+        /// The number of fetches that have begun.
+        var begun = 0
+        /// The fetch that `keys` came from.
+        var generation = 0
+        var fetchedAt = Date.distantPast
+        var freshUntil = Date.distantPast
+        var running: SharedTask<Void>?
+        /// Why the last fetch failed; nil after one that did not.
+        var failure: (any Error)?
+        var nextSearch = Date.distantPast
+        var nextRenewal = Date.distantPast
+        var unknownKeyIDs: [String: Date] = [:]
+    }
+
+    private let entries = Mutex<[String: Entry]>([:])
+    private let now: @Sendable () -> Date
+
+    package init(now: @escaping @Sendable () -> Date) {
+        self.now = now
+    }
+
+    /// Checks a signature with the provider's keys.
+    /// - Parameters:
+    ///   - jws: The token; its algorithm has been accepted.
+    ///   - endpoint: `jwks_uri`.
+    ///   - fetch: Sends the request for the key set.
+    ///   - template: The rule by which tokens name issuers, where keys may be those of one of them.
+    /// - Throws: ``AuthError`` when keys are needed and cannot be fetched.
+    package func verdict(
+        on jws: JWS,
+        at endpoint: Endpoint,
+        template: TokenIssuerTemplate? = nil,
+        fetch: @escaping Fetch
+    ) async throws -> Verdict {
+        let arrival = entries.withLock { $0[endpoint.url]?.begun ?? 0 }
+        var verdict = Verdict.noKey
+        var wasSearched = false
+        // Keys may be fetched three times at most: because there are none, in a fetch that began before the token was
+        // signed, and in one that began after.
+        for _ in 0..<3 {
+            let (keys, generation) = try await usableKeys(at: endpoint, fetch: fetch)
+            verdict = Self.verdict(on: jws, by: keys, template)
+            wasSearched = generation > arrival
+            // OIDC Core section 10.1.1: "the verifier knows to go back to the jwks_uri location to re-retrieve the keys
+            // when it sees an unfamiliar kid value". A key may also have been replaced under the same name. A fetch that began
+            // after the token had arrived is final.
+            if case .verified = verdict { break }
+            guard !wasSearched else { break }
+            guard let search = search(for: jws.header.keyID, at: endpoint, fetch: fetch) else {
+                // Keys that could not be fetched a moment ago say nothing about a token that may be signed with one of them.
+                if case .noKey = verdict, let failure = entries.withLock({ $0[endpoint.url]?.failure }) {
+                    throw failure
+                }
+                break
+            }
+            do {
+                try await search.value()
+            } catch {
+                // The cached keys have already decided, when one of them has that ID.
+                try Task.checkCancellation()
+                guard case .wrongSignature = verdict else { throw error }
+                break
+            }
+        }
+        if case .noKey = verdict, wasSearched, let keyID = jws.header.keyID { remember(unknown: keyID, at: endpoint) }
+        return verdict
+    }
+
+    /// The provider's keys that messages to it are encrypted with.
+    /// - Throws: ``AuthError`` when they are needed and cannot be fetched.
+    package func encryptionKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> [EncryptionKey] {
+        try await usableKeys(at: endpoint, fetch: fetch).0.encryptionKeys
+    }
+
+    private static func verdict(on jws: JWS, by keys: JWKSet, _ template: TokenIssuerTemplate?) -> Verdict {
+        // A key of one tenant says nothing about the users of another.
+        func mayHaveSigned(_ key: JWK) -> Bool {
+            guard let template, let issuer = key.issuer, !issuer.isIdentical(to: template.text) else { return true }
+            return jws.payload["iss"]?.string?.isIdentical(to: issuer) ?? false
+        }
+        var isKnown = false
+        for key in keys.candidates(for: jws.header) where mayHaveSigned(key) {
+            if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
+            isKnown = true
+        }
+        guard jws.header.keyID != nil else { return .noKey }
+        guard !isKnown else { return .wrongSignature }
+        for key in keys.unnamedCandidates(for: jws.header) where mayHaveSigned(key) {
+            if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
+        }
+        return .noKey
+    }
+
+    /// The keys in use, fetched first when there are none or they are old.
+    private func usableKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> (JWKSet, generation: Int) {
+        let now = self.now()
+        let (known, renewal) = entries.withLock { entries -> ((JWKSet, Int)?, SharedTask<Void>?) in
+            let entry = entries[endpoint.url] ?? Entry()
+            guard let keys = entry.keys else { return (nil, begin(&entries, endpoint, fetch)) }
+            // A clock that was set back must not keep keys fresh forever.
+            let isFresh = now < entry.freshUntil && now >= entry.fetchedAt
+            guard !isFresh, now >= entry.nextRenewal || now < entry.fetchedAt else {
+                return ((keys, entry.generation), nil)
+            }
+            let isUsable = now < entry.fetchedAt + Self.maximumStaleAge && now >= entry.fetchedAt
+            entries[endpoint.url]?.nextRenewal = now + Self.failureInterval
+            return (isUsable ? (keys, entry.generation) : nil, begin(&entries, endpoint, fetch))
+        }
+        if let renewal {
+            do {
+                try await renewal.value()
+            } catch {
+                try Task.checkCancellation()
+                // A failed fetch does not discard keys that were good a moment ago.
+                guard let known else { throw error }
+                return known
+            }
+            let entry = entries.withLock { $0[endpoint.url] ?? Entry() }
+            if let keys = entry.keys { return (keys, entry.generation) }
+        }
+        guard let known else { throw AuthError(.invalidResponse, "The provider's key set could not be read.") }
+        return known
+    }
+
+    /// Begins a search for an unknown key, or joins the fetch in progress.
+    /// - Returns: nil when it is too early for another search.
+    private func search(for keyID: String?, at endpoint: Endpoint, fetch: @escaping Fetch) -> SharedTask<Void>? {
+        let now = self.now()
+        return entries.withLock { entries in
+            guard let entry = entries[endpoint.url] else { return nil }
+            if let running = entry.running { return running }
+            if let keyID, let until = entry.unknownKeyIDs[keyID], Self.isWaiting(now, until, Self.unknownKeyIDAge) {
+                return nil
+            }
+            guard !Self.isWaiting(now, entry.nextSearch, Self.missInterval) else { return nil }
+            entries[endpoint.url]?.nextSearch = now + Self.missInterval
+            return begin(&entries, endpoint, fetch)
+        }
+    }
+
+    /// Whether a wait of at most `interval` is still running: one that ends later was set before the clock was changed.
+    private static func isWaiting(_ now: Date, _ until: Date, _ interval: TimeInterval) -> Bool {
+        now < until && until <= now + interval
+    }
+
+    private func remember(unknown keyID: String, at endpoint: Endpoint) {
+        let now = self.now()
+        entries.withLock { entries in
+            var known = entries[endpoint.url]?.unknownKeyIDs ?? [:]
+            if known.count >= 32 { known = known.filter { $0.value > now } }
+            // The interval between searches is the real limit; this only keeps one attacker from using it up.
+            guard known.count < 32 else { return }
+            known[keyID] = now + Self.unknownKeyIDAge
+            entries[endpoint.url]?.unknownKeyIDs = known
+        }
+    }
+
+    /// Joins the fetch in progress, or begins one.
+    private func begin(_ entries: inout [String: Entry], _ endpoint: Endpoint, _ fetch: @escaping Fetch) -> SharedTask<
+        Void
+    > {
+        var entry = entries[endpoint.url] ?? Entry()
+        if let running = entry.running { return running }
+        entry.begun += 1
+        let generation = entry.begun
+        let task = SharedTask<Void> { [self] in
+            do {
+                let response = try await fetch(endpoint)
+                try response.requireAvailable(from: endpoint.host, now: self.now())
+                let keys = try JWKSet(try Self.document(response, at: endpoint))
+                let now = self.now()
+                self.entries.withLock {
+                    $0[endpoint.url]?.running = nil
+                    $0[endpoint.url]?.failure = nil
+                    $0[endpoint.url]?.keys = keys
+                    $0[endpoint.url]?.generation = generation
+                    $0[endpoint.url]?.fetchedAt = now
+                    $0[endpoint.url]?.freshUntil =
+                        now + response.cacheAge(default: Self.standardAge, within: Self.ageBounds)
+                }
+            } catch {
+                let now = self.now()
+                self.entries.withLock {
+                    $0[endpoint.url]?.running = nil
+                    $0[endpoint.url]?.failure = error
+                    // A failed fetch may be repeated sooner than a successful one.
+                    $0[endpoint.url]?.nextSearch = now + Self.failureInterval
+                }
+                throw error
+            }
+        }
+        entry.running = task
+        entries[endpoint.url] = entry
+        return task
+    }
+
+    private static func document(_ response: TransportResponse, at endpoint: Endpoint) throws(AuthError) -> JSON {
+        guard response.status == 200 else {
+            throw AuthError(
+                .invalidResponse,
+                "\(endpoint) responded with status \(response.status) where keys were expected.",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
+        guard response.body.count <= maximumSize else {
+            throw AuthError(.invalidResponse, "The key set at \(endpoint) has more than \(maximumSize) bytes.")
+        }
+        return try response.json(from: "\(endpoint)")
+    }
+}

@@ -1,0 +1,270 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+public import AuthFlowJSON
+import Crypto
+import CryptoExtras
+
+/// A private key in memory: RSA with 2048 bits or more, P-256, P-384, P-521, or Ed25519.
+public struct PrivateKey: SigningKey {
+    private enum Material: Sendable {
+        case rsa(_RSA.Signing.PrivateKey)
+        case p256(P256.Signing.PrivateKey)
+        case p384(P384.Signing.PrivateKey)
+        case p521(P521.Signing.PrivateKey)
+        case ed25519(Curve25519.Signing.PrivateKey)
+    }
+
+    private let material: Material
+
+    /// The longest RSA key that is read, in bits.
+    static let maximumRSASize = 8192
+
+    /// The public key (RFC 7517), with its `kid`: the one that was given, else its thumbprint (RFC 7638).
+    public let publicJWK: JSON
+
+    /// The algorithms that it can sign with, best first. A key that names its `alg` has that one alone.
+    public let algorithms: [SignatureAlgorithm]
+
+    private init(
+        _ material: Material,
+        keyID: String?,
+        algorithm: SignatureAlgorithm? = nil
+    ) throws(AuthError) {
+        self.material = material
+        let able = Self.algorithms(of: material)
+        guard algorithm.map(able.contains) ?? true else {
+            throw Self.refusal("its \"alg\" does not fit its type")
+        }
+        self.algorithms = algorithm.map { [$0] } ?? able
+        guard var members = Self.publicMembers(of: material), let thumbprint = JSON.object(members).jwkThumbprint else {
+            throw Self.refusal("its public part cannot be derived")
+        }
+        members["kid"] = .string(keyID ?? thumbprint)
+        members["use"] = "sig"
+        // RFC 7517 section 4.4: a key that names its algorithm is used with no other, so one that can do several names none.
+        if self.algorithms.count == 1 { members["alg"] = .string(self.algorithms[0].rawValue) }
+        self.publicJWK = .object(members)
+    }
+
+    /// Generates a key.
+    /// - Parameter algorithm: What it is to sign with; default: ES256. An RSA key has 3072 bits.
+    /// - Throws: ``AuthError`` with `unsupported` for an algorithm without a private key.
+    public init(generatedFor algorithm: SignatureAlgorithm = .es256) throws(AuthError) {
+        switch algorithm.definition?.scheme {
+        case .rsaPKCS1, .rsaPSS:
+            guard let key = try? _RSA.Signing.PrivateKey(keySize: .bits3072) else {
+                throw AuthError(.unsupported, "No RSA key could be generated.")
+            }
+            try self.init(.rsa(key), keyID: nil, algorithm: algorithm)
+        case .ecdsa:
+            switch algorithm {
+            case .es384: try self.init(.p384(P384.Signing.PrivateKey()), keyID: nil)
+            case .es512: try self.init(.p521(P521.Signing.PrivateKey()), keyID: nil)
+            default: try self.init(.p256(P256.Signing.PrivateKey()), keyID: nil)
+            }
+        case .eddsa: try self.init(.ed25519(Curve25519.Signing.PrivateKey()), keyID: nil)
+        case .hmac, nil:
+            let name = DisplayText.sanitized(algorithm.rawValue, limit: 20)
+            throw AuthError(
+                .unsupported,
+                "No key can be generated for \(name): it is not a signature with a private key."
+            )
+        }
+    }
+
+    /// The private key in PEM (PKCS #8).
+    public var pem: Secret {
+        switch material {
+        case .rsa(let key): Secret(key.pkcs8PEMRepresentation)
+        case .p256(let key): Secret(key.pemRepresentation)
+        case .p384(let key): Secret(key.pemRepresentation)
+        case .p521(let key): Secret(key.pemRepresentation)
+        case .ed25519(let key): Secret(key.pemRepresentation)
+        }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func signature(over bytes: [UInt8], by algorithm: SignatureAlgorithm) throws -> [UInt8] {
+        guard algorithms.contains(algorithm), let (scheme, hash) = algorithm.definition else {
+            throw AuthError(.unsupported, "The client's key cannot sign with \(algorithm.rawValue).")
+        }
+        switch material {
+        case .rsa(let key):
+            let padding: _RSA.Signing.Padding = scheme == .rsaPSS ? .PSS : .insecurePKCS1v1_5
+            switch hash {
+            case .sha256:
+                return Array(try key.signature(for: SHA256.hash(data: bytes), padding: padding).rawRepresentation)
+            case .sha384:
+                return Array(try key.signature(for: SHA384.hash(data: bytes), padding: padding).rawRepresentation)
+            case .sha512:
+                return Array(try key.signature(for: SHA512.hash(data: bytes), padding: padding).rawRepresentation)
+            }
+        case .p256(let key): return Array(try key.signature(for: SHA256.hash(data: bytes)).rawRepresentation)
+        case .p384(let key): return Array(try key.signature(for: SHA384.hash(data: bytes)).rawRepresentation)
+        case .p521(let key): return Array(try key.signature(for: SHA512.hash(data: bytes)).rawRepresentation)
+        case .ed25519(let key): return Array(try key.signature(for: bytes))
+        }
+    }
+
+    /// FAPI 2.0 section 5.4.1 has PS256, ES256 and EdDSA; PKCS #1 v1.5 comes last.
+    private static func algorithms(of material: Material) -> [SignatureAlgorithm] {
+        switch material {
+        case .rsa: [.ps256, .ps384, .ps512, .rs256, .rs384, .rs512]
+        case .p256: [.es256]
+        case .p384: [.es384]
+        case .p521: [.es512]
+        case .ed25519: [.edDSA, .ed25519]
+        }
+    }
+
+    private static func publicMembers(of material: Material) -> [String: JSON]? {
+        func encoded(_ bytes: some Sequence<UInt8>) -> JSON { .string(Base64URL.encode(bytes)) }
+        switch material {
+        case .rsa(let key):
+            guard let primitives = try? key.publicKey.getKeyPrimitives() else { return nil }
+            return ["kty": "RSA", "n": encoded(primitives.modulus), "e": encoded(primitives.publicExponent)]
+        case .p256(let key): return JWKMembers.curve("P-256", key.publicKey.rawRepresentation)
+        case .p384(let key): return JWKMembers.curve("P-384", key.publicKey.rawRepresentation)
+        case .p521(let key): return JWKMembers.curve("P-521", key.publicKey.rawRepresentation)
+        case .ed25519(let key):
+            return ["kty": "OKP", "crv": "Ed25519", "x": encoded(key.publicKey.rawRepresentation)]
+        }
+    }
+
+    private static func refusal(_ reason: String) -> AuthError {
+        AuthError(.invalidConfiguration, "The private key cannot be used: \(reason).")
+    }
+}
+
+// MARK: Reading
+
+extension PrivateKey {
+    /// Reads a key from PEM (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
+    /// - Parameters:
+    ///   - text: The text, with one private key. Other blocks may stand before and after it.
+    ///   - keyID: The `kid` that the key is registered by; default: its thumbprint.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when there is no key that can be used.
+    public init(pem text: Secret, keyID: String? = nil) throws(AuthError) {
+        let block = try PEMBlock.privateKey(in: text.exposed)
+        let named = KeyAlgorithm.of(block)
+        if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
+            try self.init(rsa: key, keyID: keyID)
+        } else if named == KeyAlgorithm.p256, let key = try? P256.Signing.PrivateKey(pemRepresentation: block.text) {
+            try self.init(.p256(key), keyID: keyID)
+        } else if named == KeyAlgorithm.p384, let key = try? P384.Signing.PrivateKey(pemRepresentation: block.text) {
+            try self.init(.p384(key), keyID: keyID)
+        } else if named == KeyAlgorithm.p521, let key = try? P521.Signing.PrivateKey(pemRepresentation: block.text) {
+            try self.init(.p521(key), keyID: keyID)
+        } else if named == KeyAlgorithm.ed25519,
+            let key = try? Curve25519.Signing.PrivateKey(pemRepresentation: block.text)
+        {
+            try self.init(.ed25519(key), keyID: keyID)
+        } else {
+            throw Self.refusal(
+                "it is none of RSA with 2048 bits or more, P-256, P-384, P-521 and Ed25519, or it is damaged"
+            )
+        }
+    }
+
+    private init(rsa key: _RSA.Signing.PrivateKey, keyID: String?, algorithm: SignatureAlgorithm? = nil)
+        throws(AuthError)
+    {
+        // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
+        guard key.keySizeInBits >= 2048 else { throw Self.refusal("it has less than 2048 bits (RFC 7518 section 3.3)") }
+        try self.init(.rsa(key), keyID: keyID, algorithm: algorithm)
+    }
+
+    /// Reads a key in JWK form (RFC 7517), with its private part.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when it has no private part, is not for signing, or is damaged.
+    public init(jwk json: JSON) throws(AuthError) {
+        guard json["d"] != nil else { throw Self.refusal("it is a public key: the member \"d\" is missing") }
+        guard Self.isForSigning(json) else { throw Self.refusal("its \"use\" or \"key_ops\" is not for signing") }
+        func bytes(_ name: String) -> [UInt8]? { json[name]?.string.flatMap { Base64URL.decode($0) } }
+        let keyID = json["kid"]?.string
+        let algorithm = json["alg"]?.string.map(SignatureAlgorithm.init(rawValue:))
+        let read: PrivateKey?
+        switch (json["kty"]?.string, json["crv"]?.string) {
+        case ("RSA", _):
+            // RFC 7518 section 6.3.2: a producer SHOULD include the primes. To find them from d costs too much, and for a damaged key
+            // without end.
+            guard let n = bytes("n"), let e = bytes("e"), let d = bytes("d"), let p = bytes("p"), let q = bytes("q")
+            else {
+                throw Self.refusal("a member of the RSA key (n, e, d, p, q) is missing or not base64url")
+            }
+            guard n.count <= Self.maximumRSASize / 8 + 1,
+                let key = try? _RSA.Signing.PrivateKey(n: n, e: e, d: d, p: p, q: q)
+            else { throw Self.refusal("the RSA key is damaged, too long, or has less than 2048 bits") }
+            read = try PrivateKey(rsa: key, keyID: keyID, algorithm: algorithm)
+        case ("EC", "P-256"):
+            read = try JWKMembers.scalar(json, 32).flatMap { try? P256.Signing.PrivateKey(rawRepresentation: $0) }
+                .map { key throws(AuthError) in try PrivateKey(.p256(key), keyID: keyID, algorithm: algorithm) }
+        case ("EC", "P-384"):
+            read = try JWKMembers.scalar(json, 48).flatMap { try? P384.Signing.PrivateKey(rawRepresentation: $0) }
+                .map { key throws(AuthError) in try PrivateKey(.p384(key), keyID: keyID, algorithm: algorithm) }
+        case ("EC", "P-521"):
+            read = try JWKMembers.scalar(json, 66).flatMap { try? P521.Signing.PrivateKey(rawRepresentation: $0) }
+                .map { key throws(AuthError) in try PrivateKey(.p521(key), keyID: keyID, algorithm: algorithm) }
+        case ("OKP", "Ed25519"):
+            read = try bytes("d").flatMap { try? Curve25519.Signing.PrivateKey(rawRepresentation: $0) }
+                .map { key throws(AuthError) in try PrivateKey(.ed25519(key), keyID: keyID, algorithm: algorithm) }
+        default:
+            throw Self.refusal("its type or curve is not supported")
+        }
+        guard let read else { throw Self.refusal("it is damaged") }
+        // A private part that belongs to another public part would sign what no server accepts.
+        guard JWKMembers.fits(json, read.publicJWK) else {
+            throw Self.refusal("its private part does not belong to its public part")
+        }
+        self = read
+    }
+
+    /// Whether a JWK may sign (RFC 7517 sections 4.2 and 4.3).
+    static func isForSigning(_ json: JSON) -> Bool {
+        (json["use"] == nil || json["use"] == "sig")
+            && (json["key_ops"] == nil || json["key_ops"]?.strings?.contains("sign") == true)
+    }
+
+    /// Reads the key in a text: PEM, a JWK, or a JWK set in which it is the only one, or the one with this `kid`.
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    public init(text: Secret, keyID: String? = nil) throws(AuthError) {
+        let start = text.exposed.utf8.first { !" \t\r\n".utf8.contains($0) }
+        guard start == UInt8(ascii: "{") else {
+            try self.init(pem: text, keyID: keyID)
+            return
+        }
+        guard let json = try? JSON(parsing: Array(text.exposed.utf8)) else {
+            throw Self.refusal("its file is not JSON")
+        }
+        guard let keys = json["keys"]?.array else {
+            guard keyID == nil || json["kid"] == nil || json["kid"]?.string == keyID else {
+                throw Self.refusal("its \"kid\" is not the one that the configuration names")
+            }
+            var members = json.object ?? [:]
+            if let keyID { members["kid"] = .string(keyID) }
+            try self.init(jwk: .object(members))
+            return
+        }
+        let candidates = keys.filter {
+            $0["d"] != nil && Self.isForSigning($0) && (keyID == nil || $0["kid"]?.string == keyID)
+        }
+        guard let first = candidates.first else {
+            throw Self.refusal(
+                keyID == nil
+                    ? "no key of the set is private and for signing"
+                    : "no key of the set is private, for signing, and has this kid"
+            )
+        }
+        guard candidates.count == 1 else {
+            let names = candidates.map { $0["kid"]?.string ?? "(no kid)" }.joined(separator: ", ")
+            throw Self.refusal("the set has several, so name one by its kid: \(DisplayText.sanitized(names))")
+        }
+        try self.init(jwk: first)
+    }
+}
+
+extension PrivateKey: CustomStringConvertible, CustomReflectable {
+    /// The `kid`.
+    public var description: String { keyID ?? "a private key" }
+    /// A mirror without children.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -1,0 +1,72 @@
+import AuthFlowEssentials
+package import AuthFlowHTTP
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// A file with a private key, and what was last read from it.
+package final class PrivateKeyFile<Key: Sendable>: Sendable {
+    private let path: String
+    private let parse: @Sendable (Secret) throws(AuthError) -> Key
+    private let last = Mutex<(version: FileVersion, key: Key)?>(nil)
+
+    package init(path: String, parse: @escaping @Sendable (Secret) throws(AuthError) -> Key) {
+        self.path = path
+        self.parse = parse
+    }
+
+    package func key() throws(AuthError) -> Key {
+        let maximumSize = 64 * 1024
+        // Kubernetes replaces a mounted secret by replacing a link, so links are followed.
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { throw refusal("it does not exist or cannot be read") }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            throw refusal("it is not a plain file")
+        }
+        guard status.st_uid == geteuid() || status.st_uid == 0 else { throw refusal("it belongs to another user") }
+        let isOpenToGroup = status.st_mode & 0o070 != 0 && !PrivateGroup.isOwn(status.st_gid)
+        guard status.st_mode & 0o007 == 0, !isOpenToGroup else {
+            throw refusal("others can read it. Run: chmod 600 '\(DisplayText.sanitized(path))'")
+        }
+        let version = FileVersion(status)
+        if let last = last.withLock({ $0 }), last.version == version { return last.key }
+        guard let bytes = BoundedFile.contents(of: descriptor, maximumSize: maximumSize) else {
+            throw refusal("it cannot be read, or has more than \(maximumSize) bytes")
+        }
+        let key = try parse(Secret(String(decoding: bytes, as: UTF8.self)))
+        last.withLock { $0 = (version, key) }
+        return key
+    }
+
+    private func refusal(_ reason: String) -> AuthError {
+        AuthError(.invalidConfiguration, "The key file \(DisplayText.sanitized(path)) cannot be used: \(reason).")
+    }
+}
+
+/// What tells one content of a file from the next.
+private struct FileVersion: Equatable {
+    private let device: UInt64
+    private let inode: UInt64
+    private let size: Int64
+    private let seconds: Int
+    private let nanoseconds: Int
+
+    init(_ status: stat) {
+        self.device = UInt64(truncatingIfNeeded: status.st_dev)
+        self.inode = UInt64(truncatingIfNeeded: status.st_ino)
+        self.size = Int64(status.st_size)
+        #if canImport(Darwin)
+        self.seconds = status.st_mtimespec.tv_sec
+        self.nanoseconds = status.st_mtimespec.tv_nsec
+        #else
+        self.seconds = status.st_mtim.tv_sec
+        self.nanoseconds = status.st_mtim.tv_nsec
+        #endif
+    }
+}

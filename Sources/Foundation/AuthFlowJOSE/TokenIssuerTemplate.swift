@@ -1,0 +1,63 @@
+public import AuthFlowHTTP
+package import AuthFlowJSON
+
+/// The rule by which the ID Tokens of one server name different issuers: one for each tenant whose users sign in there.
+///
+/// OpenID Connect knows one issuer for a server (Core section 3.1.3.7, 2: "MUST exactly match"). Servers for many tenants write a template in
+/// their metadata in its place, and the issuer of a token is the template with the tenant of the token.
+public struct TokenIssuerTemplate: Sendable, Hashable {
+    /// The issuer with the tenant in braces, exactly as the metadata has it: `https://login.example.com/{tenantid}/v2.0`.
+    public let text: String
+
+    /// The claim that names the tenant.
+    public let claim: String
+
+    /// The tenants whose users are accepted; nil for any.
+    public let tenants: Set<String>?
+
+    private let parts: (before: String, after: String)
+
+    /// Creates a rule.
+    /// - Parameters:
+    ///   - text: The issuer with the tenant in braces.
+    ///   - claim: The claim that names the tenant.
+    ///   - tenants: The tenants whose users are accepted; default: any. A user of any tenant is then a user of the program, and
+    ///     claims such as `email` are what that tenant's administrator says.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the text is not an issuer with one part in braces in its path.
+    public init(_ text: String, claim: String, tenants: [String]? = nil) throws(AuthError) {
+        let open = text.split(separator: "{", omittingEmptySubsequences: false)
+        let close = open.count == 2 ? open[1].split(separator: "}", omittingEmptySubsequences: false) : []
+        guard close.count == 2, !claim.isEmpty, let example = try? Endpoint("\(open[0])tenant\(close[1])"),
+            // The tenant must not be able to choose the host.
+            String(open[0]).hasPrefix("\(example.origin)/")
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\"\(DisplayText.sanitized(text, limit: 200))\" is no issuer with a tenant in braces in its path."
+            )
+        }
+        self.text = text
+        self.claim = claim
+        self.tenants = tenants.map { Set($0) }
+        self.parts = (String(open[0]), String(close[1]))
+    }
+
+    /// The issuer that a token with these claims has to name; nil when its tenant is not one, or not accepted.
+    package func issuer(for claims: JSON) -> String? {
+        guard let tenant = claims[claim]?.string, !tenant.isEmpty, tenant.utf8.count <= 64,
+            tenant.utf8.allSatisfy({
+                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0 | 0x20)
+                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || $0 == UInt8(ascii: "-")
+            }), tenants?.contains(tenant) ?? true
+        else { return nil }
+        return parts.before + tenant + parts.after
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public static func == (left: Self, right: Self) -> Bool {
+        left.text.isIdentical(to: right.text) && left.claim == right.claim && left.tenants == right.tenants
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func hash(into hasher: inout Hasher) { hasher.combine(text) }
+}

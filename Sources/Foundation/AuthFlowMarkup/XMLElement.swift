@@ -1,0 +1,89 @@
+package import AuthFlowHTTP
+import AuthFlowJSON
+import CMarkup
+
+/// An element of a small XML document, such as a service's response.
+package struct XMLElement: Sendable {
+    /// Its name, without a prefix.
+    package let name: String
+    /// The elements within it.
+    package let children: [XMLElement]
+    /// Its text, when there is no element within it.
+    package let text: String
+
+    /// Reads a document by libxml2, which is opened when it is needed first.
+    /// - Parameter service: Whose response it is, for messages.
+    /// - Returns: The root.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_response`.
+    package static func root(of bytes: [UInt8], from service: String) throws(AuthError) -> XMLElement {
+        guard authflow_markup_open() else {
+            throw AuthError(
+                .invalidResponse,
+                "\(service)'s response is XML, which cannot be read without libxml2 (Debian: libxml2)."
+            )
+        }
+        // The parser compares every attribute of an element with every other one.
+        guard bytes.count <= maximumSize else {
+            throw AuthError(.invalidResponse, "\(service)'s response has more than \(maximumSize / 1024) KiB.")
+        }
+        // Declarations define entities, which such a response has no use for.
+        guard let text = String(validating: bytes, as: UTF8.self), !text.contains("<!"), !bytes.contains(0),
+            let root = read(bytes)
+        else {
+            throw AuthError(.invalidResponse, "\(service)'s response is not valid XML.")
+        }
+        return root
+    }
+
+    /// The text at the end of a path of names; nil when there is none, or more than one.
+    package subscript(path: String...) -> String? {
+        var element = self
+        for name in path {
+            let found = element.children.filter { $0.name.isIdentical(to: name) }
+            guard found.count == 1 else { return nil }
+            element = found[0]
+        }
+        return element.children.isEmpty ? element.text : nil
+    }
+
+    /// The largest document, in bytes.
+    private static let maximumSize = 64 * 1024
+
+    /// A response that is deeper is none that is expected here.
+    private static let maximumDepth = 16
+
+    private static func read(_ bytes: [UInt8]) -> XMLElement? {
+        let document = unsafe bytes.withUnsafeBytes { buffer in
+            unsafe authflow_markup_read_xml(buffer.baseAddress?.assumingMemoryBound(to: CChar.self), buffer.count)
+        }
+        guard let document = unsafe document else { return nil }
+        defer { unsafe authflow_markup_free(document) }
+        return unsafe authflow_markup_root(document).flatMap { unsafe element($0, depth: maximumDepth) }
+    }
+
+    private static func element(_ node: OpaquePointer, depth: Int) -> XMLElement? {
+        guard depth > 0 else { return nil }
+        var children: [XMLElement] = []
+        var hasText = false
+        var next = unsafe authflow_markup_first_child(node)
+        while let child = unsafe next {
+            unsafe next = authflow_markup_next(child)
+            if unsafe authflow_markup_is_text(child) { hasText = true }
+            guard unsafe authflow_markup_is_element(child) else { continue }
+            guard let read = unsafe element(child, depth: depth - 1) else { return nil }
+            children.append(read)
+        }
+        let name = unsafe authflow_markup_name(node).map { unsafe String(cString: $0) } ?? ""
+        return XMLElement(
+            name: name,
+            children: children,
+            text: children.isEmpty && hasText ? unsafe content(node) : ""
+        )
+    }
+
+    private static func content(_ node: OpaquePointer) -> String {
+        guard let value = unsafe authflow_markup_text(node) else { return "" }
+        defer { unsafe authflow_markup_free_text(value) }
+        return unsafe String(cString: value)
+    }
+}

@@ -1,0 +1,306 @@
+package import AuthFlowHTTP
+import AuthFlowJOSE
+
+#if os(Linux) || os(macOS)
+import AuthFlowJSON
+import CPKCS11
+import Crypto
+import Synchronization
+
+/// A private key that cannot be copied: it signs inside a PKCS #11 token.
+package final class PKCS11Key: SigningKey {
+    let publicJWK: JSON
+    let algorithms: [SignatureAlgorithm]
+
+    /// The public key as the token has it.
+    private let foundJWK: JSON
+    private let uri: PKCS11URI
+    private let pin: Secret?
+    /// nil after it was lost, until the next signature opens another.
+    private let session: Mutex<Session?>
+
+    /// An open session, and the key in it. It is closed when it is given up.
+    private final class Session: Sendable {
+        let module: PKCS11Module
+        let number: UInt
+        let key: UInt
+
+        init(module: PKCS11Module, number: UInt, key: UInt) {
+            self.module = module
+            self.number = number
+            self.key = key
+        }
+
+        deinit { module.closeSession(number) }
+    }
+
+    /// One login at a time: several at once would each see that the token still accepts a PIN.
+    private static let logins = Mutex(())
+
+    /// PINs that a token has refused: a second attempt would come closer to locking it. By a hash of the PIN and its token.
+    private static let refusedPINs = Mutex<Set<String>>([])
+
+    /// Opens a session, and finds the key.
+    /// - Throws: ``AuthError`` with `key_unavailable`, which says what is missing.
+    package init(_ uri: PKCS11URI, pin: Secret?, keyID: String? = nil) throws(AuthError) {
+        let session = try Self.open(uri, pin)
+        self.uri = uri
+        self.pin = pin
+        let (jwk, algorithms) = try Self.publicKey(of: session, uri)
+        self.foundJWK = jwk
+        var members = jwk.object ?? [:]
+        if let keyID { members["kid"] = .string(keyID) }
+        self.publicJWK = .object(members)
+        self.algorithms = algorithms
+        self.session = Mutex(session)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    func signature(over bytes: [UInt8], by algorithm: SignatureAlgorithm) async throws -> [UInt8] {
+        guard algorithms.contains(algorithm) else {
+            throw AuthError(.unsupported, "The key in the token cannot sign with \(algorithm.rawValue).")
+        }
+        // A smart card takes its time, and the thread waits for it.
+        return try await BlockingCall.run {
+            try self.sign(bytes, algorithm)
+        } onCancel: {
+        }
+    }
+
+    private func sign(_ bytes: [UInt8], _ algorithm: SignatureAlgorithm) throws -> [UInt8] {
+        let (input, mechanism): ([UInt8], Int) =
+            switch algorithm {
+            case .es256: (Array(SHA256.hash(data: bytes)), Int(AUTHFLOW_PKCS11_ECDSA))
+            case .es384: (Array(SHA384.hash(data: bytes)), Int(AUTHFLOW_PKCS11_ECDSA))
+            case .es512: (Array(SHA512.hash(data: bytes)), Int(AUTHFLOW_PKCS11_ECDSA))
+            case .ps256: (bytes, Int(AUTHFLOW_PKCS11_SHA256_RSA_PSS))
+            default: (bytes, Int(AUTHFLOW_PKCS11_SHA256_RSA))
+            }
+        return try session.withLock { session in
+            if let open = session {
+                do throws(PKCS11Module.Failure) {
+                    return try open.module.sign(input, by: mechanism, key: open.key, in: open.number)
+                } catch {
+                    guard error.isLostSession else { throw Self.refusal("it cannot sign (error \(error.result))", uri) }
+                }
+                // The token was taken out and put in again, or its session was closed by another part of the program.
+                session = nil
+            }
+            let opened = try Self.open(uri, pin)
+            guard try Self.publicKey(of: opened, uri).jwk == foundJWK else {
+                throw Self.refusal("it is another key than before", uri)
+            }
+            session = opened
+            return try Self.responding(uri) { () throws(PKCS11Module.Failure) in
+                try opened.module.sign(input, by: mechanism, key: opened.key, in: opened.number)
+            }
+        }
+    }
+
+    // MARK: Opening
+
+    /// Has a secret key in the token authenticate bytes with HMAC-SHA-256. The thread waits for the token.
+    /// - Returns: 32 bytes, the same ones whenever the bytes are the same.
+    /// - Throws: ``AuthError`` with `key_unavailable`.
+    package static func authenticationCode(for bytes: [UInt8], by uri: PKCS11URI, pin: Secret?) throws(AuthError)
+        -> [UInt8]
+    {
+        let session = try open(uri, pin, Int(AUTHFLOW_PKCS11_SECRET_KEY))
+        let code = try responding(uri) { () throws(PKCS11Module.Failure) in
+            let mechanism = Int(AUTHFLOW_PKCS11_SHA256_HMAC)
+            return try session.module.sign(bytes, by: mechanism, key: session.key, in: session.number)
+        }
+        guard code.count == SHA256.byteCount else { throw refusal("it does not make codes with HMAC-SHA-256", uri) }
+        return code
+    }
+
+    private static func open(
+        _ uri: PKCS11URI,
+        _ pin: Secret?,
+        _ kind: Int = Int(AUTHFLOW_PKCS11_PRIVATE_KEY)
+    ) throws(AuthError) -> Session {
+        let module = try PKCS11Module.at(uri.module)
+        let present = try responding(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
+        let tokens = present.filter { token in
+            token.flags & UInt(AUTHFLOW_PKCS11_INITIALIZED) != 0
+                && (uri.token ?? token.label) == token.label && (uri.serial ?? token.serial) == token.serial
+                && (uri.model ?? token.model) == token.model
+                && (uri.manufacturer ?? token.manufacturer) == token.manufacturer
+        }
+        guard let token = tokens.first else {
+            let labels = present.filter { !$0.label.isEmpty }.map {
+                "\"\(DisplayText.sanitized($0.label, limit: 40))\""
+            }
+            throw refusal(
+                "the token is not present. Present: \(labels.isEmpty ? "none" : labels.joined(separator: ", "))",
+                uri
+            )
+        }
+        guard tokens.count == 1 else {
+            throw refusal("several tokens fit; name one by its label or serial number", uri)
+        }
+        let number = try responding(uri) { () throws(PKCS11Module.Failure) in try module.openSession(at: token.slot) }
+        var isKept = false
+        defer { if !isKept { module.closeSession(number) } }
+        if token.flags & UInt(AUTHFLOW_PKCS11_LOGIN_REQUIRED) != 0 { try login(module, number, token, uri, pin) }
+        let keys = try responding(uri) { () throws(PKCS11Module.Failure) in
+            try module.objects(
+                kind,
+                label: uri.object,
+                identifier: uri.identifier,
+                in: number
+            )
+        }
+        guard let key = keys.first else {
+            throw refusal("the token has no such \(kind == AUTHFLOW_PKCS11_SECRET_KEY ? "secret" : "private") key", uri)
+        }
+        guard keys.count == 1 else { throw refusal("the token has several such keys; name one by its id", uri) }
+        isKept = true
+        return Session(module: module, number: number, key: key)
+    }
+
+    private static func login(
+        _ module: PKCS11Module,
+        _ session: UInt,
+        _ token: PKCS11Module.Token,
+        _ uri: PKCS11URI,
+        _ pin: Secret?
+    ) throws(AuthError) {
+        guard let pin else { throw refusal("the token asks for a PIN, and none is configured", uri) }
+        let result = logins.withLock { _ in
+            Result { () throws(AuthError) in try loginAlone(module, session, token.slot, uri, pin) }
+        }
+        try result.get()
+    }
+
+    private static func loginAlone(
+        _ module: PKCS11Module,
+        _ session: UInt,
+        _ slot: UInt,
+        _ uri: PKCS11URI,
+        _ pin: Secret
+    ) throws(AuthError) {
+        // As the token is now: another login may have failed since it was listed.
+        let tokens = try responding(uri) { () throws(PKCS11Module.Failure) in try module.tokens() }
+        guard let token = tokens.first(where: { $0.slot == slot }) else {
+            throw refusal("the token is not present any more", uri)
+        }
+        guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_IS_LOCKED) == 0 else {
+            throw refusal("the token is locked, after too many wrong PINs", uri)
+        }
+        let mark = Base64URL.encode(
+            SHA256.hash(data: Array("\(uri.module)\u{0}\(token.serial)\u{0}\(pin.exposed)".utf8))
+        )
+        guard !refusedPINs.withLock({ $0.contains(mark) }) else {
+            throw refusal(
+                "the token has refused the PIN, and it is not tried again: the next one might lock the token",
+                uri
+            )
+        }
+        // A program that runs again and again would lock a token whose PIN has changed.
+        guard token.flags & UInt(AUTHFLOW_PKCS11_PIN_FINAL_TRY) == 0 else {
+            throw refusal(
+                "the token would be locked by one more wrong PIN; enter the right one by another program first",
+                uri
+            )
+        }
+        do throws(PKCS11Module.Failure) {
+            try module.login(session, pin: pin)
+        } catch {
+            switch error.result {
+            case UInt(AUTHFLOW_PKCS11_PIN_INCORRECT):
+                refusedPINs.withLock { _ = $0.insert(mark) }
+                throw refusal("the PIN is wrong", uri)
+            case UInt(AUTHFLOW_PKCS11_PIN_LOCKED): throw refusal("the token is locked, after too many wrong PINs", uri)
+            default: throw refusal("it was not possible to log in to the token (error \(error.result))", uri)
+            }
+        }
+    }
+
+    private static func publicKey(
+        of session: Session,
+        _ uri: PKCS11URI
+    ) throws(AuthError) -> (jwk: JSON, algorithms: [SignatureAlgorithm]) {
+        func attribute(_ type: Int, of object: UInt? = nil) throws(AuthError) -> [UInt8] {
+            try responding(uri) { () throws(PKCS11Module.Failure) in
+                try session.module.attribute(type, of: object ?? session.key, in: session.number)
+            }
+        }
+        let type = try attribute(AUTHFLOW_PKCS11_KEY_TYPE).enumerated()
+            .reduce(0) { $0 | UInt($1.element) << (UInt($1.offset) * 8) }
+        var members: [String: JSON]
+        let algorithms: [SignatureAlgorithm]
+        switch type {
+        case UInt(AUTHFLOW_PKCS11_RSA):
+            let modulus = Array(try attribute(AUTHFLOW_PKCS11_MODULUS).drop { $0 == 0 })
+            // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
+            guard modulus.count >= 256 else { throw refusal("it has less than 2048 bits", uri) }
+            members = [
+                "kty": "RSA", "n": .string(Base64URL.encode(modulus)),
+                "e": .string(Base64URL.encode(try attribute(AUTHFLOW_PKCS11_PUBLIC_EXPONENT).drop { $0 == 0 })),
+            ]
+            algorithms = [.ps256, .rs256]
+        case UInt(AUTHFLOW_PKCS11_EC):
+            let parameters = try attribute(AUTHFLOW_PKCS11_EC_PARAMS)
+            guard let curve = curves.first(where: { $0.parameters == parameters }) else {
+                throw refusal("its curve is none of P-256, P-384 and P-521", uri)
+            }
+            // The point is with the public key, which has the identifier of the private one.
+            let identifier = try attribute(AUTHFLOW_PKCS11_ID)
+            let publicKeys = try responding(uri) { () throws(PKCS11Module.Failure) in
+                try session.module.objects(
+                    AUTHFLOW_PKCS11_PUBLIC_KEY,
+                    label: identifier.isEmpty ? uri.object : nil,
+                    identifier: identifier.isEmpty ? nil : identifier,
+                    in: session.number
+                )
+            }
+            guard let publicKey = publicKeys.first else {
+                throw refusal("the token has no public key beside it", uri)
+            }
+            // An octet string with an uncompressed point; some tokens leave the octet string out.
+            let encoded = try attribute(AUTHFLOW_PKCS11_EC_POINT, of: publicKey)
+            let point = Array(encoded.suffix(2 * curve.size))
+            guard point.count == 2 * curve.size, encoded.dropLast(point.count).last == 4 else {
+                throw refusal("its public key cannot be read", uri)
+            }
+            members = [
+                "kty": "EC", "crv": .string(curve.name), "x": .string(Base64URL.encode(point.prefix(curve.size))),
+                "y": .string(Base64URL.encode(point.suffix(curve.size))),
+            ]
+            algorithms = [curve.algorithm]
+        default: throw refusal("it is neither an RSA nor an elliptic key", uri)
+        }
+        members["kid"] = JSON.object(members).jwkThumbprint.map(JSON.string)
+        members["use"] = "sig"
+        if algorithms.count == 1 { members["alg"] = .string(algorithms[0].rawValue) }
+        return (.object(members), algorithms)
+    }
+
+    /// The curves by their object identifiers in DER (RFC 5480 section 2.1.1.1).
+    private static let curves: [(name: String, size: Int, algorithm: SignatureAlgorithm, parameters: [UInt8])] = [
+        ("P-256", 32, .es256, [0x06, 0x08, 0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x03, 0x01, 0x07]),
+        ("P-384", 48, .es384, [0x06, 0x05, 0x2B, 0x81, 0x04, 0x00, 0x22]),
+        ("P-521", 66, .es512, [0x06, 0x05, 0x2B, 0x81, 0x04, 0x00, 0x23]),
+    ]
+
+    private static func responding<Value>(
+        _ uri: PKCS11URI,
+        _ body: () throws(PKCS11Module.Failure) -> Value
+    ) throws(AuthError) -> Value {
+        do throws(PKCS11Module.Failure) {
+            return try body()
+        } catch {
+            throw refusal("the token does not respond as it should (error \(error.result))", uri)
+        }
+    }
+
+    private static func refusal(_ reason: String, _ uri: PKCS11URI) -> AuthError {
+        let name = uri.object ?? uri.identifier.map { Base64URL.encode($0) } ?? ""
+        return AuthError(
+            .keyUnavailable,
+            "The key \"\(DisplayText.sanitized(name, limit: 60))\" in the token \"\(DisplayText.sanitized(uri.token ?? "", limit: 60))\" cannot be used: \(reason)."
+        )
+    }
+}
+#endif

@@ -1,0 +1,99 @@
+package import AuthFlowHTTP
+
+/// Names a key in a PKCS #11 token (RFC 7512): `pkcs11:token=Work;object=signing?module-path=/usr/lib/...`.
+package struct PKCS11URI: Sendable, Hashable {
+    /// The label of the token; nil for any.
+    let token: String?
+    /// The serial number of the token; nil for any.
+    let serial: String?
+    /// The model of the token; nil for any.
+    let model: String?
+    /// The manufacturer of the token; nil for any.
+    let manufacturer: String?
+    /// The label of the key; nil for any.
+    let object: String?
+    /// The identifier of the key; nil for any.
+    let identifier: [UInt8]?
+    /// The library of the token.
+    let module: String
+
+    /// The module that stands for all that the system knows.
+    private static let everyModule = "p11-kit-proxy.so"
+
+    private static let attributes = ["token", "serial", "model", "manufacturer", "object", "id", "type"]
+
+    /// What a key is, as the URI's `type` has it.
+    package enum KeyType: String {
+        case privateKey = "private"
+        case secretKey = "secret-key"
+    }
+
+    /// Reads a URI.
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    package init(_ text: String, type: KeyType = .privateKey) throws(AuthError) {
+        func refuse(_ reason: String) -> AuthError {
+            let kind = type == .privateKey ? "private" : "secret"
+            return AuthError(.invalidConfiguration, "This is not the PKCS #11 URI of a \(kind) key: \(reason).")
+        }
+        guard text.utf8.starts(with: "pkcs11:".utf8) else { throw refuse("it does not begin with \"pkcs11:\"") }
+        let parts = text.dropFirst(7).split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        var values: [String: [UInt8]] = [:]
+        let attributes =
+            parts[0].split(separator: ";").map { ($0, false) }
+            + (parts.dropFirst().first ?? "").split(separator: "&").map { ($0, true) }
+        for (attribute, isQuery) in attributes {
+            let pair = attribute.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let name = String(pair[0])
+            // RFC 7512 section 2.4: with pin-value "the PIN ... may be exposed".
+            guard !name.hasPrefix("pin-") else { throw refuse("a PIN is given beside it, and not in it") }
+            let known = isQuery ? ["module-path"] : Self.attributes
+            // About the library and the slot: the path says which library, and a token is found in whatever slot it is.
+            if !isQuery, name.hasPrefix("library-") || name.hasPrefix("slot-") { continue }
+            guard known.contains(name) else {
+                throw refuse("\"\(DisplayText.sanitized(name, limit: 30))\" is not used here")
+            }
+            // Section 2.3: "a URI attribute MUST NOT appear more than once".
+            guard pair.count == 2, let value = Self.decoded(pair[1]), values.updateValue(value, forKey: name) == nil
+            else { throw refuse("\(name) is damaged, or stands twice") }
+        }
+        func string(_ name: String) throws(AuthError) -> String? {
+            guard let bytes = values[name] else { return nil }
+            guard let text = String(validating: bytes, as: UTF8.self), !text.isEmpty, !text.utf8.contains(0) else {
+                throw refuse("\(name) is empty, or not UTF-8")
+            }
+            return text
+        }
+        self.token = try string("token")
+        self.serial = try string("serial")
+        self.model = try string("model")
+        self.manufacturer = try string("manufacturer")
+        self.object = try string("object")
+        self.identifier = values["id"]
+        let module = try string("module-path") ?? Self.everyModule
+        // A library that is loaded from the working directory runs as this program.
+        guard !module.contains("/") || module.hasPrefix("/") else { throw refuse("module-path is not absolute") }
+        self.module = module
+        guard try string("type") ?? type.rawValue == type.rawValue else {
+            throw refuse("its type is not \"\(type.rawValue)\"")
+        }
+        guard object != nil || identifier != nil else { throw refuse("neither \"object\" nor \"id\" names the key") }
+    }
+
+    private static func decoded(_ text: Substring) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var rest = text.utf8[...]
+        while let byte = rest.popFirst() {
+            guard byte == UInt8(ascii: "%") else {
+                bytes.append(byte)
+                continue
+            }
+            guard let digits = String(rest.prefix(2)), digits.utf8.count == 2, let value = UInt8(digits, radix: 16)
+            else {
+                return nil
+            }
+            bytes.append(value)
+            rest = rest.dropFirst(2)
+        }
+        return bytes
+    }
+}

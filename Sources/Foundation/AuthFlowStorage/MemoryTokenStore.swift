@@ -1,0 +1,176 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import Synchronization
+
+/// Keeps credentials as long as the process runs.
+public actor MemoryTokenStore: SessionTokenStore {
+    private struct Entry {
+        var bytes: [UInt8]
+        var expiresAt = Date.distantFuture
+        var idleTime: Duration?
+        var lastUse = Date.distantPast
+        var tags: [RecordTag] = []
+
+        func isAlive(at now: Date) -> Bool {
+            now < expiresAt && idleTime.map { now < lastUse + $0.seconds } ?? true
+        }
+    }
+
+    private let host: HostServices
+    private nonisolated let observers = Mutex<[@Sendable ([UInt8]?) -> Void]>([])
+    private var entries: [RecordKey: Entry] = [:]
+    /// The fence of the lease that is held.
+    private var held: [RecordKey: UInt64] = [:]
+    private var waiting: [RecordKey: [(fence: UInt64, continuation: CheckedContinuation<Void, any Error>)]] = [:]
+    private var lastFence: UInt64 = 0
+
+    /// Creates an empty store.
+    /// - Parameter host: The time by which records end; default: the system's.
+    public init(host: HostServices = .system) { self.host = host }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(for key: RecordKey) -> [UInt8]? { entry(key)?.bytes }
+
+    private func entry(_ key: RecordKey) -> Entry? {
+        guard let entry = entries[key] else { return nil }
+        if entry.isAlive(at: host.now()) { return entry }
+        // What the holder of a lease writes would have neither ends nor tags.
+        if held[key] == nil { entries[key] = nil }
+        return nil
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8]?, under lease: Lease) throws {
+        guard held[lease.key] == lease.fence else { throw Lease.lost }
+        guard let bytes else {
+            entries[lease.key] = nil
+            return
+        }
+        entries[lease.key, default: Entry(bytes: bytes)].bytes = bytes
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) throws {
+        guard held[lease.key] == lease.fence else { throw Lease.lost }
+        let now = host.now()
+        entries[lease.key] = Entry(
+            bytes: bytes,
+            expiresAt: attributes.lifetime.map { now + $0.seconds } ?? .distantFuture,
+            idleTime: attributes.idleTime,
+            lastUse: now,
+            tags: attributes.tags
+        )
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func touch(_ key: RecordKey) -> Bool {
+        guard entry(key) != nil else { return false }
+        entries[key]?.lastUse = host.now()
+        return true
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func records(tagged tag: RecordTag) -> [TaggedRecord] {
+        let now = host.now()
+        return entries.filter { $0.value.tags.contains(tag) && $0.value.isAlive(at: now) }
+            .map { TaggedRecord(key: $0.key, bytes: $0.value.bytes, lastUse: $0.value.lastUse) }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func remove(_ keys: [RecordKey]) -> [TaggedRecord] {
+        let removed = keys.compactMap { key -> TaggedRecord? in
+            // Its holder writes no more, and those who wait get the next lease when it gives this one up.
+            if held[key] != nil { held[key] = 0 }
+            guard let entry = entry(key) else { return nil }
+            entries[key] = nil
+            return TaggedRecord(key: key, bytes: entry.bytes, lastUse: entry.lastUse)
+        }
+        let observers = observers.withLock { $0 }
+        for record in removed { for observer in observers { observer(record.key.digest) } }
+        return removed
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func claim(_ key: RecordKey, for lifetime: Duration) -> Bool {
+        guard entry(key) == nil else { return false }
+        entries[key] = Entry(bytes: [], expiresAt: host.now() + lifetime.seconds)
+        return true
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func keys(after digest: [UInt8]?, limit: Int) -> [RecordKey] {
+        let all = entries.keys.map { (digest: $0.digest, key: $0) }
+        let later = digest.map { last in all.filter { last.lexicographicallyPrecedes($0.digest) } } ?? all
+        return later.sorted { $0.digest.lexicographicallyPrecedes($1.digest) }.prefix(limit).map(\.key)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func removeEnded() -> Int {
+        let now = host.now()
+        let ended = entries.filter { !$0.value.isAlive(at: now) && held[$0.key] == nil }.keys
+        for key in ended { entries[key] = nil }
+        return ended.count
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public nonisolated func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
+        observers.withLock { $0.append(observer) }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public nonisolated func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        let lease = try await acquire(key)
+        do {
+            let result = try await body(lease)
+            await release(lease)
+            return result
+        } catch {
+            await release(lease)
+            throw error
+        }
+    }
+
+    private func acquire(_ key: RecordKey) async throws -> Lease {
+        try Task.checkCancellation()
+        lastFence += 1
+        let fence = lastFence
+        if held[key] == nil {
+            held[key] = fence
+            return Lease(key: key, fence: fence)
+        }
+        // The holder before hands the key over, so it stays in `held`.
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                waiting[key, default: []].append((fence, continuation))
+                if Task.isCancelled { giveUp(fence, key) }
+            }
+        } onCancel: {
+            Task { await self.giveUp(fence, key) }
+        }
+        return Lease(key: key, fence: fence)
+    }
+
+    private func giveUp(_ fence: UInt64, _ key: RecordKey) {
+        guard let index = waiting[key]?.firstIndex(where: { $0.fence == fence }) else { return }
+        waiting[key]?.remove(at: index).continuation.resume(throwing: CancellationError())
+    }
+
+    private func release(_ lease: Lease) {
+        let next = waiting[lease.key].flatMap { $0.isEmpty ? nil : $0[0] }
+        held[lease.key] = next?.fence
+        guard let next else {
+            waiting[lease.key] = nil
+            return
+        }
+        waiting[lease.key]?.removeFirst()
+        next.continuation.resume()
+    }
+}
+
+extension MemoryTokenStore: CustomReflectable {
+    /// A mirror without children: what is stored is secret.
+    public nonisolated var customMirror: Mirror { Mirror(self, children: [:]) }
+}

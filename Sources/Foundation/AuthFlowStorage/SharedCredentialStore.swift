@@ -1,0 +1,68 @@
+public import AuthFlowHTTP
+import AuthFlowJSON
+
+/// The place that the apps of one vendor share on one machine, so that a user signs in once for all of them.
+///
+/// It is a named place in a ``TokenStore`` that all of the apps can open: every process of the same user that knows the
+/// group's name can read it. The adapter of the provider decides what is in it; there is one document for each issuer,
+/// which one process changes at a time.
+public struct SharedCredentialStore: Sendable {
+    /// The name of the group of apps.
+    public let group: String
+
+    private let store: any TokenStore
+
+    /// Creates a place in a store.
+    /// - Parameters:
+    ///   - group: The name of the group of apps.
+    ///   - store: The store, the same for all of the apps.
+    public init(group: String, store: any TokenStore) {
+        self.group = group
+        self.store = store
+    }
+
+    /// The document that is shared about an issuer; nil when there is none.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func value(for issuer: String) async throws -> RedactedJSON? {
+        try await read(key(issuer)).map(RedactedJSON.init)
+    }
+
+    /// Changes the document about an issuer, while no other process can.
+    /// - Parameters:
+    ///   - issuer: The issuer.
+    ///   - body: Given the old document, returns the new one; nil for none.
+    /// - Throws: ``AuthError`` with `storage_failed`; what `body` throws.
+    public func change(
+        for issuer: String,
+        _ body: nonisolated(nonsending) (RedactedJSON?) async throws -> RedactedJSON?
+    ) async throws {
+        let key = key(issuer)
+        try await store.withLease(on: key) { lease in
+            let old = try await read(key)
+            let new = try await body(old.map(RedactedJSON.init))?.exposed
+            guard old != new else { return }
+            let bytes = try new?.serialized()
+            guard bytes?.count ?? 0 <= RecordKey.maximumRecordSize else {
+                throw AuthError(.storageFailed, "What is to be shared is larger than what is kept.")
+            }
+            try await store.write(bytes, under: lease)
+        }
+    }
+
+    private func key(_ issuer: String) -> RecordKey {
+        RecordKey(name: group, issuer: issuer, clientID: "", kind: .shared)
+    }
+
+    private func read(_ key: RecordKey) async throws -> JSON? {
+        guard let bytes = try await store.bytes(for: key) else { return nil }
+        do throws(JSONError) {
+            return try JSON(parsing: bytes)
+        } catch {
+            throw AuthError(
+                .storageFailed,
+                "What the group \"\(DisplayText.sanitized(group, limit: 60))\" shares is damaged: \(error).",
+                underlyingError: error
+            )
+        }
+    }
+}

@@ -1,0 +1,118 @@
+import AuthFlowHTTP
+
+#if os(Linux)
+import CCurl
+import HTTPTypes
+
+/// The error of a failed exchange, in our own words: those of libcurl may quote the address with its query.
+struct CurlFailure {
+    let error: AuthError
+
+    init(
+        _ result: authflow_curl_result,
+        of call: TransportRequest,
+        through proxy: NetworkSettings.ProxyServer?,
+        waited: Duration,
+        isConnected: Bool,
+        presentsCertificate: Bool,
+        easy: CurlEasy?
+    ) {
+        let place = call.head.authority ?? "the server"
+        // With a proxy, a connection that could not be made is the one to it: there is no other.
+        let peer = proxy.map { "the proxy \($0.place)" } ?? place
+        let connectStatus = easy?.info(AUTHFLOW_CURL_INFO_CONNECT_CODE) ?? 0
+        func failure(_ message: String) -> AuthError { AuthError(.networkFailed, message) }
+        switch result {
+        case AUTHFLOW_CURL_TIMED_OUT:
+            error = AuthError(
+                .timedOut,
+                "\(isConnected ? place : peer) did not respond within \(waited.formattedSeconds)."
+            )
+        case AUTHFLOW_CURL_NO_HOST_ADDRESS:
+            error = failure("The name \(place) is not known here. Is it spelt right, and is there a network?")
+        case AUTHFLOW_CURL_NO_PROXY_ADDRESS:
+            error = failure("The name of \(peer) is not known here. Is it spelt right?")
+        case _ where proxy != nil && [401, 407].contains(connectStatus):
+            error = failure("\(peer.capitalizedFirst) wants a user name and a password, or refuses those it was given.")
+        case _ where proxy != nil && connectStatus >= 300:
+            error = failure("\(peer.capitalizedFirst) refuses to connect to \(place) (status \(connectStatus)).")
+        case AUTHFLOW_CURL_NO_CONNECTION:
+            error = failure("Nothing responds at \(peer). Is the address right, and is the server up?")
+        case AUTHFLOW_CURL_CERTIFICATE_REFUSED, AUTHFLOW_CURL_BAD_CA_FILE:
+            let isBadFile = result == AUTHFLOW_CURL_BAD_CA_FILE
+            let reason =
+                isBadFile
+                ? ": the authorities could not be read" : Self.reason(easy?.info(AUTHFLOW_CURL_INFO_VERIFY_RESULT) ?? 0)
+            error = failure(
+                "No trusted TLS connection to \(place) could be made: its certificate was refused\(reason)."
+            )
+        case AUTHFLOW_CURL_CLIENT_CERTIFICATE:
+            error = failure(
+                "The client certificate for \(place) cannot be used. Is it PEM, does the key belong to it, and is the key without a passphrase?"
+            )
+        // With TLS 1.3 a server rejects a client certificate after the handshake has completed here (RFC 8446 section 4.4.2.4).
+        case AUTHFLOW_CURL_CERTIFICATE_REQUIRED, AUTHFLOW_CURL_SEND_ERROR, AUTHFLOW_CURL_RECEIVE_ERROR,
+            AUTHFLOW_CURL_TLS_FAILED,
+            AUTHFLOW_CURL_GOT_NOTHING
+        where presentsCertificate:
+            error = failure(
+                "\(place) ended the connection before it responded. It may not accept the client certificate: is that the registered one, of an authority that it trusts, and still valid?"
+            )
+        case AUTHFLOW_CURL_CERTIFICATE_REQUIRED:
+            error = failure("\(place) asks for a client certificate.")
+        case AUTHFLOW_CURL_TLS_FAILED:
+            error = failure("No TLS connection to \(place) could be made. Does it speak TLS 1.2 or later there?")
+        // libcurl reports a response that begins with a folded line as a bad argument.
+        case AUTHFLOW_CURL_WEIRD_REPLY, AUTHFLOW_CURL_UNSUPPORTED_PROTOCOL, AUTHFLOW_CURL_HTTP2_FRAMING,
+            AUTHFLOW_CURL_BAD_ARGUMENT:
+            error = AuthError(.invalidResponse, "The response to \(call) is not HTTP.")
+        case AUTHFLOW_CURL_BAD_ENCODING:
+            error = AuthError(.invalidResponse, "The response to \(call) cannot be decompressed.")
+        case AUTHFLOW_CURL_TOO_LARGE, AUTHFLOW_CURL_OUT_OF_MEMORY:
+            error = AuthError(.invalidResponse, "The response to \(call) is too large.")
+        case AUTHFLOW_CURL_URL_MALFORMED:
+            error = AuthError(.invalidConfiguration, "\"\(Redaction.url(call.url))\" is not a URL.")
+        case AUTHFLOW_CURL_GOT_NOTHING:
+            error = failure("\(place) closed the connection without a response. Try again.")
+        default:
+            error = failure("The exchange with \(place) broke off (libcurl error \(result.rawValue)). Try again.")
+        }
+    }
+
+    /// What OpenSSL found wrong with a certificate (x509_vfy.h); empty when there is nothing to add.
+    private static func reason(_ code: Int) -> String {
+        guard authflow_curl_uses_openssl() else { return "" }
+        return switch code {
+        // OpenSSL accepts it, or has not checked it yet: libcurl itself compares the name, and does so first.
+        case 0, 1: ": it is for another name"
+        case 9, 13: ": it is not valid yet"
+        case 10, 14: ": it has expired"
+        case 18: ": it is signed by itself"
+        case 19, 20, 21:
+            ": its issuer is not among the authorities that this system, or the settings of this client, trust"
+        case 23: ": it has been revoked"
+        case 62, 64: ": it is for another name"
+        case 66, 67, 68: ": its key or its signature is too weak"
+        default: ""
+        }
+    }
+
+    /// The error when libcurl is not available.
+    static func unavailable(_ state: authflow_curl_state) -> AuthError {
+        switch state {
+        case AUTHFLOW_CURL_MISSING:
+            AuthError(
+                .networkFailed,
+                "libcurl is not installed, and there is no other way to the network here. Install it (Debian: libcurl4)."
+            )
+        case AUTHFLOW_CURL_TOO_OLD:
+            AuthError(.networkFailed, "The libcurl of this system is too old: it is older than 7.80.")
+        default: AuthError(.networkFailed, "The libcurl of this system cannot be used: it fails to initialize.")
+        }
+    }
+}
+
+extension String {
+    fileprivate var capitalizedFirst: String { prefix(1).uppercased() + dropFirst() }
+}
+#endif

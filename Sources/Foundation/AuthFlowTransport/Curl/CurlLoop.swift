@@ -1,0 +1,201 @@
+import AuthFlowHTTP
+
+#if os(Linux)
+import CCurl
+import Synchronization
+
+/// The one thread that drives all transfers of a process, by libcurl's multi interface (libcurl-multi(3)).
+///
+/// It begins with the first transfer, sleeps until a socket or another thread wakes it up, and ends with its
+/// connections when it has had no work for a while.
+final class CurlLoop: Sendable {
+    static let shared = CurlLoop()
+
+    /// The maximum number of idle connections.
+    private static let maximumIdleConnections = 256
+
+    /// How long the thread stays without work. Servers close idle connections after about as long.
+    private static let idleTime = Duration.seconds(60)
+
+    private struct State {
+        var added: [CurlTransfer] = []
+        var cancelled: [CurlTransfer] = []
+        var isRunning = false
+        var multi: CurlMulti?
+    }
+
+    private let state = Mutex(State())
+
+    /// Begins a transfer, from any thread.
+    func begin(_ transfer: CurlTransfer) {
+        let mustStart = state.withLock { state in
+            state.added.append(transfer)
+            state.multi?.wakeUp()
+            defer { state.isRunning = true }
+            return !state.isRunning
+        }
+        if mustStart, !DetachedThread.run({ self.run() }) {
+            end(AuthError(.networkFailed, "The system refuses another thread, which the network needs."))
+        }
+    }
+
+    /// Ends a transfer whose caller no longer waits, from any thread.
+    func cancel(_ transfer: CurlTransfer) {
+        state.withLock { state in
+            // Without the thread there is no transfer: it has ended, or does not begin, because it has its result.
+            guard state.isRunning else { return }
+            state.cancelled.append(transfer)
+            state.multi?.wakeUp()
+        }
+    }
+
+    /// Ends all transfers that wait for a thread that cannot be started.
+    private func end(_ error: AuthError) {
+        let added = state.withLock { state in
+            defer { state = State() }
+            return state.added
+        }
+        for transfer in added { transfer.end(error) }
+    }
+
+    private func run() {
+        let opened = authflow_curl_open()
+        guard opened == AUTHFLOW_CURL_READY, let multi = CurlMulti() else {
+            return end(CurlFailure.unavailable(opened))
+        }
+        // Requests wait in ``TransferQueue``, never in libcurl, which would send them whenever their turn comes.
+        multi.set(AUTHFLOW_CURL_MAX_CONNECTS, Self.maximumIdleConnections)
+        state.withLock { $0.multi = multi }
+        var transfers = RunningTransfers(multi: multi)
+        var idleSince = ContinuousClock.now
+        while true {
+            let (added, cancelled) = state.withLock { state in
+                defer { (state.added, state.cancelled) = ([], []) }
+                return (state.added, state.cancelled)
+            }
+            for transfer in added { transfers.add(transfer) }
+            for transfer in cancelled { transfers.cancel(transfer) }
+            multi.perform()
+            transfers.endFinished()
+            if transfers.isEmpty {
+                let isOver = state.withLock { state in
+                    guard state.added.isEmpty, state.cancelled.isEmpty, idleSince.duration(to: .now) >= Self.idleTime
+                    else { return false }
+                    state = State()
+                    return true
+                }
+                if isOver { return }
+                multi.wait(Self.idleTime)
+            } else {
+                multi.wait(transfers.untilNextLook)
+                idleSince = .now
+                transfers.endLate()
+            }
+        }
+    }
+}
+
+/// The transfers that wait, and those that libcurl works on. It belongs to the loop's thread.
+private struct RunningTransfers {
+    private struct Running {
+        let transfer: CurlTransfer
+        let easy: CurlEasy
+    }
+
+    private let multi: CurlMulti
+    private var queue = TransferQueue()
+    private var running: [UInt: Running] = [:]
+    private var handles: [ObjectIdentifier: UInt] = [:]
+    /// When to look for transfers that are late: no deadline is before it.
+    private var nextLook = ContinuousClock.now + longestPause
+
+    private static let longestPause = Duration.seconds(60)
+
+    init(multi: CurlMulti) { self.multi = multi }
+
+    var isEmpty: Bool { running.isEmpty && queue.isEmpty }
+
+    mutating func add(_ transfer: CurlTransfer) {
+        guard !transfer.result.isFinished else { return }
+        // Whatever happens to it, its first deadline is this one.
+        nextLook = min(nextLook, .now + transfer.shortestTimeout)
+        if let next = queue.add(transfer) { begin(next) }
+    }
+
+    /// Begins a transfer that has its place in the queue.
+    private mutating func begin(_ transfer: CurlTransfer) {
+        do throws(AuthError) {
+            try start(transfer)
+        } catch {
+            transfer.end(error)
+            leave(transfer)
+        }
+    }
+
+    /// Gives up the place of a transfer to those that wait.
+    private mutating func leave(_ transfer: CurlTransfer) {
+        for next in queue.leave(transfer) { begin(next) }
+    }
+
+    private mutating func start(_ transfer: CurlTransfer) throws(AuthError) {
+        // A new handle each time. Before libcurl 8, a reused one keeps a dangling pointer to a header field, which is
+        // read when a response begins with a folded line.
+        guard let easy = CurlEasy() else {
+            throw AuthError(.networkFailed, "There is no memory for another request.")
+        }
+        try transfer.prepare(easy)
+        guard multi.add(easy) else {
+            throw AuthError(.networkFailed, "libcurl does not accept another request.")
+        }
+        running[easy.identifier] = Running(transfer: transfer, easy: easy)
+        handles[ObjectIdentifier(transfer)] = easy.identifier
+    }
+
+    mutating func cancel(_ transfer: CurlTransfer) {
+        end(transfer, CancellationError())
+    }
+
+    /// Ends a transfer before libcurl does, or before it has begun.
+    private mutating func end(_ transfer: CurlTransfer, _ error: any Error) {
+        if let identifier = handles[ObjectIdentifier(transfer)] {
+            remove(identifier)
+        } else if !queue.remove(transfer) {
+            return
+        }
+        transfer.end(error)
+    }
+
+    mutating func endFinished() {
+        while let (identifier, result) = multi.nextEnded() {
+            guard let entry = running[identifier] else { continue }
+            // Before the handle is removed: it knows how the transfer ended.
+            entry.transfer.end(result)
+            remove(identifier)
+        }
+    }
+
+    var untilNextLook: Duration { max(.zero, ContinuousClock.now.duration(to: nextLook)) }
+
+    /// Ends the transfers that have waited too long: for a connection, or for their servers.
+    mutating func endLate() {
+        let now = ContinuousClock.now
+        guard now >= nextLook else { return }
+        nextLook = now + Self.longestPause
+        for transfer in running.values.map(\.transfer) + queue.waiting {
+            let next = transfer.deadline
+            if let (deadline, error) = next, deadline <= now {
+                end(transfer, error)
+            } else {
+                nextLook = min(nextLook, next?.0 ?? now + transfer.shortestTimeout)
+            }
+        }
+    }
+
+    private mutating func remove(_ identifier: UInt) {
+        guard let entry = running.removeValue(forKey: identifier) else { return }
+        handles[ObjectIdentifier(entry.transfer)] = nil
+        multi.remove(entry.easy)
+        leave(entry.transfer)
+    }
+}
+#endif

@@ -1,0 +1,50 @@
+import AuthFlowHTTP
+
+#if os(Linux)
+import CCurl
+import Glibc
+
+/// libcurl's handle for many transfers on one thread (libcurl-multi(3)).
+///
+/// It belongs to the loop's thread. Only ``wakeUp()`` may be called by another, as curl_multi_wakeup(3) says.
+@safe final class CurlMulti: @unchecked Sendable {  // As above.
+    private let pointer: OpaquePointer
+
+    /// - Returns: nil when there is no memory.
+    init?() {
+        guard let pointer = unsafe authflow_curl_multi_new() else { return nil }
+        unsafe self.pointer = pointer
+    }
+
+    deinit { unsafe authflow_curl_multi_free(pointer) }
+
+    func set(_ option: authflow_curl_multi_option, _ value: Int) {
+        _ = unsafe authflow_curl_multi_set(pointer, option, Int64(value))
+    }
+
+    func add(_ easy: CurlEasy) -> Bool { unsafe easy.withPointer { unsafe authflow_curl_multi_add(pointer, $0) } == 0 }
+
+    func remove(_ easy: CurlEasy) {
+        _ = unsafe easy.withPointer { unsafe authflow_curl_multi_remove(pointer, $0) }
+    }
+
+    /// Does what can be done without waiting.
+    func perform() { _ = unsafe authflow_curl_multi_perform(pointer) }
+
+    /// Waits until something can be done, for no longer than a duration.
+    func wait(_ duration: Duration) {
+        // A wait that fails would be retried immediately, in a busy loop.
+        if unsafe authflow_curl_multi_wait(pointer, Int32(duration.seconds * 1000)) != 0 { usleep(10_000) }
+    }
+
+    /// Ends the waiting.
+    func wakeUp() { _ = unsafe authflow_curl_multi_wake_up(pointer) }
+
+    /// Takes a transfer that has ended.
+    func nextEnded() -> (easy: UInt, result: authflow_curl_result)? {
+        var result = AUTHFLOW_CURL_OK
+        guard let easy = unsafe authflow_curl_multi_next_ended(pointer, &result) else { return nil }
+        return (UInt(bitPattern: easy), result)
+    }
+}
+#endif

@@ -1,0 +1,379 @@
+import AuthFlowHTTP
+
+#if os(Linux)
+import CCurl
+import HTTPTypes
+
+/// One exchange under way. All but its result belongs to the thread of the loop.
+final class CurlTransfer: @unchecked Sendable {  // Everything mutable is touched by the loop's thread alone.
+    /// The result that the caller waits for.
+    let result = FirstResult<TransportResponse>()
+
+    /// A host in a pool, at which a limited number of transfers is in progress.
+    struct Destination: Hashable {
+        let pool: ConnectionPool
+        let host: String
+    }
+
+    let destination: Destination
+    let settings: NetworkSettings
+
+    let added = ContinuousClock.now
+    /// The part of the timeout that was left for connecting when libcurl began.
+    private var connectTimeout = Duration.zero
+    /// When the request was sent; nil before.
+    private var sent: ContinuousClock.Instant?
+
+    private let call: TransportRequest
+    private let proxy: NetworkSettings.ProxyServer?
+    private var easy: CurlEasy?
+    private var head = ResponseHead()
+    private var body: [UInt8] = []
+    /// Where the body goes as it arrives; nil when it is returned whole. Weak, because a body that is not read any more ends this.
+    private weak var stream: ResponseBody?
+    private let isStream: Bool
+    private var attempts = 0
+    private var fault: AuthError?
+    /// What the connection leads to; nil before there is one, and with a proxy.
+    private var reach: NetworkReach?
+    private var hasRefusedAddress = false
+
+    init(
+        _ call: TransportRequest,
+        settings: NetworkSettings,
+        proxy: NetworkSettings.ProxyServer?,
+        body stream: ResponseBody? = nil
+    ) {
+        self.stream = stream
+        self.isStream = stream != nil
+        self.destination = Destination(pool: call.pool, host: "\(call.head.scheme ?? "") \(call.head.authority ?? "")")
+        self.call = call
+        self.settings = settings
+        self.proxy = proxy
+    }
+
+    /// Sets up a libcurl handle for the request.
+    /// - Throws: ``AuthError`` with `network_failed` when libcurl refuses an option.
+    func prepare(_ easy: CurlEasy) throws(AuthError) {
+        self.easy = easy
+        easy.set(AUTHFLOW_CURL_URL, call.url)
+        unsafe easy.setReceivers(
+            self,
+            header: Self.receiveHeader,
+            body: Self.receiveBody,
+            beforeRequest: Self.beforeRequest
+        )
+        if limitsAddresses { unsafe easy.setOpenSocket(self, Self.openSocket) }
+        prepareRequest(easy)
+        if !isSafe { easy.set(AUTHFLOW_CURL_HTTP_VERSION, 2) }  // HTTP/1.1
+        easy.set(AUTHFLOW_CURL_PROTOCOLS, 0b11)  // http and https
+        easy.set(AUTHFLOW_CURL_PATH_AS_IS, 1)
+        easy.set(AUTHFLOW_CURL_NO_USERNAME_IN_URL, 1)
+        easy.set(AUTHFLOW_CURL_NO_SIGNAL, 1)
+        easy.set(AUTHFLOW_CURL_ACCEPT_ENCODING, "gzip, deflate")
+        // The timeout counts from the moment of sending, which libcurl's would not: see ``deadline``.
+        connectTimeout = min(settings.connectTimeout, ContinuousClock.now.duration(to: added + call.timeout))
+        easy.set(AUTHFLOW_CURL_CONNECT_TIMEOUT_MS, connectTimeout.milliseconds)
+        // A transfer that ends does not wait for the thread that looks its name up. Before 7.87 there is no such option.
+        easy.trySet(AUTHFLOW_CURL_QUICK_EXIT, 1)
+        prepareTLS(easy)
+        prepareProxy(easy)
+        if !settings.addresses.isEmpty {
+            easy.set(AUTHFLOW_CURL_RESOLVE, list: settings.addresses.map { "\($0.key):\($0.value)" }.sorted())
+        }
+        guard easy.hasAcceptedAll else {
+            throw AuthError(.networkFailed, "The libcurl of this system refuses a setting that \(call) needs.")
+        }
+    }
+
+    private func prepareRequest(_ easy: CurlEasy) {
+        let method = call.head.method
+        var lines: [String] = []
+        for field in call.head.headerFields where field.name != .cookie {
+            // libcurl leaves out a field that has nothing behind its colon.
+            lines.append(field.value.isEmpty ? "\(field.name.rawName);" : "\(field.name.rawName): \(field.value)")
+        }
+        // The fields are kept apart for HTTP/2; HTTP/1.1 wants one (RFC 6265 section 5.4).
+        let cookies = call.head.headerFields[values: .cookie]
+        if !cookies.isEmpty { lines.append("Cookie: \(cookies.joined(separator: "; "))") }
+        if call.head.headerFields[.userAgent] == nil { lines.append("User-Agent: AuthFlow") }
+        let wantsLength = [.post, .put, .patch].contains(method)
+        if !call.body.isEmpty || wantsLength {
+            if call.head.headerFields[.contentType] == nil { lines.append("Content-Type:") }
+            // A body of this size needs no `100 Continue` first.
+            lines.append("Expect:")
+            easy.set(AUTHFLOW_CURL_POST_FIELD_SIZE, call.body.count)
+            easy.set(AUTHFLOW_CURL_COPY_POST_FIELDS, bytes: call.body)
+        }
+        if method == .head { easy.set(AUTHFLOW_CURL_NO_BODY, 1) }
+        if method != .get, method != .head || !call.body.isEmpty {
+            easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, method.rawValue)
+        } else if method == .get, !call.body.isEmpty {
+            easy.set(AUTHFLOW_CURL_CUSTOM_REQUEST, "GET")
+        }
+        easy.set(AUTHFLOW_CURL_HTTP_HEADER, list: lines)
+    }
+
+    private func prepareTLS(_ easy: CurlEasy) {
+        easy.set(AUTHFLOW_CURL_SSL_VERIFY_PEER, 1)
+        easy.set(AUTHFLOW_CURL_SSL_VERIFY_HOST, 2)
+        easy.set(AUTHFLOW_CURL_CERT_INFO, 1)
+        // RFC 9325 section 3.1.1: "Implementations MUST NOT negotiate TLS version 1.1".
+        easy.set(AUTHFLOW_CURL_SSL_VERSION, 6)  // TLS 1.2 or later
+        // libcurl then goes on to use the folder with the system's own.
+        if let file = settings.certificateAuthorities {
+            easy.set(AUTHFLOW_CURL_CA_INFO, file)
+            if proxy != nil { easy.set(AUTHFLOW_CURL_PROXY_CA_INFO, file) }
+        }
+        if let certificate = settings.clientCertificate {
+            easy.set(AUTHFLOW_CURL_SSL_CERT, certificate.file)
+            easy.set(AUTHFLOW_CURL_SSL_KEY, certificate.keyFile)
+            // A key with a passphrase would have OpenSSL ask for it at the terminal.
+            easy.set(AUTHFLOW_CURL_KEY_PASSWORD, "")
+        }
+    }
+
+    private func prepareProxy(_ easy: CurlEasy) {
+        // An empty string keeps libcurl from reading the environment itself.
+        easy.set(AUTHFLOW_CURL_PROXY, proxy?.url ?? "")
+        easy.set(AUTHFLOW_CURL_NO_PROXY, "")
+        guard let proxy else { return }
+        // What a request carries is for its server only: the proxy passes it on unread.
+        easy.set(AUTHFLOW_CURL_HTTP_PROXY_TUNNEL, 1)
+        easy.set(AUTHFLOW_CURL_SUPPRESS_CONNECT_HEADERS, 1)
+        easy.set(AUTHFLOW_CURL_PROXY_SSL_VERSION, 6)  // TLS 1.2 or later
+        if let username = proxy.username { easy.set(AUTHFLOW_CURL_PROXY_USERNAME, username) }
+        if let password = proxy.password { easy.set(AUTHFLOW_CURL_PROXY_PASSWORD, password.exposed) }
+    }
+
+    /// Takes libcurl's final result, and passes it to the caller.
+    func end(_ code: authflow_curl_result) {
+        defer { easy = nil }
+        if let fault { return fail(fault) }
+        // libcurl tries the other addresses of a name when one is refused.
+        if hasRefusedAddress, attempts == 0, code != AUTHFLOW_CURL_OK { return fail(addressError) }
+        guard code == AUTHFLOW_CURL_OK, let response = head.response else {
+            let waited = attempts == 0 ? connectTimeout : call.timeout
+            return fail(
+                CurlFailure(
+                    code,
+                    of: call,
+                    through: proxy,
+                    waited: waited,
+                    isConnected: attempts > 0,
+                    presentsCertificate: settings.clientCertificate != nil && head.isEmpty,
+                    easy: easy
+                ).error
+            )
+        }
+        result.finish(.success(transportResponse(response)))
+        stream?.finish()
+    }
+
+    private func transportResponse(_ head: HTTPResponse) -> TransportResponse {
+        var response = TransportResponse(head: head, body: body)
+        response.reach = reach
+        return response
+    }
+
+    private func fail(_ error: any Error) {
+        result.finish(.failure(error))
+        stream?.finish(throwing: error)
+    }
+
+    /// Ends it before libcurl does.
+    func end(_ error: any Error) {
+        easy = nil
+        fail(error)
+    }
+
+    /// The time from any change until the next ``deadline``, at least.
+    var shortestTimeout: Duration { min(call.timeout, settings.firstByteTimeout) }
+
+    /// The next time at which it ends without a result, and the reason; nil for none at present.
+    var deadline: (ContinuousClock.Instant, AuthError)? {
+        guard let sent else {
+            // libcurl limits the time to connect.
+            return easy == nil ? (added + call.timeout, call.wasNotSent) : nil
+        }
+        if isStream ? head.response == nil : head.isEmpty {
+            // A stream may go on for as long as it likes once its head is there.
+            let timeout = isStream ? call.timeout : min(settings.firstByteTimeout, call.timeout)
+            return (sent + timeout, AuthError(.timedOut, "\(place) sent nothing within \(timeout.formattedSeconds)."))
+        }
+        guard !isStream else { return nil }
+        return (
+            sent + call.timeout,
+            AuthError(.timedOut, "\(place) did not respond within \(call.timeout.formattedSeconds).")
+        )
+    }
+
+    private var place: String { call.head.authority ?? "the server" }
+
+    // MARK: Callbacks of libcurl
+
+    private static let receiveHeader: authflow_curl_receive = { bytes, size, count, context in
+        let transfer = unsafe CurlTransfer.at(context)
+        let line = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
+        return transfer.receive(header: unsafe Array(line)) ? line.count : 0
+    }
+
+    private static let receiveBody: authflow_curl_receive = { bytes, size, count, context in
+        let transfer = unsafe CurlTransfer.at(context)
+        let part = unsafe UnsafeRawBufferPointer(start: bytes, count: size * count)
+        return unsafe transfer.receive(body: part) ? part.count : 0
+    }
+
+    private static let beforeRequest: authflow_curl_before_request = { context, address, _, _, _ in
+        unsafe CurlTransfer.at(context).mayBeSent(to: address.map { unsafe String(cString: $0) }) ? 0 : 1
+    }
+
+    private static let openSocket: authflow_curl_open_socket = { context, _, peer in
+        let transfer = unsafe CurlTransfer.at(context)
+        let address = unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(AUTHFLOW_CURL_ADDRESS_SIZE)) {
+            text in
+            guard let start = text.baseAddress, unsafe authflow_curl_peer_address(peer, start) else {
+                return nil as String?
+            }
+            return unsafe String(cString: start)
+        }
+        guard let address, NetworkReach(address: address) <= transfer.call.allowedReach else {
+            transfer.hasRefusedAddress = true
+            return -1
+        }
+        return unsafe authflow_curl_peer_open(peer)
+    }
+
+    private static func at(_ context: UnsafeMutableRawPointer?) -> CurlTransfer {
+        guard let context = unsafe context else { preconditionFailure("libcurl lost its context") }
+        return unsafe Unmanaged<CurlTransfer>.fromOpaque(context).takeUnretainedValue()
+    }
+
+    private func receive(header line: [UInt8]) -> Bool {
+        do throws(ResponseHead.Fault) {
+            try head.read(line)
+        } catch {
+            switch error {
+            case .tooLarge:
+                fault = AuthError(
+                    .invalidResponse,
+                    "The response to \(call) has more than \(ResponseHead.maximumSize / 1024) KiB of header fields."
+                )
+            case .malformed(let reason):
+                fault = AuthError(.invalidResponse, "The response to \(call) is not HTTP: \(reason).")
+            }
+            return false
+        }
+        // A server that refuses a request may not have read its body, and takes that for the next request of the connection.
+        if let status = head.response?.status.code, (400..<500).contains(status), !call.body.isEmpty {
+            easy?.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
+        }
+        guard !isStream else {
+            // The head is there as soon as its last line is.
+            if let response = head.response { result.finish(.success(transportResponse(response))) }
+            return true
+        }
+        guard let response = head.response, call.head.method != .head,
+            let length = response.headerFields[.contentLength].flatMap({ Int($0) }), length > call.maximumResponseSize
+        else { return true }
+        return refuseSize()
+    }
+
+    private func receive(body part: UnsafeRawBufferPointer) -> Bool {
+        if isStream {
+            guard let stream else { return false }
+            return stream.append(unsafe Array(part)) || refuseSize()
+        }
+        guard body.count + part.count <= call.maximumResponseSize else { return refuseSize() }
+        unsafe body.append(contentsOf: part)
+        return true
+    }
+
+    private func refuseSize() -> Bool {
+        fault = AuthError(
+            .invalidResponse,
+            "The response to \(call) has more than \(call.maximumResponseSize) bytes.",
+            status: head.response?.status.code
+        )
+        return false
+    }
+
+    /// Whether the request changes nothing at the server (RFC 9110 section 9.2.1).
+    private var isSafe: Bool { [.get, .head].contains(call.head.method) }
+
+    /// libcurl repeats a request by itself when a connection that it has used before turns out to be dead. A code or a
+    /// refresh token works once, and a server may have processed a request that it did not respond to: what has been
+    /// sent, even in part, is not sent again.
+    ///
+    /// RFC 9110 section 9.2.2 allows it for safe requests. HTTP/2 servers refuse requests that come after GOAWAY (RFC 9113 section
+    /// 6.8), which cannot be detected here: the others use HTTP/1.1, in which no request is sent after a close.
+    private func mayBeSent(to address: String?) -> Bool {
+        attempts += 1
+        do throws(AuthError) {
+            try checkPeer(address)
+            if attempts > 1, !isSafe, let easy, easy.info(AUTHFLOW_CURL_INFO_REQUEST_SIZE) > 0 {
+                throw AuthError(
+                    .networkFailed,
+                    "The connection to \(place) broke off after the request had been sent, which is not sent twice. Try again."
+                )
+            }
+            try call.willSend()
+        } catch {
+            fault = error
+            return false
+        }
+        sent = .now
+        return true
+    }
+
+    /// Whether the server may not be at every address. An address that the settings give for a name was chosen by the user, and a
+    /// proxy looks names up itself.
+    private var limitsAddresses: Bool {
+        guard call.allowedReach < .thisMachine, proxy == nil else { return false }
+        let authority = call.head.authority ?? ""
+        return settings.addresses[authority == host ? "\(host):443" : authority] == nil
+    }
+
+    private var addressError: AuthError {
+        AuthError(
+            .networkFailed,
+            "\(place) resolves to an address of this machine or a private network, which a public server may not name."
+        )
+    }
+
+    /// Checks the server that the connection leads to, which another request may have made.
+    private func checkPeer(_ address: String?) throws(AuthError) {
+        if proxy == nil, let address { reach = NetworkReach(address: address) }
+        if limitsAddresses, (reach ?? .thisMachine) > call.allowedReach { throw addressError }
+        guard let easy, call.head.scheme == "https", easy.info(AUTHFLOW_CURL_INFO_NUM_CONNECTS) > 0 else { return }
+        let names = CertificateNames(pem: easy.certificate ?? "")
+        let isAddress = NetworkReach.isAddress(host)
+        // RFC 9110 section 4.3.4: "A reference identity of type CN-ID MUST NOT be used by clients." libcurl uses it where there is no
+        // other name.
+        guard isAddress ? names.hasAddress : names.hasHostName else {
+            // No other request may use the connection.
+            easy.set(AUTHFLOW_CURL_FORBID_REUSE, 1)
+            throw AuthError(
+                .networkFailed,
+                "No trusted TLS connection to \(place) could be made: its certificate was refused: it has no subjectAltName for \(isAddress ? "an IP address" : "a host name")."
+            )
+        }
+    }
+
+    /// The host of the request, without its port.
+    private var host: String {
+        let authority = call.head.authority ?? ""
+        let end = authority.lastIndex(of: ":").flatMap { authority[$0...].contains("]") ? nil : $0 }
+        return String(authority[..<(end ?? authority.endIndex)])
+    }
+}
+
+extension Duration {
+    /// The duration in words, for a message.
+    var formattedSeconds: String {
+        self < .seconds(1) ? "\(milliseconds) milliseconds" : "\(Int(seconds.rounded())) seconds"
+    }
+
+    fileprivate var milliseconds: Int { max(1, Int(min(self.seconds, 1_000_000) * 1000)) }
+}
+#endif

@@ -1,0 +1,48 @@
+public import AuthFlowHTTP
+
+#if os(Linux)
+import CCurl
+
+/// libcurl: the transport on Linux. Everything automatic is off: redirects, cookies, credentials from files, repeating
+/// a request.
+///
+/// Transports share one thread and its connections, where their settings are the same. libcurl is loaded at the first
+/// request (Debian: `libcurl4`, 7.80 or later).
+public struct CurlTransport: HTTPTransport {
+    private let settings: NetworkSettings
+    private let loop: CurlLoop
+
+    /// Creates a transport.
+    /// - Parameter settings: The proxy, certificates and limits of every request; default: no proxy, the system's certificates.
+    public init(_ settings: NetworkSettings = NetworkSettings()) {
+        self.settings = settings
+        // libcurl caches addresses for all transports that share a thread. Those set for one are not for others.
+        self.loop = settings.addresses.isEmpty ? .shared : CurlLoop()
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let transfer = CurlTransfer(call, settings: settings, proxy: try settings.proxy(for: call))
+        return try await transfer.result.value {
+            loop.begin(transfer)
+        } onCancel: {
+            loop.cancel(transfer)
+        }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func stream(_ call: TransportRequest) async throws -> ResponseStream {
+        let body = ResponseBody(limit: call.maximumResponseSize)
+        let transfer = CurlTransfer(call, settings: settings, proxy: try settings.proxy(for: call), body: body)
+        body.onCancel { [loop] in loop.cancel(transfer) }
+        let response = try await transfer.result.value {
+            loop.begin(transfer)
+        } onCancel: {
+            loop.cancel(transfer)
+        }
+        var stream = ResponseStream(head: response.head, body: body)
+        stream.reach = response.reach
+        return stream
+    }
+}
+#endif

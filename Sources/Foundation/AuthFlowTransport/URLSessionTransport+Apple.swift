@@ -1,0 +1,284 @@
+public import AuthFlowHTTP
+
+// CHECK_APPLE is set where these files are type-checked on Linux, against Foundation's own URLSession there.
+#if canImport(Darwin) || CHECK_APPLE
+import Foundation
+import HTTPTypes
+import Synchronization
+
+#if CHECK_APPLE
+import FoundationNetworking
+#endif
+
+/// Foundation's `URLSession`, with everything automatic switched off: cookies, caches, stored credentials and
+/// redirects.
+public struct URLSessionTransport: HTTPTransport {
+    private let session: URLSession
+    private let exchanges: Exchanges
+
+    /// Creates a transport with a session of its own.
+    public init() {
+        let configuration = URLSessionConfiguration.ephemeral
+        configuration.httpCookieStorage = nil
+        configuration.httpShouldSetCookies = false
+        configuration.httpCookieAcceptPolicy = .never
+        configuration.urlCache = nil
+        configuration.urlCredentialStorage = nil
+        configuration.requestCachePolicy = .reloadIgnoringLocalCacheData
+        self.exchanges = Exchanges()
+        self.session = URLSession(configuration: configuration, delegate: exchanges, delegateQueue: nil)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
+        try await exchange(call, timeout: call.timeout, body: nil)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func stream(_ call: TransportRequest) async throws -> ResponseStream {
+        let body = ResponseBody(limit: call.maximumResponseSize)
+        // The session's timeout is for silence, which a stream may keep for as long as it likes once its head is there.
+        let response = try await withDeadline(call.timeout, clock: ContinuousClock()) {
+            AuthError(.timedOut, "\(call) got no response within \(Int(call.timeout.seconds)) seconds.")
+        } _: {
+            try await exchange(call, timeout: .seconds(86_400), body: body)
+        }
+        return ResponseStream(head: response.head, body: body)
+    }
+
+    /// - Parameter body: Where the body goes as it arrives; nil when it is returned whole.
+    private func exchange(_ call: TransportRequest, timeout: Duration, body: ResponseBody?) async throws
+        -> TransportResponse
+    {
+        guard let url = URL(string: call.url) else {
+            throw AuthError(.invalidConfiguration, "\"\(Redaction.url(call.url))\" is not a URL.")
+        }
+        var request = URLRequest(url: url, timeoutInterval: timeout.seconds)
+        request.httpMethod = call.head.method.rawValue
+        for field in call.head.headerFields where field.name != .cookie {
+            request.addValue(field.value, forHTTPHeaderField: field.name.rawName)
+        }
+        // The fields are kept apart for HTTP/2; HTTP/1.1 wants one field, and no commas in it (RFC 6265 section 5.4).
+        let cookies = call.head.headerFields[values: .cookie]
+        if !cookies.isEmpty { request.setValue(cookies.joined(separator: "; "), forHTTPHeaderField: "Cookie") }
+        if !call.body.isEmpty { request.httpBody = Data(call.body) }
+
+        let task = session.dataTask(with: request)
+        body?.onCancel { [exchanges] in exchanges.cancel(task) }
+        defer { exchanges.forget(task) }
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                exchanges.begin(Exchange(continuation: continuation, call: call, body: body), as: task)
+            }
+        } onCancel: {
+            exchanges.cancel(task)
+        }
+    }
+}
+
+/// One exchange under way.
+private struct Exchange {
+    /// Waits for the response, or, of a stream, for its head; nil once it has that.
+    var continuation: CheckedContinuation<TransportResponse, any Error>?
+    let call: TransportRequest
+    /// Where the body goes as it arrives. Weak, because a body that is not read any more ends the exchange.
+    weak var body: ResponseBody?
+    let isStream: Bool
+    var response: TransportResponse?
+
+    init(
+        continuation: CheckedContinuation<TransportResponse, any Error>,
+        call: TransportRequest,
+        body: ResponseBody?
+    ) {
+        self.continuation = continuation
+        self.call = call
+        self.body = body
+        self.isStream = body != nil
+    }
+
+    func fail(_ error: any Error) {
+        continuation?.resume(throwing: error)
+        body?.finish(throwing: error)
+    }
+}
+
+/// The exchanges under way, by task: the delegate that `URLSession` reports to.
+private final class Exchanges: NSObject, URLSessionDataDelegate, Sendable {
+    private struct State {
+        var running: [Int: Exchange] = [:]
+        /// The exchanges that were cancelled before they had begun.
+        var cancelled: Set<Int> = []
+    }
+
+    private let state = Mutex(State())
+
+    func begin(_ exchange: Exchange, as task: URLSessionTask) {
+        let mayBegin = state.withLock { state in
+            if state.cancelled.contains(task.taskIdentifier) { return false }
+            state.running[task.taskIdentifier] = exchange
+            return true
+        }
+        guard mayBegin else { return exchange.fail(CancellationError()) }
+        do throws(AuthError) {
+            try exchange.call.willSend()
+        } catch {
+            forget(task)
+            return exchange.fail(error)
+        }
+        task.resume()
+    }
+
+    /// Ends an exchange immediately, or before it begins.
+    ///
+    /// It does not rely on `URLSession`'s own report of a cancelled task: that may come before the exchange has begun,
+    /// when no caller waits yet, and it does not come a second time.
+    func cancel(_ task: URLSessionTask) {
+        let exchange = state.withLock { state in
+            let exchange = state.running.removeValue(forKey: task.taskIdentifier)
+            if exchange == nil { state.cancelled.insert(task.taskIdentifier) }
+            return exchange
+        }
+        exchange?.fail(CancellationError())
+        stop(task)
+    }
+
+    /// Forgets that an exchange was cancelled: it may have been at the very end.
+    func forget(_ task: URLSessionTask) {
+        state.withLock { _ = $0.cancelled.remove(task.taskIdentifier) }
+    }
+
+    private func end(_ task: URLSessionTask) -> Exchange? {
+        state.withLock { $0.running.removeValue(forKey: task.taskIdentifier) }
+    }
+
+    /// Stops what a task does without waiting for it.
+    private func stop(_ task: URLSessionTask) {
+        task.cancel()
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        task: URLSessionTask,
+        willPerformHTTPRedirection response: HTTPURLResponse,
+        newRequest request: URLRequest,
+        completionHandler: @escaping (URLRequest?) -> Void
+    ) {
+        // The engine sees the 3xx itself. A redirected token request would carry a code or a secret elsewhere.
+        completionHandler(nil)
+    }
+
+    func urlSession(
+        _ session: URLSession,
+        dataTask: URLSessionDataTask,
+        didReceive response: URLResponse,
+        completionHandler: @escaping (URLSession.ResponseDisposition) -> Void
+    ) {
+        guard let http = response as? HTTPURLResponse else { return completionHandler(.cancel) }
+        let received = TransportResponse(head: HTTPResponse(http))
+        let announced = http.expectedContentLength
+        let identifier = dataTask.taskIdentifier
+        let exchange = state.withLock { state -> Exchange? in
+            let exchange = state.running[identifier]
+            state.running[identifier]?.response = received
+            // The head of a stream is what its caller waits for.
+            if exchange?.isStream == true { state.running[identifier]?.continuation = nil }
+            return exchange
+        }
+        let isStream = exchange?.isStream == true
+        let isTooLarge = !isStream && announced > Int64(exchange?.call.maximumResponseSize ?? .max)
+        if isStream { exchange?.continuation?.resume(returning: received) }
+        if isTooLarge { refuse(dataTask) }
+        completionHandler(isTooLarge ? .cancel : .allow)
+    }
+
+    func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
+        // Not under the lock: a body that is not read any more ends its exchange, which takes it.
+        let exchange = state.withLock { $0.running[dataTask.taskIdentifier] }
+        if let exchange, exchange.isStream {
+            if exchange.body?.append(Array(data)) != true { refuse(dataTask) }
+            return
+        }
+        let isTooLarge = state.withLock { state in
+            let identifier = dataTask.taskIdentifier
+            guard let exchange = state.running[identifier] else { return false }
+            let size = (exchange.response?.body.count ?? 0) + data.count
+            guard size <= exchange.call.maximumResponseSize else { return true }
+            state.running[identifier]?.response?.body.append(contentsOf: data)
+            return false
+        }
+        if isTooLarge { refuse(dataTask) }
+    }
+
+    /// Ends an exchange whose response is too large.
+    private func refuse(_ task: URLSessionTask) {
+        guard let exchange = end(task) else { return }
+        exchange.fail(
+            AuthError(
+                .invalidResponse,
+                "The response to \(exchange.call) has more than \(exchange.call.maximumResponseSize) bytes."
+            )
+        )
+        stop(task)
+    }
+
+    func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
+        guard let exchange = end(task) else { return }
+        if let error {
+            exchange.fail(Self.failure(of: exchange.call, error))
+        } else if let response = exchange.response {
+            exchange.continuation?.resume(returning: response)
+            exchange.body?.finish()
+        } else {
+            exchange.fail(AuthError(.networkFailed, "\(exchange.call) got no HTTP response."))
+        }
+    }
+
+    private static func failure(of call: TransportRequest, _ error: any Error) -> any Error {
+        let code = (error as? URLError)?.code
+        // Foundation's own text may quote the whole URL, query included.
+        let place = call.head.authority ?? "the server"
+        switch code {
+        case .cancelled:
+            return CancellationError()
+        case .timedOut:
+            return AuthError(.timedOut, "\(place) did not respond within \(call.timeout.seconds) seconds.")
+        case .cannotFindHost, .dnsLookupFailed:
+            return AuthError(
+                .networkFailed,
+                "The name \(place) is not known here. Is it spelt right, and is there a network?"
+            )
+        case .cannotConnectToHost:
+            return AuthError(
+                .networkFailed,
+                "Nothing responds at \(place). Is the address right, and is the server up?"
+            )
+        case .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
+            .serverCertificateHasUnknownRoot, .serverCertificateNotYetValid:
+            return AuthError(
+                .networkFailed,
+                "No trusted TLS connection to \(place) could be made: its certificate was refused."
+            )
+        default:
+            let number = code.map { " (URL loading error \($0.rawValue))" } ?? ""
+            return AuthError(.networkFailed, "The exchange with \(place) broke off\(number). Try again.")
+        }
+    }
+}
+
+extension HTTPResponse {
+    fileprivate init(_ response: HTTPURLResponse) {
+        var fields = HTTPFields()
+        for case (let name, let value) as (String, String) in response.allHeaderFields {
+            guard let name = HTTPField.Name(name) else { continue }
+            if name == .setCookie {
+                // Foundation folds repeated fields into one; a cookie cannot be unfolded by commas alone.
+                for cookie in FoldedCookies.split(value) { fields.append(HTTPField(name: name, value: cookie)) }
+            } else {
+                fields.append(HTTPField(name: name, value: value))
+            }
+        }
+        self.init(status: Status(code: response.statusCode), headerFields: fields)
+    }
+}
+#endif

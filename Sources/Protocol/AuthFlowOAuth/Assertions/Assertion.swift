@@ -1,0 +1,119 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+
+/// A JWT in which an issuer says who a workload or a user is: a server gives an access token for it (RFC 7523 section 2.1), or
+/// takes it as the client's proof of itself (section 2.2).
+///
+/// Its signature is for the server to check. Here it is read only to explain why it was refused.
+public struct Assertion: Sendable, Hashable {
+    /// The JWT.
+    public let jwt: Secret
+
+    /// The scopes that it was issued for; nil when it names none, so that the request for an access token names them.
+    public var scopes: [String]?
+
+    /// The key that it is bound to; nil for none.
+    var key: DPoPKey?
+
+    /// Creates an assertion.
+    /// - Parameters:
+    ///   - jwt: A signed JWT of at most 64 KiB.
+    ///   - scopes: The scopes that it was issued for; default: it names none.
+    /// - Throws: ``AuthError`` with `assertion_unusable` when it is not one.
+    public init(_ jwt: Secret, scopes: [String]? = nil) throws(AuthError) {
+        do throws(AuthError) {
+            _ = try JWS(jwt)
+        } catch {
+            throw AuthError(.assertionUnusable, "The assertion is not a signed JWT.", underlyingError: error)
+        }
+        self.jwt = jwt
+        self.scopes = scopes
+    }
+
+    /// Reads what a platform or a program has written: a JWT with white space around it.
+    package init(printed bytes: [UInt8], by source: String) throws(AuthError) {
+        let text = String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
+        guard !text.isEmpty else { throw AuthError(.assertionUnusable, "The assertion from \(source) is empty.") }
+        do throws(AuthError) {
+            try self.init(Secret(text))
+        } catch {
+            throw AuthError(
+                .assertionUnusable,
+                "What \(source) has is not a signed JWT.",
+                underlyingError: error.underlyingError
+            )
+        }
+    }
+
+    /// Checks what a server would refuse it for.
+    /// - Parameters:
+    ///   - audience: The audience that it must have; nil for any.
+    ///   - time: The time.
+    ///   - source: Where it comes from, for the message.
+    /// - Throws: ``AuthError`` with `assertion_unusable`.
+    func check(audience: String?, at time: Date, from source: String) throws(AuthError) {
+        let claims = AssertionClaims(jwt)
+        // RFC 7523 section 3: the assertion "MUST contain an exp (expiration time) claim", and "MUST contain an aud (audience) claim".
+        guard let expiry = claims.expiry else {
+            throw AuthError(.assertionUnusable, "The assertion from \(source) does not say when it expires.")
+        }
+        guard expiry > time.timeIntervalSince1970 else {
+            throw AuthError(
+                .assertionUnusable,
+                "The assertion from \(source) has expired. Ask for a new one, nearer to its use. It was \(claims)."
+            )
+        }
+        if let audience, !claims.audiences.contains(where: { $0.isIdentical(to: audience) }) {
+            throw AuthError(
+                .assertionUnusable,
+                "The assertion from \(source) is for another audience than \(DisplayText.sanitized(audience)). It was \(claims)."
+            )
+        }
+    }
+}
+
+extension Assertion: CustomStringConvertible, CustomReflectable {
+    /// Who issued it, for whom, and until when.
+    public var description: String { "an assertion \(AssertionClaims(jwt))" }
+    /// A mirror without children.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+/// What a JWT says about itself, for explaining why it was refused. Nothing of it is believed.
+package struct AssertionClaims: CustomStringConvertible {
+    let audiences: [String]
+    package let expiry: Double?
+    let subject: String?
+
+    var algorithm: SignatureAlgorithm? { header?.algorithm }
+
+    private let issuer: String?
+    private let header: JWSHeader?
+
+    package init(_ jwt: Secret) {
+        let jws = try? JWS(jwt)
+        let claims = jws?.payload
+        self.header = jws?.header
+        self.audiences = claims?["aud"]?.strings ?? claims?["aud"]?.string.map { [$0] } ?? []
+        self.expiry = claims?["exp"]?.number
+        self.issuer = claims?["iss"]?.string
+        self.subject = claims?["sub"]?.string
+    }
+
+    package var description: String {
+        func shown(_ text: String?) -> String { text.map { "\"\(DisplayText.sanitized($0))\"" } ?? "none" }
+        var parts = ["issued by \(shown(issuer))", "for the subject \(shown(subject))"]
+        parts.append("and the audience \(audiences.isEmpty ? "none" : audiences.map(shown).joined(separator: ", "))")
+        if let header {
+            let key = header.keyID.map { " by the key \(shown($0))" } ?? ""
+            parts.append("signed\(key) with \(shown(header.algorithm.rawValue))")
+        }
+        // Within the range that a date can show.
+        if let expiry, 0...253_402_300_799 ~= expiry {
+            parts.append("valid until \(HTTPDate.text(Date(timeIntervalSince1970: expiry)))")
+        }
+        return parts.joined(separator: ", ").replacing(", and the", with: " and the")
+    }
+}

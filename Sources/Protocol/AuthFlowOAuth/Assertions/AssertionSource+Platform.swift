@@ -1,0 +1,110 @@
+import AuthFlowHTTP
+public import AuthFlowJOSE
+import AuthFlowJSON
+import HTTPTypes
+
+extension AssertionSource {
+    /// The largest file or response that is read, in bytes.
+    private static let maximumSize = 64 * 1024
+
+    /// A file that the platform keeps up to date: a projected service account token, or a SPIFFE JWT-SVID. It is read for every use.
+    /// - Parameters:
+    ///   - path: The file.
+    ///   - audience: The audience that the JWT must have; default: any.
+    public static func file(path: String, audience: String? = nil) -> AssertionSource {
+        let name = "the file \(DisplayText.sanitized(path))"
+        return AssertionSource(name, audience: audience) { _ in
+            guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: maximumSize) else {
+                throw AuthError(
+                    .assertionUnusable,
+                    "There is no assertion: \(name) does not exist, cannot be read, or has more than \(maximumSize) bytes."
+                )
+            }
+            return try Assertion(printed: bytes, by: name)
+        }
+    }
+
+    /// A variable of the environment, as CI systems set it for a job. It stays the same for the job.
+    /// - Parameters:
+    ///   - variable: The variable's name.
+    ///   - audience: The audience that the JWT must have; default: any.
+    public static func environment(_ variable: String, audience: String? = nil) -> AssertionSource {
+        let name = "the environment variable \(DisplayText.sanitized(variable))"
+        return AssertionSource(name, audience: audience) { request in
+            guard let text = request.host.environment[variable], !text.isEmpty else {
+                throw AuthError(
+                    .assertionUnusable,
+                    "There is no assertion: \(name) is not set. Ask for the token in the definition of the job."
+                )
+            }
+            return try Assertion(printed: Array(text.utf8), by: name)
+        }
+    }
+
+    /// The runner of a CI job that gives an ID Token for the asking: `ACTIONS_ID_TOKEN_REQUEST_URL` says where, and
+    /// `ACTIONS_ID_TOKEN_REQUEST_TOKEN` authorizes the request.
+    /// - Parameter audience: The audience to ask for; default: the issuer of the server.
+    public static func actionsRunner(audience: String? = nil) -> AssertionSource {
+        let name = "the job's runner"
+        return AssertionSource(name, identity: "\(name)\u{0}\(audience ?? "")") { request in
+            let environment = request.host.environment
+            guard let url = environment["ACTIONS_ID_TOKEN_REQUEST_URL"], !url.isEmpty,
+                let token = environment["ACTIONS_ID_TOKEN_REQUEST_TOKEN"], !token.isEmpty
+            else {
+                throw AuthError(
+                    .assertionUnusable,
+                    "There is no assertion: the job may not ask its runner for an ID Token. Give it the permission \"id-token: write\"; a job for a fork has none."
+                )
+            }
+            let audience = audience ?? request.issuer
+            let endpoint = try Endpoint(try Endpoint(url, name: "runner's URL").url(adding: ["audience": audience]))
+            let fields: HTTPFields = [.authorization: "Bearer \(token)", .accept: "application/json"]
+            let response = try await ExchangeLimits.send(
+                TransportRequest(.get, endpoint, headerFields: fields, maximumResponseSize: maximumSize),
+                by: request.transport,
+                clock: request.host.clock
+            )
+            guard response.status == 200, let text = try response.json(from: name)["value"]?.string else {
+                throw AuthError(
+                    .assertionUnusable,
+                    "\(name) has given no ID Token (status \(response.status)).",
+                    status: response.status
+                )
+            }
+            let assertion = try Assertion(printed: Array(text.utf8), by: name)
+            try assertion.check(audience: audience, at: request.time, from: name)
+            return assertion
+        }
+    }
+
+    /// A key of the client's own, whose public key the server trusts for this issuer.
+    /// - Parameters:
+    ///   - key: Signs the assertions. Each lives for a minute.
+    ///   - subject: `sub`: whom the access token is for.
+    ///   - issuer: `iss`; default: the client's identifier.
+    ///   - audience: `aud`; default: the issuer of the server.
+    ///   - algorithm: The algorithm; default: the best of the key's.
+    public static func signed(
+        by key: SigningKeySource,
+        subject: String,
+        issuer: String? = nil,
+        audience: String? = nil,
+        algorithm: SignatureAlgorithm? = nil
+    ) -> AssertionSource {
+        let identity = [issuer ?? "", subject, audience ?? ""].joined(separator: "\u{0}")
+        return AssertionSource("the client's key", identity: identity) { request in
+            let key = try await key.keyInTask()
+            let own: [String: JSON] = [
+                "iss": .string(issuer ?? request.clientID), "sub": .string(subject),
+                "aud": .string(audience ?? request.issuer), "jti": .string(request.identifier),
+            ]
+            let times = SignedTimes.claims(at: request.time, lifetime: ClientAssertion.lifetime)
+            let jwt = try await key.jwt(
+                .object(own.merging(times) { $1 }),
+                type: "JWT",
+                algorithm: try key.algorithm(algorithm, allowed: nil, announced: nil)
+            )
+            return try Assertion(Secret(jwt))
+        }
+    }
+}

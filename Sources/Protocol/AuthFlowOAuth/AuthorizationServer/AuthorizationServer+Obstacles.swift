@@ -1,0 +1,41 @@
+import AuthFlowHTTP
+import AuthFlowJSON
+import HTTPTypes
+
+extension AuthorizationServer {
+    /// An endpoint that cannot be used from here.
+    package struct Obstacle: Sendable {
+        /// `keys`, or the name of an endpoint in the metadata.
+        package let name: String
+        package let error: any Error
+    }
+
+    /// Tries what a sign-in needs of the server besides its metadata: its keys, and a connection to each server that the metadata names.
+    ///
+    /// No endpoint is asked for anything: any response shows that there is a server.
+    /// - Throws: What fetching the metadata throws; `CancellationError`.
+    package func obstacles() async throws -> [Obstacle] {
+        let metadata = try await metadata()
+        var obstacles: [Obstacle] = []
+        var origins: Set<String> = metadata.document == nil ? [] : [(try? Endpoint(issuer))?.origin ?? issuer]
+        if let place = metadata.jwksURI {
+            origins.insert(place.origin)
+            do {
+                _ = try await encryptionKeys(metadata)
+            } catch {
+                try Task.checkCancellation()
+                obstacles.append(Obstacle(name: "keys", error: error))
+            }
+        }
+        for (name, endpoint) in metadata.endpoints {
+            guard let endpoint, origins.insert(endpoint.origin).inserted else { continue }
+            do {
+                _ = try await transport.send(TransportRequest(.head, endpoint, timeout: .seconds(10)))
+            } catch {
+                try Task.checkCancellation()
+                obstacles.append(Obstacle(name: name, error: error))
+            }
+        }
+        return obstacles
+    }
+}

@@ -1,0 +1,34 @@
+import AuthFlowHTTP
+package import HTTPTypes
+import Synchronization
+
+/// The nonces that servers want to see in the next proof, by origin (RFC 9449 sections 8 and 9).
+package final class DPoPNonces: Sendable {
+    private let nonces = Mutex<[String: String]>([:])
+
+    /// The most origins that are remembered: a client talks to its provider and a few APIs.
+    private static let limit = 32
+
+    package init() {}
+
+    package func nonce(for origin: String) -> String? { nonces.withLock { $0[origin] } }
+
+    /// Remembers what a response says.
+    /// - Returns: The nonce, when there is one.
+    func learn(from response: TransportResponse, origin: String) -> String? {
+        learn(from: response.head.headerFields, origin: origin)
+    }
+
+    /// As ``learn(from:origin:)-(TransportResponse,_)``, for the header fields of a response.
+    @discardableResult package func learn(from fields: HTTPFields, origin: String) -> String? {
+        // Section 8.1: nonce = 1*NQCHAR, the characters of a scope token.
+        guard let nonce = fields[.dpopNonce], !nonce.isEmpty, nonce.utf8.count <= 1024,
+            nonce.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C })
+        else { return nil }
+        nonces.withLock { nonces in
+            if nonces.count >= Self.limit, nonces[origin] == nil { nonces.removeAll() }
+            nonces[origin] = nonce
+        }
+        return nonce
+    }
+}

@@ -1,0 +1,149 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import Synchronization
+
+/// Keeps the metadata of one issuer: one fetch for all who wait, again when its lifetime is over.
+///
+/// - A fetch that fails takes nothing away: the old metadata is used for a day at the most.
+/// - A failure is repeated without a request for a second, then two, up to a minute, so that many users behind one server do
+///   not multiply the requests to a provider that is down.
+final class MetadataCache: Sendable {
+    /// The longest time that metadata is used while it cannot be fetched again, in seconds.
+    static let maximumStaleAge: TimeInterval = 86_400
+    /// The least time between two fetches that a failing endpoint causes, in seconds.
+    static let doubtInterval: TimeInterval = 60
+    /// The longest time that a failure is repeated without a request, in seconds.
+    static let longestFailure: TimeInterval = 60
+
+    private struct State {
+        var metadata: ProviderMetadata?
+        var fetchedAt = Date.distantPast
+        var freshUntil = Date.distantPast
+        var running: SharedTask<ProviderMetadata>?
+        var supplement = Supplement.none
+        var failure: (error: AuthError, at: Date, until: Date, count: Int)?
+    }
+
+    /// The state of the search for a second metadata document.
+    private enum Supplement {
+        case none
+        case running(SharedTask<ProviderMetadata>)
+        case finished
+    }
+
+    private let state = Mutex(State())
+    private let now: @Sendable () -> Date
+
+    init(now: @escaping @Sendable () -> Date) {
+        self.now = now
+    }
+
+    /// The metadata that was fetched last, however old; nil before.
+    var known: ProviderMetadata? { state.withLock { $0.metadata } }
+
+    /// The metadata, fetched when there is none or its lifetime is over.
+    /// - Parameter fetch: Fetches it.
+    /// - Throws: What `fetch` throws, or threw a moment ago; `CancellationError`, which ends no other caller's wait.
+    func metadata(_ fetch: @escaping @Sendable () async throws -> ProviderMetadata) async throws -> ProviderMetadata {
+        let now = self.now()
+        let (usable, task, failure) = state.withLock {
+            state -> (ProviderMetadata?, SharedTask<ProviderMetadata>?, AuthError?) in
+            // A clock that was set back makes nothing fresh for ever.
+            let isKnown = now >= state.fetchedAt
+            if isKnown, now < state.freshUntil, let metadata = state.metadata { return (metadata, nil, nil) }
+            let usable = isKnown && now < state.fetchedAt + Self.maximumStaleAge ? state.metadata : nil
+            if let running = state.running { return (usable, running, nil) }
+            if let failure = state.failure, now >= failure.at, now < failure.until {
+                return (usable, nil, failure.error)
+            }
+            let task = begin(fetch)
+            state.running = task
+            return (usable, task, nil)
+        }
+        if let task {
+            do {
+                return try await task.value()
+            } catch {
+                try Task.checkCancellation()
+                guard let usable else { throw error }
+                return usable
+            }
+        }
+        if let usable { return usable }
+        throw failure ?? AuthError(.discoveryFailed, "The provider's metadata could not be fetched.")
+    }
+
+    private func begin(_ fetch: @escaping @Sendable () async throws -> ProviderMetadata) -> SharedTask<ProviderMetadata>
+    {
+        SharedTask { [self] in
+            do {
+                let found = try await fetch()
+                let now = self.now()
+                state.withLock { state in
+                    state.running = nil
+                    state.failure = nil
+                    state.metadata = found
+                    state.supplement = .none
+                    state.fetchedAt = now
+                    state.freshUntil = found.lifetime.map { now + $0.seconds } ?? .distantFuture
+                }
+                return found
+            } catch {
+                let now = self.now()
+                state.withLock { state in
+                    state.running = nil
+                    guard let error = error as? AuthError else { return }
+                    let count = (state.failure?.count ?? 0) + 1
+                    let wait = min(Self.longestFailure, Double(1 << min(count - 1, 10)))
+                    state.failure = (error, now, now + wait, count)
+                }
+                throw error
+            }
+        }
+    }
+
+    /// The metadata with what a second document adds, which is looked for once in the lifetime of the first. A search that fails
+    /// for a passing reason counts for nothing.
+    /// - Parameter search: Returns the metadata to use from now on; throws when nothing was learnt.
+    func supplemented(_ search: @escaping @Sendable () async throws -> ProviderMetadata) async throws
+        -> ProviderMetadata
+    {
+        let (known, task) = state.withLock { state -> (ProviderMetadata?, SharedTask<ProviderMetadata>?) in
+            switch state.supplement {
+            case .finished: return (state.metadata, nil)
+            case .running(let task): return (nil, task)
+            case .none:
+                let fetchedAt = state.fetchedAt
+                let task = SharedTask { [self] in
+                    do {
+                        let found = try await search()
+                        self.state.withLock { state in
+                            // Metadata that was fetched anew meanwhile is newer than what was supplemented.
+                            guard state.fetchedAt == fetchedAt else { return }
+                            state.metadata = found
+                            state.supplement = .finished
+                        }
+                        return found
+                    } catch {
+                        self.state.withLock { $0.supplement = .none }
+                        throw error
+                    }
+                }
+                state.supplement = .running(task)
+                return (nil, task)
+            }
+        }
+        if let known { return known }
+        guard let task else { throw AuthError(.discoveryFailed, "The provider's metadata could not be fetched.") }
+        return try await task.value()
+    }
+
+    /// Ends the lifetime of the metadata, when it was fetched a while ago.
+    func expire() {
+        let now = self.now()
+        state.withLock { state in
+            guard state.metadata?.lifetime != nil, now >= state.fetchedAt + Self.doubtInterval else { return }
+            state.freshUntil = min(state.freshUntil, now)
+        }
+    }
+}

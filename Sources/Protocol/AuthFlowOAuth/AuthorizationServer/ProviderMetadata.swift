@@ -1,0 +1,256 @@
+public import AuthFlowHTTP
+public import AuthFlowJOSE
+public import AuthFlowJSON
+
+/// Where a provider's services are and what they can do (OIDC Discovery section 3, RFC 8414 section 2).
+///
+/// Capabilities are data: what a provider lacks is nil here, and asking for it gives an error that says so.
+public struct ProviderMetadata: Sendable, Hashable {
+    /// The issuer, compared character by character wherever it appears.
+    public var issuer: String
+
+    /// `authorization_endpoint`.
+    public var authorizationEndpoint: Endpoint?
+
+    /// `token_endpoint`.
+    public var tokenEndpoint: Endpoint?
+
+    /// `jwks_uri`: the keys that ID Tokens are signed with.
+    public var jwksURI: Endpoint?
+
+    /// `userinfo_endpoint`.
+    public var userInfoEndpoint: Endpoint?
+
+    /// `end_session_endpoint` (OIDC RP-Initiated Logout).
+    public var endSessionEndpoint: Endpoint?
+
+    /// `revocation_endpoint` (RFC 7009).
+    public var revocationEndpoint: Endpoint?
+
+    /// `introspection_endpoint` (RFC 7662).
+    public var introspectionEndpoint: Endpoint?
+
+    /// `device_authorization_endpoint` (RFC 8628).
+    public var deviceAuthorizationEndpoint: Endpoint?
+
+    /// `registration_endpoint` (RFC 7591).
+    public var registrationEndpoint: Endpoint?
+
+    /// `pushed_authorization_request_endpoint` (RFC 9126).
+    public var pushedAuthorizationRequestEndpoint: Endpoint?
+
+    /// `authorization_response_iss_parameter_supported` (RFC 9207): every authorization response must then name its issuer.
+    public var namesIssuerInResponses: Bool
+
+    /// `require_pushed_authorization_requests` (RFC 9126 section 5): the provider takes no others.
+    public var requiresPushedRequests: Bool
+
+    /// `code_challenge_methods_supported` (RFC 8414); nil when the provider does not say.
+    public var codeChallengeMethods: [String]?
+
+    /// `token_endpoint_auth_methods_supported`; nil when the provider does not say.
+    public var tokenEndpointAuthMethods: [String]?
+
+    /// `id_token_signing_alg_values_supported`; nil when the provider does not say.
+    public var idTokenSigningAlgorithms: [String]?
+
+    /// `scopes_supported`; nil when the provider does not say.
+    public var scopes: [String]?
+
+    /// Advice, in a sentence, for a user who wants to sign out at a provider without an end session endpoint.
+    public var signOutAdvice: String?
+
+    /// The rule by which ID Tokens name issuers of their own; default: none, and all name ``issuer``.
+    public var tokenIssuer: TokenIssuerTemplate?
+
+    /// Everything the document says, for what is not named above.
+    public var json: JSON
+
+    /// Where the document was found; nil when nothing was discovered.
+    var document: Document?
+
+    /// What the connection led to by which the document was fetched; nil when that is not known.
+    var documentReach: NetworkReach?
+
+    /// How long it may be used before it is fetched again; nil for ever, when nothing was discovered.
+    var lifetime: Duration?
+
+    /// Where a metadata document was found.
+    enum Document: Sendable, Hashable {
+        /// At the address that the issuer's own identifier leads to.
+        case ofIssuer
+        /// At an address that was given by hand.
+        case at(String)
+    }
+
+    /// Creates metadata by hand.
+    public init(
+        issuer: String,
+        authorizationEndpoint: Endpoint? = nil,
+        tokenEndpoint: Endpoint? = nil,
+        jwksURI: Endpoint? = nil,
+        userInfoEndpoint: Endpoint? = nil,
+        endSessionEndpoint: Endpoint? = nil,
+        revocationEndpoint: Endpoint? = nil,
+        deviceAuthorizationEndpoint: Endpoint? = nil,
+        registrationEndpoint: Endpoint? = nil,
+        namesIssuerInResponses: Bool = false
+    ) {
+        self.issuer = issuer
+        self.authorizationEndpoint = authorizationEndpoint
+        self.tokenEndpoint = tokenEndpoint
+        self.jwksURI = jwksURI
+        self.userInfoEndpoint = userInfoEndpoint
+        self.endSessionEndpoint = endSessionEndpoint
+        self.revocationEndpoint = revocationEndpoint
+        self.deviceAuthorizationEndpoint = deviceAuthorizationEndpoint
+        self.registrationEndpoint = registrationEndpoint
+        self.namesIssuerInResponses = namesIssuerInResponses
+        self.requiresPushedRequests = false
+        self.json = [:]
+    }
+
+    /// Reads a metadata document.
+    /// - Throws: ``AuthError`` with `discovery_failed` when a member has the wrong type, or an endpoint is not safe.
+    public init(_ json: JSON) throws(AuthError) {
+        guard let issuer = json["issuer"]?.string else { throw Self.unusable("it has no \"issuer\"") }
+        self.init(issuer: issuer)
+        let home = try? Endpoint(issuer, name: "issuer")
+        self.authorizationEndpoint = try Self.endpoint("authorization_endpoint", in: json, of: home)
+        self.tokenEndpoint = try Self.endpoint("token_endpoint", in: json, of: home)
+        self.jwksURI = try Self.endpoint("jwks_uri", in: json, of: home)
+        self.userInfoEndpoint = try Self.endpoint("userinfo_endpoint", in: json, of: home)
+        self.endSessionEndpoint = try Self.endpoint("end_session_endpoint", in: json, of: home)
+        self.revocationEndpoint = try Self.endpoint("revocation_endpoint", in: json, of: home)
+        self.introspectionEndpoint = try Self.endpoint("introspection_endpoint", in: json, of: home)
+        self.deviceAuthorizationEndpoint = try Self.endpoint("device_authorization_endpoint", in: json, of: home)
+        self.registrationEndpoint = try Self.endpoint("registration_endpoint", in: json, of: home)
+        self.pushedAuthorizationRequestEndpoint = try Self.endpoint(
+            "pushed_authorization_request_endpoint",
+            in: json,
+            of: home
+        )
+        self.namesIssuerInResponses = try Self.flag("authorization_response_iss_parameter_supported", in: json)
+        self.codeChallengeMethods = try Self.strings("code_challenge_methods_supported", in: json)
+        self.tokenEndpointAuthMethods = try Self.strings("token_endpoint_auth_methods_supported", in: json)
+        self.idTokenSigningAlgorithms = try Self.strings("id_token_signing_alg_values_supported", in: json)
+        self.requiresPushedRequests = try Self.flag("require_pushed_authorization_requests", in: json)
+        self.scopes = try Self.strings("scopes_supported", in: json)
+        self.json = json
+    }
+
+    private static func unusable(_ reason: String) -> AuthError {
+        AuthError(.discoveryFailed, "The provider's metadata document cannot be used: \(reason).")
+    }
+
+    private static func endpoint(_ name: String, in json: JSON, of issuer: Endpoint?) throws(AuthError) -> Endpoint? {
+        // Some servers list an endpoint that they do not have, with an empty value.
+        guard let value = json[name], value != .null, value != "" else { return nil }
+        guard let url = value.string else { throw unusable("\"\(name)\" is \(value.kind), not a URL") }
+        let endpoint: Endpoint
+        do {
+            endpoint = try Endpoint(url, name: name)
+        } catch {
+            throw AuthError(.discoveryFailed, error.message, underlyingError: error)
+        }
+        // A hostile provider could have codes, tokens and secrets sent to services of this machine or its network.
+        guard issuer?.mayName(endpoint) == true else {
+            throw unusable(
+                "its \"\(name)\" is at \(endpoint.origin), an address of this machine or a private network, which a public provider may not name"
+            )
+        }
+        return endpoint
+    }
+
+    /// Limits the endpoints on other hosts to what the connection to the document's own server led to. A name of a company's network
+    /// resolves to a private address, as its endpoints may then do; what a public server names may not, whatever it is called.
+    /// - Parameter reach: nil when it is not known.
+    mutating func limitReach(to reach: NetworkReach?) {
+        documentReach = reach
+        let home = try? Endpoint(issuer, name: "issuer")
+        for (_, path) in Self.namedEndpoints {
+            self[keyPath: path]?.limitReach(to: reach, unlessAt: home)
+        }
+    }
+
+    private static func flag(_ name: String, in json: JSON) throws(AuthError) -> Bool {
+        guard let value = json[name], value != .null else { return false }
+        guard let flag = value.bool else { throw unusable("\"\(name)\" is \(value.kind), not a boolean") }
+        return flag
+    }
+
+    private static func strings(_ name: String, in json: JSON) throws(AuthError) -> [String]? {
+        guard let value = json[name], value != .null else { return nil }
+        guard let strings = value.strings else { throw unusable("\"\(name)\" is not an array of strings") }
+        return strings
+    }
+}
+
+/// One of the endpoints in a provider's metadata.
+package typealias EndpointPath = any KeyPath<ProviderMetadata, Endpoint?> & Sendable
+
+extension ProviderMetadata {
+    /// The endpoint at a key path.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has none.
+    public func required(
+        _ endpoint: KeyPath<ProviderMetadata, Endpoint?>,
+        _ name: String
+    ) throws(AuthError) -> Endpoint {
+        guard let endpoint = self[keyPath: endpoint] else {
+            throw AuthError(.unsupported, "The provider \(issuer) has no \(name).")
+        }
+        return endpoint
+    }
+}
+
+extension ProviderMetadata {
+    private typealias WritableEndpointPath = any WritableKeyPath<ProviderMetadata, Endpoint?> & Sendable
+
+    /// The names of the endpoints in a metadata document.
+    private static let namedEndpoints: [(name: String, path: WritableEndpointPath)] = [
+        ("authorization_endpoint", \.authorizationEndpoint), ("token_endpoint", \.tokenEndpoint),
+        ("jwks_uri", \.jwksURI), ("userinfo_endpoint", \.userInfoEndpoint),
+        ("end_session_endpoint", \.endSessionEndpoint), ("revocation_endpoint", \.revocationEndpoint),
+        ("introspection_endpoint", \.introspectionEndpoint),
+        ("device_authorization_endpoint", \.deviceAuthorizationEndpoint),
+        ("registration_endpoint", \.registrationEndpoint),
+        ("pushed_authorization_request_endpoint", \.pushedAuthorizationRequestEndpoint),
+    ]
+
+    /// The endpoints, with their names in a metadata document.
+    package var endpoints: [(name: String, endpoint: Endpoint?)] {
+        Self.namedEndpoints.map { ($0.name, self[keyPath: $0.path]) }
+    }
+
+    /// The endpoints that a client calls, which may have an alias.
+    private static let aliasedEndpoints = namedEndpoints.filter {
+        ![
+            "authorization_endpoint", "jwks_uri", "end_session_endpoint", "registration_endpoint",
+        ].contains($0.name)
+    }
+
+    /// The same metadata with the endpoints for clients that show a certificate, where there are such.
+    /// RFC 8705 section 5: "an OAuth client intending to do mutual TLS ... MUST use the alias URL of the endpoint within the
+    /// mtls_endpoint_aliases metadata" in place of the usual one.
+    /// - Throws: ``AuthError`` with `discovery_failed` when one is not safe.
+    func withCertificateEndpoints() throws(AuthError) -> ProviderMetadata {
+        guard let aliases = json["mtls_endpoint_aliases"], aliases.object != nil else { return self }
+        let home = try? Endpoint(issuer, name: "issuer")
+        var metadata = self
+        // An alias stands for the endpoint of the document, and not for one that was given by hand.
+        for (name, path) in Self.aliasedEndpoints where metadata[keyPath: path]?.url == json[name]?.string {
+            guard var alias = try Self.endpoint(name, in: aliases, of: home) else { continue }
+            alias.limitReach(to: documentReach, unlessAt: home)
+            metadata[keyPath: path] = alias
+        }
+        return metadata
+    }
+
+    /// Replaces endpoints by those that are given by hand.
+    /// - Parameter other: Its endpoints replace these, where it has them.
+    public mutating func replaceEndpoints(by other: ProviderMetadata) {
+        for (_, path) in Self.namedEndpoints {
+            if let endpoint = other[keyPath: path] { self[keyPath: path] = endpoint }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+public import AuthFlowHTTP
+import AuthFlowJSON
+public import AuthFlowTransport
+import HTTPTypes
+
+/// Finds a user's provider from an identifier that the user types (OpenID Connect Discovery section 2, RFC 7033).
+public struct WebFinger: Sendable {
+    /// The link relation of an issuer.
+    private static let issuerRelation = "http://openid.net/specs/connect/1.0/issuer"
+
+    private let transport: any HTTPTransport
+    private let host: HostServices
+
+    /// Creates a finder.
+    /// - Parameters:
+    ///   - transport: The way to the network.
+    ///   - host: The clock for timeouts.
+    public init(transport: any HTTPTransport = SystemTransport(), host: HostServices = .system) {
+        self.transport = transport
+        self.host = host
+    }
+
+    /// Returns the issuer that is responsible for an account.
+    ///
+    /// The host in the identifier chooses the provider. A sign-in checks that provider as any
+    /// other: its metadata must name this issuer.
+    /// - Parameter identifier: An e-mail address or `acct:` URI, a host name, or an `https` URL.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when it is none of these, `discovery_failed` when no server
+    ///   knows it, `temporarily_unavailable`, or a code of the network's.
+    public func issuer(of identifier: String) async throws -> String {
+        let (resource, origin) = try Self.normalized(identifier)
+        var address = FormParameters()
+        address.append("resource", resource)
+        address.append("rel", Self.issuerRelation)
+        let endpoint = try Endpoint("\(origin)/.well-known/webfinger", name: "WebFinger address")
+        let call = TransportRequest(
+            .get,
+            try Endpoint(endpoint.url(adding: address)),
+            headerFields: [.accept: "application/jrd+json, application/json"]
+        )
+        let response = try await ExchangeLimits.send(call, by: transport, clock: host.clock)
+        try response.requireAvailable(from: "\(endpoint.host)", now: host.now())
+        guard response.status == 200 else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(endpoint) does not know \"\(DisplayText.sanitized(identifier, limit: 100))\" (status \(response.status)). Give the issuer itself.",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
+        // RFC 7033 section 4.4: members that are not known are ignored.
+        let links = try response.json(from: "\(endpoint)")["links"]?.array ?? []
+        guard let issuer = links.first(where: { $0["rel"]?.string == Self.issuerRelation })?["href"]?.string else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(endpoint) names no OpenID provider for \"\(DisplayText.sanitized(identifier, limit: 100))\"."
+            )
+        }
+        // OIDC Discovery section 2: the issuer location "MUST be a URI with a scheme component that MUST be https".
+        let found: Endpoint
+        do throws(AuthError) {
+            found = try Endpoint(issuer, name: "issuer")
+        } catch {
+            throw AuthError(.discoveryFailed, error.message, underlyingError: error)
+        }
+        guard endpoint.mayName(found) else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(endpoint) names the provider \(found.origin), an address of this machine or a private network, which a public server may not name."
+            )
+        }
+        return found.url
+    }
+
+    /// OIDC Discovery section 2.1: turns what a user types into a resource, and the origin to ask.
+    static func normalized(_ identifier: String) throws(AuthError) -> (resource: String, origin: String) {
+        let text = String(identifier.prefix { $0 != "#" })
+        let lowercased = text.lowercased()
+        let account = lowercased.hasPrefix("acct:") ? String(text.dropFirst(5)) : text
+        if lowercased.hasPrefix("acct:") || isAccount(text) {
+            // Section 2.1.3: the host is what follows the last @.
+            guard let at = account.lastIndex(of: "@"), at != account.startIndex else { throw unusable(identifier) }
+            return ("acct:\(account)", try origin(ofHost: String(account[account.index(after: at)...]), identifier))
+        }
+        let url = lowercased.contains("://") ? text : "https://\(text)"
+        let endpoint = try Endpoint(url, name: "identifier")
+        return (url, endpoint.origin)
+    }
+
+    /// Section 2.1.2 rule 3: "If a userinfo ... and host component are present and all of scheme component, path component,
+    /// query component, port component, and fragment component are absent, the acct scheme is assumed".
+    private static func isAccount(_ text: String) -> Bool {
+        text.contains("@") && !text.contains { "/?#:".contains($0) }
+    }
+
+    private static func origin(ofHost host: String, _ identifier: String) throws(AuthError) -> String {
+        guard !host.isEmpty, !host.contains(where: { "/?#@".contains($0) }) else { throw unusable(identifier) }
+        let name = host.prefix { $0 != ":" }
+        let scheme = Endpoint.isLoopback(host: name.lowercased()) ? "http" : "https"
+        return try Endpoint("\(scheme)://\(host)", name: "identifier").origin
+    }
+
+    private static func unusable(_ identifier: String) -> AuthError {
+        AuthError(
+            .invalidConfiguration,
+            "\"\(DisplayText.sanitized(identifier, limit: 100))\" is not an e-mail address, a host name or an https URL."
+        )
+    }
+}

@@ -1,0 +1,156 @@
+package import AuthFlowHTTP
+public import AuthFlowJSON
+
+/// Rich authorization requests (RFC 9396): what is asked for, in a structure of its own beside scopes.
+package enum AuthorizationDetails {
+    /// The parameter, and the member of the token response.
+    static let name = "authorization_details"
+
+    /// Passes what can be sent: an array of objects, each with a type (RFC 9396 section 2).
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    package static func check(_ json: JSON) throws(AuthError) {
+        guard let elements = json.array, !elements.isEmpty,
+            elements.allSatisfy({ $0["type"]?.string?.isEmpty == false })
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\"authorization_details\" is an array of objects, each with a \"type\" (RFC 9396 section 2)."
+            )
+        }
+    }
+
+    /// Passes types that the server announces (`authorization_details_types_supported`, section 10).
+    /// - Throws: ``AuthError`` with `unsupported`.
+    static func check(_ json: JSON, at metadata: ProviderMetadata) throws(AuthError) {
+        try check(json)
+        guard let known = metadata.json["authorization_details_types_supported"]?.strings else { return }
+        let types = (json.array ?? []).compactMap { $0["type"]?.string }
+        if let type = types.first(where: { !known.contains($0) }) {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) knows no authorization details of the type \"\(DisplayText.sanitized(type, limit: 60))\"."
+            )
+        }
+    }
+
+    /// The elements that were asked for and that no granted element covers: one of the same type, whose arrays have all that was
+    /// asked for, and whose other members are equal. A server may add members (section 7.1), and what they mean depends on the type.
+    static func missing(_ asked: JSON, from granted: JSON?) -> [JSON] {
+        var rest = granted?.array ?? []
+        return (asked.array ?? []).filter { element in
+            guard let index = rest.firstIndex(where: { covers($0, element) }) else { return true }
+            rest.remove(at: index)
+            return false
+        }
+    }
+
+    private static func covers(_ granted: JSON, _ asked: JSON) -> Bool {
+        (asked.object ?? [:]).allSatisfy { name, value in
+            guard let other = granted[name] else { return false }
+            guard let wanted = value.array, let given = other.array else { return canonical(value) == canonical(other) }
+            let known = Set(given.map(canonical))
+            return wanted.allSatisfy { known.contains(canonical($0)) }
+        }
+    }
+
+    /// Whether as much was granted as was asked for, and no more: the same elements, in whatever order.
+    static func areEqual(_ asked: JSON, _ granted: JSON?) -> Bool {
+        granted.map { canonical($0) == canonical(asked) } ?? false
+    }
+
+    /// A text that two values share when they differ only in the order of members and of elements.
+    private static func canonical(_ json: JSON) -> String {
+        if let object = json.object {
+            let members = object.map { "\(canonical(.string($0.key))):\(canonical($0.value))" }
+            return "{\(members.sorted().joined(separator: ","))}"
+        }
+        if let array = json.array { return "[\(array.map(canonical).sorted().joined(separator: ","))]" }
+        // Numbers by their value, whichever way they are written.
+        if let number = json.number { return "\(number)" }
+        // By code points: each string is written with its length, so that none can imitate another value.
+        if let text = json.string { return "\"\(Array(text.unicodeScalars.map(\.value)))\"" }
+        return json.bool.map { "\($0)" } ?? "null"
+    }
+
+    /// Compares what was granted, and refuses the tokens where the registration demands exactly what was asked for.
+    /// - Returns: The elements that were asked for and are not covered.
+    /// - Throws: ``AuthError`` with `provider_rejected`.
+    static func compare(
+        _ asked: JSON?,
+        _ tokens: TokenSet,
+        _ registration: ClientRegistration
+    ) throws(AuthError) -> [JSON] {
+        guard let asked else { return [] }
+        let granted = tokens.authorizationDetails
+        guard !registration.demandsExactAuthorizationDetails || areEqual(asked, granted) else {
+            throw AuthError(
+                .providerRejected,
+                "The provider granted other authorization details than were asked for (RFC 9396 section 7), and the client demands exactly those. Granted: \(types(granted))."
+            )
+        }
+        return missing(asked, from: granted)
+    }
+
+    /// The types, for a message.
+    static func types(_ details: JSON?) -> String {
+        let names = (details?.array ?? []).compactMap { $0["type"]?.string }
+        return names.isEmpty ? "none" : DisplayText.sanitized(names.joined(separator: ", "))
+    }
+
+    /// The text to send.
+    static func text(_ json: JSON) throws(AuthError) -> String {
+        guard let bytes = try? json.serialized() else {
+            throw AuthError(.invalidConfiguration, "\"authorization_details\" cannot be written as JSON.")
+        }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}
+
+extension TokenSet {
+    /// `authorization_details` as granted (RFC 9396 section 7); nil when the response has none. The server may have granted less
+    /// than was asked for, or have added to it: ``AuthorizationRequest/missingAuthorizationDetails(in:)`` compares the two.
+    public var authorizationDetails: JSON? { parameters.exposed[AuthorizationDetails.name] }
+}
+
+extension OAuthClient {
+    /// Whether tokens are for the authorization details of the registration, in whatever order; nil when it has none.
+    package func coversAuthorizationDetails(_ tokens: TokenSet) -> Bool? {
+        registration.authorizationDetails.map { AuthorizationDetails.areEqual($0, tokens.authorizationDetails) }
+    }
+
+    /// Compares the details that were granted with those that were asked for.
+    /// - Throws: As ``AuthorizationDetails/compare(_:_:_:)``.
+    package func compareAuthorizationDetails(
+        _ asked: JSON?,
+        _ tokens: TokenSet,
+        _ reporter: FlowReporter,
+        at step: FlowEvent.Step
+    ) async throws {
+        let missing = try AuthorizationDetails.compare(asked, tokens, registration)
+        guard let asked, !AuthorizationDetails.areEqual(asked, tokens.authorizationDetails) else { return }
+        var details = ["granted": AuthorizationDetails.types(tokens.authorizationDetails)]
+        if !missing.isEmpty { details["not granted"] = AuthorizationDetails.types(.array(missing)) }
+        reporter.report(step, details: details)
+    }
+}
+
+extension AuthorizationRequest {
+    /// The authorization details that were asked for and that the tokens do not cover; empty when they cover all.
+    ///
+    /// One element covers another of the same type when its arrays have all that was asked for and its other members are equal.
+    public func missingAuthorizationDetails(in tokens: TokenSet) -> [JSON] {
+        authorizationDetails.map { AuthorizationDetails.missing($0, from: tokens.authorizationDetails) } ?? []
+    }
+}
+
+extension ProviderRequest {
+    /// Adds the authorization details of a registration, which stand beside scopes in every request for tokens.
+    mutating func addAuthorizationDetails(
+        of registration: ClientRegistration,
+        at metadata: ProviderMetadata
+    ) throws(AuthError) {
+        guard let details = registration.authorizationDetails else { return }
+        try AuthorizationDetails.check(details, at: metadata)
+        parameters[AuthorizationDetails.name] = try AuthorizationDetails.text(details)
+    }
+}

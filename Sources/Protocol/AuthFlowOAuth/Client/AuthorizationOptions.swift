@@ -1,0 +1,93 @@
+public import AuthFlowHTTP
+public import AuthFlowJSON
+
+/// The options of one authorization request, beside those of the registration.
+///
+/// A demand on the authentication (`maxAge`, an essential claim) is also checked in the ID Token that comes back.
+public struct AuthorizationOptions: Sendable {
+    /// A value of `prompt` (OIDC Core section 3.1.2.1), as an open set.
+    public struct Prompt: RawRepresentable, Sendable, Hashable {
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let rawValue: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public init(rawValue: String) { self.rawValue = rawValue }
+
+        /// No page is shown; the response is an error when one is needed.
+        public static let none = Self(rawValue: "none")
+        /// The user signs in again.
+        public static let login = Self(rawValue: "login")
+        /// The user is asked for consent again.
+        public static let consent = Self(rawValue: "consent")
+        /// The user chooses the account.
+        public static let selectAccount = Self(rawValue: "select_account")
+        /// The user creates an account (Initiating User Registration via OpenID Connect 1.0).
+        public static let create = Self(rawValue: "create")
+    }
+
+    /// `prompt`; default: the server decides.
+    public var prompt: Prompt?
+    /// `login_hint`: an e-mail address or a user name; default: none.
+    public var loginHint: String?
+    /// `max_age`: the longest time since the user signed in, in whole seconds; default: any.
+    public var maxAge: Duration?
+    /// `acr_values`: authentication contexts, best first. They are a wish: for a demand use ``claims``. Default: none.
+    public var acrValues: [String] = []
+    /// `ui_locales`: language tags (BCP 47), best first; default: none.
+    public var uiLocales: [String] = []
+    /// `scope`; default: the scopes of the registration.
+    public var scopes: [String]?
+    /// `claims` (OIDC Core section 5.5); default: none.
+    public var claims: JSON?
+    /// `resource` (RFC 8707); default: the resources of the registration.
+    public var resources: [String]?
+    /// `authorization_details` (RFC 9396); default: those of the registration.
+    public var authorizationDetails: JSON?
+    /// The redirect URI, one of the registration's; default: the first that is whole.
+    public var redirectURI: RedirectURI?
+    /// More parameters. They replace those of the registration with the same name. Default: none.
+    public var parameters = FormParameters()
+    /// How long the user may take to come back; default: one hour.
+    public var lifetime = Duration.seconds(3600)
+
+    /// Creates options with the defaults for everything.
+    public init() {}
+
+    /// Creates options.
+    public init(
+        prompt: Prompt? = nil,
+        loginHint: String? = nil,
+        maxAge: Duration? = nil,
+        scopes: [String]? = nil,
+        resources: [String]? = nil
+    ) {
+        self.prompt = prompt
+        self.loginHint = loginHint
+        self.maxAge = maxAge
+        self.scopes = scopes
+        self.resources = resources
+    }
+
+    /// The options as parameters of a request.
+    func apply(to request: inout ProviderRequest) throws(AuthError) {
+        for name in parameters.names {
+            request.parameters[name] = nil
+            for value in parameters.values(for: name) { request.parameters.append(name, value) }
+        }
+        if let prompt { request.parameters["prompt"] = prompt.rawValue }
+        if let loginHint { request.parameters["login_hint"] = loginHint }
+        if let maxAge { request.parameters["max_age"] = "\(maxAge.components.seconds)" }
+        if !acrValues.isEmpty { request.parameters["acr_values"] = acrValues.joined(separator: " ") }
+        if !uiLocales.isEmpty { request.parameters["ui_locales"] = uiLocales.joined(separator: " ") }
+        if let claims {
+            do throws(JSONError) {
+                request.parameters["claims"] = String(decoding: try claims.serialized(), as: UTF8.self)
+            } catch {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The claims cannot be written as JSON: \(error).",
+                    underlyingError: error
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+package import AuthFlowJSON
+import Crypto
+
+extension AuthorizationRequest: Codable {
+    /// Writes the request as one string of JSON. It holds secrets.
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(String(decoding: try json.serialized(), as: UTF8.self))
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        let text = try container.decode(String.self)
+        guard let json = try? JSON(parsing: Array(text.utf8)), let request = AuthorizationRequest(json) else {
+            throw DecodingError.dataCorruptedError(in: container, debugDescription: "This is no authorization request.")
+        }
+        self = request
+    }
+}
+
+extension AuthorizationRequest {
+    /// The version of the stored form.
+    private static let formatVersion: Int64 = 1
+
+    /// The stored form. It holds secrets.
+    package var json: JSON {
+        var json: [String: JSON] = [
+            "version": .integer(Self.formatVersion), "url": .string(url), "redirect_uri": .string(redirectURI),
+            "issuer": .string(issuer), "expires_at": .double(expiresAt.timeIntervalSince1970),
+            "client_id": .string(clientID), "state": .string(state.exposed),
+            "code_verifier": .string(codeVerifier.exposed), "response_mode": .string(responseMode.rawValue),
+            "scopes": .array(scopes.map(JSON.string)), "resources": .array(resources.map(JSON.string)),
+            "binding": binding.json, "iss_required": .bool(requiresIssuer),
+        ]
+        json["note"] = note.map(JSON.string)
+        json["nonce"] = nonce.map { .string($0.exposed) }
+        // JSON has no infinity, which stands for a demand of auth_time alone.
+        json["max_age"] = demand.maximumAge.map { $0.isFinite ? .double($0) : "any" }
+        json["acr_values"] = demand.essentialACRValues.map { .array($0.map(JSON.string)) }
+        json["authorization_details"] = authorizationDetails
+        json["dpop_key"] = dpopKey.map { .string($0.stored.exposed) }
+        return .object(json)
+    }
+
+    /// Reads what ``json`` wrote.
+    /// - Returns: nil when something is missing or of another version.
+    package init?(_ json: JSON) {
+        guard json["version"]?.integer == Self.formatVersion, let url = json["url"]?.string,
+            let redirectURI = json["redirect_uri"]?.string, let issuer = json["issuer"]?.string,
+            let expiry = json["expires_at"]?.number, let clientID = json["client_id"]?.string,
+            let state = json["state"]?.string, !state.isEmpty, let verifier = json["code_verifier"]?.string,
+            let responseMode = json["response_mode"]?.string.flatMap(ResponseMode.init),
+            let scopes = json["scopes"]?.strings, let resources = json["resources"]?.strings,
+            let binding = json["binding"].flatMap(ProviderBinding.init(stored:))
+        else { return nil }
+        var demand = AuthenticationDemand()
+        demand.maximumAge = json["max_age"].flatMap { $0 == "any" ? .infinity : $0.number }
+        demand.essentialACRValues = json["acr_values"]?.strings
+        let nonce = json["nonce"]?.string
+        let dpopKey = json["dpop_key"]?.string.flatMap { DPoPKey(stored: Secret($0)) }
+        let details = json["authorization_details"]
+        // A demand that cannot be read must not be taken for none.
+        guard (json["max_age"] == nil) == (demand.maximumAge == nil),
+            (json["acr_values"] == nil) == (demand.essentialACRValues == nil),
+            (json["nonce"] == nil) == (nonce == nil), (json["dpop_key"] == nil) == (dpopKey == nil),
+            details == nil || details?.array != nil
+        else { return nil }
+        self.init(
+            url: url,
+            redirectURI: redirectURI,
+            issuer: issuer,
+            expiresAt: Date(timeIntervalSince1970: expiry),
+            note: json["note"]?.string,
+            clientID: clientID,
+            state: Secret(state),
+            nonce: nonce.map { Secret($0) },
+            codeVerifier: Secret(verifier),
+            responseMode: responseMode,
+            demand: demand,
+            scopes: scopes,
+            resources: resources,
+            authorizationDetails: details,
+            dpopKey: dpopKey,
+            binding: binding,
+            requiresIssuer: json["iss_required"]?.bool ?? false
+        )
+    }
+}
+
+extension AuthorizationRequest {
+    /// The request, encrypted with ChaCha20-Poly1305: for a place that others can read, such as a cookie.
+    ///
+    /// A sealed request can be opened as often as it is presented. Within one process an authorization response is accepted
+    /// once; across processes the server refuses the code, or use ``PendingAuthorizations``.
+    /// - Parameter key: 32 bytes or more of randomness, the same wherever it is opened.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the key is too short.
+    public func sealed(by key: Secret) throws -> String {
+        let box = try ChaChaPoly.seal(try json.serialized(), using: Self.symmetric(key), authenticating: Self.purpose)
+        return Base64URL.encode(box.combined)
+    }
+
+    /// Opens a sealed request.
+    /// - Throws: ``AuthError`` with `invalid_callback` when it was not sealed by this key, or was changed.
+    public init(sealed text: String, by key: Secret) throws {
+        let symmetric = try Self.symmetric(key)
+        guard text.utf8.count <= 32 * 1024, let bytes = Base64URL.decode(text),
+            let box = try? ChaChaPoly.SealedBox(combined: bytes),
+            let plain = try? ChaChaPoly.open(box, using: symmetric, authenticating: Self.purpose),
+            let json = try? JSON(parsing: Array(plain)), let request = AuthorizationRequest(json)
+        else {
+            throw AuthError(.invalidCallback, "The sealed authorization request cannot be opened. Sign in again.")
+        }
+        self = request
+    }
+
+    private static let purpose = Array("authflow authorization request".utf8)
+
+    private static func symmetric(_ key: Secret) throws(AuthError) -> SymmetricKey {
+        let bytes = Array(key.exposed.utf8)
+        guard bytes.count >= 32 else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The key that authorization requests are sealed by has less than 32 bytes."
+            )
+        }
+        return HKDF<SHA256>.deriveKey(
+            inputKeyMaterial: SymmetricKey(data: bytes),
+            info: Array("authflow authorization request key".utf8),
+            outputByteCount: 32
+        )
+    }
+}

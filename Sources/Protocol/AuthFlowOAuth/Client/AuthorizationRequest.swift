@@ -1,0 +1,168 @@
+public import AuthFlowEssentials
+package import AuthFlowHTTP
+public import AuthFlowJSON
+
+/// An authorization request that was built and awaits its response (RFC 6749 section 4.1.1): the URL to visit, and what the
+/// response is checked against.
+///
+/// It is a value that can be kept (`Codable`) and finished in another process. It holds the code verifier, so keep it where
+/// tokens may be kept: in a ``PendingAuthorizations``, which also makes sure that it is used once, or encrypted
+/// (``sealed(by:)``) in a cookie of the user's browser.
+public struct AuthorizationRequest: Sendable, Hashable {
+    /// The URL to open in a user agent. It carries `state` and `nonce`: show it to the user, and keep it out of logs.
+    public let url: String
+
+    /// The redirect URI that the response comes to.
+    public let redirectURI: String
+
+    /// The issuer that was asked.
+    public let issuer: String
+
+    /// Until when a response is accepted, by the clock of the machine that made the request.
+    public let expiresAt: Date
+
+    /// A value of the application's own that comes back with the request, such as the page to return to. It is never sent.
+    public var note: String?
+
+    package let clientID: String
+    package let state: Secret
+    let nonce: Secret?
+    let codeVerifier: Secret
+    let responseMode: ResponseMode
+    let demand: AuthenticationDemand
+    /// The scopes that were asked for, as they were sent.
+    let scopes: [String]
+    /// The resources that were asked for, as they were sent.
+    let resources: [String]
+    /// `authorization_details` as they were sent; nil for none.
+    public let authorizationDetails: JSON?
+    let dpopKey: DPoPKey?
+    /// Where the code and its verifier may go.
+    let binding: ProviderBinding
+    /// Whether the response has to name its issuer (RFC 9207), as the server announced when the request was made.
+    var requiresIssuer = false
+}
+
+extension AuthorizationRequest: CustomStringConvertible, CustomReflectable {
+    /// The URL with its values left out.
+    public var description: String { Redaction.url(url) }
+    /// A mirror without children: the request holds secrets.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension OAuthClient {
+    /// Builds an authorization request (RFC 6749 section 4.1.1, RFC 7636 section 4.3, OIDC Core section 3.1.2.1).
+    /// - Parameter options: The options of this request.
+    /// - Throws: ``AuthError`` with `unsupported` when the server cannot be asked safely, `invalid_configuration` when an option
+    ///   cannot be sent; what fetching the metadata throws.
+    public func authorizationRequest(_ options: AuthorizationOptions = AuthorizationOptions()) async throws
+        -> AuthorizationRequest
+    {
+        let whole = registration.redirectURIs.first {
+            if case .loopback(_, nil, _) = $0.kind { false } else { true }
+        }
+        guard let redirectURI = options.redirectURI ?? whole else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The request needs a redirect URI that is whole. Give it the port that is listened on."
+            )
+        }
+        return try await authorizationRequest(options, redirectURI: redirectURI.uri, state: host.randomToken())
+    }
+
+    /// - Parameters:
+    ///   - redirectURI: The redirect URI, whole.
+    ///   - state: RFC 9700 section 4.7: a new one for every request.
+    package func authorizationRequest(
+        _ options: AuthorizationOptions,
+        redirectURI: String,
+        state: String
+    ) async throws -> AuthorizationRequest {
+        let metadata = try await metadata()
+        let endpoint = try metadata.required(\.authorizationEndpoint, "authorization endpoint")
+        _ = try metadata.required(\.tokenEndpoint, "token endpoint")
+        // A provider that knows PKCE, but only its method "plain", would leave the code unprotected.
+        if let methods = metadata.codeChallengeMethods, !methods.isEmpty, !methods.contains("S256") {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) does not support PKCE with S256 (RFC 7636), without which a code can be stolen."
+            )
+        }
+
+        if registration.requiresAnnouncedPKCE { try Self.requireAnnouncedPKCE(metadata) }
+        try (adapter as? any MixUpDefending)?.requireMixUpDefense(metadata, redirectURI: redirectURI)
+
+        let pkce = PKCE(codeVerifier: Secret(host.randomToken()))
+        var request = ProviderRequest(
+            purpose: .authorization,
+            endpoint: endpoint,
+            parameters: parameters(of: .authorization),
+            protectedParameters: [
+                "response_type": "code",
+                "client_id": registration.clientID,
+                "redirect_uri": redirectURI,
+                "state": state,
+                "code_challenge": pkce.codeChallenge,
+                "code_challenge_method": "S256",
+            ]
+        )
+        let scopes = options.scopes ?? registration.scopes
+        if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
+        for resource in options.resources ?? registration.resources {
+            _ = try Endpoint(resource, name: "resource")
+            request.parameters.append("resource", resource)
+        }
+        try options.apply(to: &request)
+        if let details = options.authorizationDetails ?? registration.authorizationDetails {
+            try AuthorizationDetails.check(details, at: metadata)
+            request.parameters[AuthorizationDetails.name] = try AuthorizationDetails.text(details)
+        }
+        // OAuth 2.0 Multiple Response Type Encoding Practices section 2.1: query is the default for a code.
+        if registration.responseMode != .query {
+            request.protectedParameters["response_mode"] = registration.responseMode.rawValue
+        }
+        // RFC 9449 section 10: without the key the code is then of no use.
+        let dpopKey = try await newDPoPKey(at: metadata)
+        if let dpopKey { request.protectedParameters["dpop_jkt"] = dpopKey.thumbprint }
+        try await adapter.prepare(&request, in: providerContext)
+
+        // What is sent decides how the request is protected, whichever way it came into the request: an ID Token needs a nonce.
+        let sentScopes = request.scopes ?? []
+        let nonce = sentScopes.contains("openid") ? host.randomToken() : nil
+        request.protectedParameters["nonce"] = nonce
+        let parameters = try request.allParameters()
+        return AuthorizationRequest(
+            url: try await authorizationURL(parameters, at: endpoint, metadata),
+            redirectURI: redirectURI,
+            issuer: metadata.issuer,
+            expiresAt: host.wholeSecond + options.lifetime.seconds,
+            clientID: registration.clientID,
+            state: Secret(state),
+            nonce: nonce.map(Secret.init),
+            codeVerifier: pkce.codeVerifier,
+            responseMode: registration.responseMode,
+            demand: try AuthenticationDemand(parameters),
+            scopes: sentScopes,
+            resources: parameters.values(for: "resource"),
+            authorizationDetails: parameters[AuthorizationDetails.name].flatMap { try? JSON(parsing: Array($0.utf8)) },
+            dpopKey: dpopKey,
+            binding: ProviderBinding(metadata),
+            requiresIssuer: metadata.namesIssuerInResponses
+        )
+    }
+}
+
+extension OAuthClient {
+    /// Passes metadata that announces PKCE with S256.
+    ///
+    /// MCP authorization, "Authorization Code Protection": "If code_challenge_methods_supported is absent, the authorization server
+    /// does not support PKCE and MCP clients MUST refuse to proceed."
+    /// - Throws: ``AuthError`` with `unsupported`.
+    package static func requireAnnouncedPKCE(_ metadata: ProviderMetadata) throws(AuthError) {
+        guard metadata.codeChallengeMethods?.contains("S256") != true else { return }
+        throw AuthError(
+            .unsupported,
+            "The authorization server \(metadata.issuer) does not announce PKCE with S256 (code_challenge_methods_supported), so a code could be stolen. No sign-in was begun."
+        )
+    }
+}

@@ -1,0 +1,177 @@
+public import AuthFlowHTTP
+import AuthFlowJSON
+
+/// An authorization response that has passed every check (RFC 6749 section 4.1.2, RFC 9207).
+public struct AuthorizationResponse: Sendable {
+    /// Every parameter, for what a provider adds (`session_state` and the like). The code among them can be used once.
+    public let parameters: FormParameters
+
+    let code: Secret
+
+    /// The checks that it has passed, and the clauses that ask for them.
+    let passed: [(check: String, clause: String)]
+
+    /// Checks a redirect and takes the code out of it.
+    /// - Parameters:
+    ///   - callback: The URL that the user was sent back to, whole.
+    ///   - pending: The request it must belong to.
+    ///   - metadata: The server's.
+    ///   - use: Uses the request up; returns false when it was used before.
+    /// - Throws: ``AuthError`` with `invalid_callback` when it does not belong to the request, `issuer_mismatch` when another
+    ///   provider sent it, `access_denied` or `provider_rejected` when it is an error.
+    init(
+        _ callback: String,
+        to pending: AuthorizationRequest,
+        metadata: ProviderMetadata,
+        use: (Secret) -> Bool
+    ) throws(AuthError) {
+        try self.init(try Self.parameters(of: callback, to: pending), to: pending, metadata: metadata, use: use)
+    }
+
+    /// Checks the parameters of a redirect, which are those of a signed response where one was agreed on.
+    init(
+        _ parameters: FormParameters,
+        to pending: AuthorizationRequest,
+        metadata: ProviderMetadata,
+        requiresIssuer: Bool = false,
+        use: (Secret) -> Bool
+    ) throws(AuthError) {
+        // RFC 6749 section 3.1: "Request and response parameters MUST NOT be included more than once."
+        if let repeated = parameters.repeatedName {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect carries the parameter \"\(DisplayText.sanitized(repeated, limit: 40))\" more than once (RFC 6749 section 3.1)."
+            )
+        }
+
+        // RFC 6749 section 10.12: the state binds the response to the request. Nothing else in a redirect, an error
+        // included, is believed before it matches; and a redirect that does not match uses nothing up.
+        guard let state = parameters["state"], Secret(state) == pending.state else {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect does not belong to this sign-in (its state differs). It was ignored; sign in again if you started it."
+            )
+        }
+        // RFC 9700 section 4.2.4: "The state value SHOULD be invalidated by the client after its first use at the redirection
+        // endpoint."
+        guard use(pending.state) else {
+            throw AuthError(
+                .invalidCallback,
+                "This sign-in already has its authorization response; the same one came again."
+            )
+        }
+
+        // RFC 9207 section 2.4: compare the decoded iss with the issuer "using simple string comparison", reject the
+        // response when they differ, and when it is missing although the provider announced it; on errors too.
+        let issuer = parameters["iss"]
+        let error = parameters["error"].map {
+            ProviderError(
+                error: $0,
+                errorDescription: parameters["error_description"],
+                errorURI: parameters["error_uri"]
+            )
+        }
+        if issuer == nil, requiresIssuer || metadata.namesIssuerInResponses {
+            guard let error else {
+                throw AuthError(
+                    .issuerMismatch,
+                    "The redirect does not name its issuer (iss), as it has to (RFC 9207)."
+                )
+            }
+            // Which provider says so is not known, and nothing depends on it: the sign-in has failed either way.
+            throw AuthError(
+                error.error == "access_denied" ? .accessDenied : .issuerMismatch,
+                "The sign-in was stopped by an error that does not name its issuer (iss), as it has to (RFC 9207), so it is not confirmed.",
+                providerError: error
+            )
+        }
+        if let issuer, !issuer.isIdentical(to: pending.issuer) {
+            throw AuthError(
+                .issuerMismatch,
+                "The redirect comes from \"\(DisplayText.sanitized(issuer))\", not from \"\(pending.issuer)\" (RFC 9207). The sign-in was stopped."
+            )
+        }
+
+        if let error { throw Self.refusal(error) }
+        guard let code = parameters["code"], !code.isEmpty else {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect carries neither a code nor an error (RFC 6749 section 4.1.2)."
+            )
+        }
+        self.code = Secret(code)
+        self.parameters = parameters
+        self.passed = [
+            ("redirect URI", "RFC 9700 section 4.1.3"), ("no parameter twice", "RFC 6749 section 3.1"),
+            ("state", "RFC 6749 section 10.12"), ("finished once", "RFC 9700 section 4.2.4"),
+            (issuer == nil ? "iss not announced" : "iss", "RFC 9207 section 2.4"),
+        ]
+    }
+
+    static func parameters(of callback: String, to pending: AuthorizationRequest) throws(AuthError)
+        -> FormParameters
+    {
+        guard
+            let encoded = RedirectParameters.encoded(
+                in: callback,
+                at: pending.redirectURI,
+                pending.responseMode.delivery
+            )
+        else {
+            throw elsewhere(callback, pending.redirectURI)
+        }
+        let isFragment = pending.responseMode.delivery == .fragment
+        // RFC 3986 section 3.5: a fragment, also an empty one, begins with a number sign; one at the end is harmless.
+        let fragment = isFragment ? nil : encoded.utf8.firstIndex(of: UInt8(ascii: "#"))
+        let query = encoded[..<(fragment ?? encoded.endIndex)]
+        guard encoded[query.endIndex...].utf8.count <= 1 else {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect carries a fragment (#...), which was not asked for (response_mode)."
+            )
+        }
+        guard let parameters = FormURLEncoding.decode(query) else {
+            throw AuthError(
+                .invalidCallback,
+                "The parameters in the redirect are not form-encoded UTF-8 (RFC 6749 Appendix B)."
+            )
+        }
+        return parameters
+    }
+
+    private static func elsewhere(_ callback: String, _ redirectURI: String) -> AuthError {
+        AuthError(
+            .invalidCallback,
+            "The redirect went to \(Redaction.url(callback)), not to \(redirectURI) with an authorization response."
+        )
+    }
+
+    private static func refusal(_ error: ProviderError) -> AuthError {
+        switch error.error {
+        // OIDC Core section 3.1.2.6: consent_required is what a refused consent comes to at some providers.
+        case "access_denied", "consent_required":
+            AuthError(.accessDenied, "The sign-in was denied.", providerError: error)
+        // The same section: the provider "requires End-User" interaction, which the request did not allow.
+        case "login_required", "interaction_required", "account_selection_required":
+            AuthError(
+                .loginRequired,
+                "The provider wants the user to sign in on its own page first.",
+                providerError: error
+            )
+        case "invalid_scope":
+            AuthError(
+                .providerRejected,
+                "The provider does not grant these scopes. Check \"scopes\".",
+                providerError: error
+            )
+        case "unauthorized_client", "invalid_client":
+            AuthError(
+                .providerRejected,
+                "The provider does not let this client sign users in. Check \"client_id\" and its registration.",
+                providerError: error
+            )
+        default:
+            AuthError(.providerRejected, "The provider did not let the user in.", providerError: error)
+        }
+    }
+}

@@ -1,0 +1,89 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+import Crypto
+
+/// A JWT by which a client proves who it is (RFC 7523 section 2.2, OIDC Core section 9).
+///
+/// It lives for a minute, and every request gets one of its own: servers refuse a `jti` that they have seen.
+struct ClientAssertion: Sendable {
+    /// What signs it.
+    enum Signer: Sendable {
+        case key(SigningKeySource)
+        case secret(Secret)
+    }
+
+    /// RFC 7523 section 2.2.
+    static let type = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+    /// draft-ietf-oauth-spiffe-client-auth section 4.1.
+    static let spiffeType = "urn:ietf:params:oauth:client-assertion-type:jwt-spiffe"
+
+    static let lifetime: Int64 = 60
+
+    let signer: Signer
+    let algorithm: SignatureAlgorithm?
+    let audience: ClientAuthentication.Audience
+
+    /// The parameters that carry an assertion of its own for one request. RFC 7521 section 4.2 has `client_id` optional; some
+    /// servers need it.
+    func parameters(for request: ClientAuthentication.Request) async throws -> ClientAuthentication.Proof {
+        [
+            "client_id": request.clientID, "client_assertion_type": Self.type,
+            "client_assertion": try await make(for: request),
+        ]
+    }
+
+    private func make(for request: ClientAuthentication.Request) async throws -> String {
+        let own: [String: JSON] = [
+            // RFC 7523 section 3: iss, sub, aud and exp are required; the others keep it from being used twice or too early.
+            "iss": .string(request.clientID), "sub": .string(request.clientID),
+            "aud": .string(try audience(of: request)),
+            "jti": .string(request.identifier),
+        ]
+        let claims = JSON.object(own.merging(SignedTimes.claims(at: request.time, lifetime: Self.lifetime)) { $1 })
+        switch signer {
+        case .key(let source):
+            let key = try await source.keyInTask()
+            return try await key.jwt(
+                claims,
+                type: "JWT",
+                algorithm: try key.algorithm(
+                    algorithm,
+                    allowed: request.allowedAlgorithms,
+                    announced: request.announcedAlgorithms
+                )
+            )
+        case .secret(let secret):
+            let algorithm = algorithm ?? .hs256
+            let header: JSON = ["typ": "JWT", "alg": .string(algorithm.rawValue)]
+            let text = "\(Base64URL.encode(try header.serialized())).\(Base64URL.encode(try claims.serialized()))"
+            let code = HMACSignature.code(
+                for: Array(text.utf8),
+                hash: algorithm.definition?.hash ?? .sha256,
+                secret: secret
+            )
+            return "\(text).\(Base64URL.encode(code))"
+        }
+    }
+
+    /// FAPI 2.0 section 5.3.3.1: "shall use the issuer identifier value ... as a string".
+    private func audience(of request: ClientAuthentication.Request) throws(AuthError) -> String {
+        switch audience {
+        case .issuer: return request.issuer
+        case .tokenEndpoint:
+            let tokenEndpoint = request.tokenEndpoint ?? request.endpoint
+            // The metadata names both. Otherwise a hostile provider could have an assertion for another's token endpoint sent to
+            // an endpoint of its own, and use it there.
+            guard tokenEndpoint.origin == request.endpoint.origin else {
+                throw AuthError(
+                    .unsupported,
+                    "No client assertion is made for \(tokenEndpoint) and sent to \(request.endpoint.origin). Use the issuer as the audience, or the endpoint that is called."
+                )
+            }
+            return tokenEndpoint.url
+        case .endpoint: return request.endpoint.url
+        }
+    }
+}

@@ -1,0 +1,272 @@
+public import AuthFlowHTTP
+public import AuthFlowJOSE
+public import AuthFlowJSON
+
+/// The registration of this client with an authorization server: its identifier, how it authenticates, and what it asks for by default.
+///
+/// ```swift
+/// let registration = try ClientRegistration(clientID: "my-client") {
+///     $0.scopes = ["openid", "profile"]
+///     $0.redirectURIs = ["http://127.0.0.1/callback"]
+/// }
+/// ```
+///
+/// The values have been checked together, and cannot be changed one by one: ``changing(_:)`` checks again.
+@dynamicMemberLookup public struct ClientRegistration: Sendable {
+    /// All of them, for making another registration of.
+    public let values: Values
+
+    /// Creates a registration from values.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe.
+    public init(_ values: Values) throws(AuthError) {
+        var values = values
+        try values.applyProfile()
+        try values.check()
+        self.values = values
+    }
+
+    /// Creates a registration.
+    /// - Parameters:
+    ///   - clientID: `client_id`, as registered.
+    ///   - change: Changes what is not as by default.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a value cannot be sent or kept safe; what `change` throws.
+    public init(clientID: String, _ change: (inout Values) throws -> Void = { _ in }) throws {
+        var values = Values(clientID: clientID)
+        try change(&values)
+        try self.init(values)
+    }
+
+    /// Reads one of the ``Values``.
+    public subscript<Value>(dynamicMember member: KeyPath<Values, Value>) -> Value { values[keyPath: member] }
+
+    /// Returns a registration in which some values are others, after every check.
+    /// - Throws: ``AuthError`` with `invalid_configuration`; what `change` throws.
+    public func changing(_ change: (inout Values) throws -> Void) throws -> ClientRegistration {
+        var values = values
+        try change(&values)
+        return try ClientRegistration(values)
+    }
+
+    /// The values of a registration, before they are checked.
+    public struct Values: Sendable {
+        /// `client_id`, as registered with the provider.
+        public var clientID: String
+
+        /// How the client authenticates at the token endpoint; default: not, as apps and command-line tools, which cannot keep a
+        /// secret.
+        public var authentication = ClientAuthentication.none
+
+        /// Where the provider sends the user back to, as registered, best first; default: a loopback address with a free port. A
+        /// user agent takes the first it can receive.
+        public var redirectURIs = [RedirectURI.loopback]
+
+        /// `scope`: the scopes that are asked for. With `openid` the provider must send an ID Token; without it this is plain
+        /// OAuth 2.0. Default: `openid`.
+        public var scopes = ["openid"]
+
+        /// `resource`: the addresses of the services that access tokens are for (RFC 8707); default: none.
+        public var resources: [String] = []
+
+        /// More parameters, for requests of each purpose; default: none.
+        public var parameters: [ProviderRequest.Purpose: FormParameters] = [:]
+
+        /// How the provider hands the authorization response to the user's browser; default: in the query.
+        public var responseMode = ResponseMode.query
+
+        /// `id_token_signed_response_alg`: the algorithms that ID Tokens may be signed with, as registered; default, nil: those
+        /// that the provider announces and that use a public key. Those with a shared secret must be named here, and need a
+        /// client that keeps one.
+        public var idTokenSigningAlgorithms: [SignatureAlgorithm]?
+
+        /// How far this machine's clock and the provider's may be apart: from zero to five minutes; default: one minute.
+        public var clockLeeway = Duration.seconds(60)
+
+        /// `post_logout_redirect_uri`: where the provider sends the user back to after a sign-out, as registered; default, nil:
+        /// the session at the provider is not ended.
+        public var postLogoutRedirectURI: RedirectURI?
+
+        /// Whether a sign-out at the provider names the client by `client_id` beside the ID Token; default: true. RP-Initiated
+        /// Logout 1.0 section 2 allows both, and some providers honour the return address only then.
+        public var sendsClientIDAtSignOut = true
+
+        /// Whether tokens are to be bound to a key that never leaves this client (DPoP, RFC 9449); default: false. Tokens that
+        /// are not bound are then refused.
+        public var usesDPoP = false
+
+        /// The key that tokens are bound to in place of one for each sign-in, for keys that cannot be copied; default, nil. With it,
+        /// ``usesDPoP`` has to be true. All sign-ins of the client can then be told to be of one key.
+        public var dpopKey: SigningKeySource?
+
+        /// The algorithm of proofs by ``dpopKey``; default: the best of the key's that the server announces.
+        public var dpopAlgorithm: SignatureAlgorithm?
+
+        /// When authorization requests are pushed to the server (RFC 9126); default: when it requires or offers that.
+        public var pushedRequests = PushedRequests.automatic
+
+        /// Parameters that are repeated in the browser's address beside `request_uri`, for servers that refuse a pushed request
+        /// without them; default: none. What is repeated is shown to the browser, and the pushed value counts.
+        public var repeatedPushedParameters: [RepeatedPushedParameter] = []
+
+        /// Whether the server has to announce PKCE with S256 (`code_challenge_methods_supported`) before a code is asked for; default:
+        /// no, and only a server that announces other methods is refused. Servers of protected resources always have to.
+        public var requiresAnnouncedPKCE = false
+
+        /// Whether a refresh names the resources of the grant again (RFC 8707 section 2.2); default: yes. Some providers refuse it.
+        public var namesResourcesOnRefresh = true
+
+        /// The key that signs authorization requests (RFC 9101); default, nil: they are not signed.
+        public var requestObjectKey: SigningKeySource?
+
+        /// How signed authorization requests are encrypted to the server; default, nil: they are not.
+        public var requestObjectEncryption: RequestObjectEncryption?
+
+        /// Where the server fetches request objects instead of being sent them (`request_uri`); default, nil: they are sent. For
+        /// servers that do not know pushed requests.
+        public var requestObjectReference: RequestObjectReference?
+
+        /// The keys that the server encrypts tokens to; default, nil: encrypted tokens are refused.
+        public var decryptionKeys: DecryptionKeySource?
+
+        /// The responses that have to be encrypted; default: none has to.
+        public var encryptedResponses: Set<EncryptedResponse> = []
+
+        /// The certificate that the transport shows; default, nil: what access tokens are bound to is not compared with it.
+        public var certificate: CertificateBinding?
+
+        /// Whether the certificate binds the tokens, instead of a DPoP key (RFC 8705 section 3), although the client authenticates by other
+        /// means; default: no. Needs ``certificate``.
+        public var bindsTokensToCertificate = false
+
+        /// The demand that introspection responses are signed (RFC 9701); default, nil: they are plain.
+        public var signedIntrospection: SignedIntrospection?
+
+        /// `authorization_details` (RFC 9396): a JSON array of what is asked for; default: none.
+        public var authorizationDetails: JSON?
+
+        /// Whether tokens are refused that have other authorization details than were asked for (RFC 9396 section 7); default: no, and
+        /// what is missing is reported.
+        public var demandsExactAuthorizationDetails = false
+
+        /// The profile that the client keeps to as a whole; default: none.
+        public var securityProfile: SecurityProfile?
+
+        /// Creates values with the defaults for everything but the client's identifier.
+        public init(clientID: String) { self.clientID = clientID }
+    }
+}
+
+extension ClientRegistration.Values {
+    fileprivate func check() throws(AuthError) {
+        guard !bindsTokensToCertificate || certificate != nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Tokens are to be bound to a certificate, and none is given."
+            )
+        }
+        guard !clientID.isEmpty else { throw AuthError(.invalidConfiguration, "The client_id is empty.") }
+        // RFC 6749 appendix A.1: client-id = *VSCHAR
+        guard clientID.utf8.allSatisfy({ (0x20...0x7E).contains($0) }) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The client_id has a character that RFC 6749 appendix A.1 does not allow."
+            )
+        }
+        for scope in scopes where !Self.isScopeToken(scope) {
+            throw AuthError(
+                .invalidConfiguration,
+                "The scope \"\(DisplayText.sanitized(scope))\" has a character that RFC 6749 section 3.3 does not allow."
+            )
+        }
+        guard !redirectURIs.isEmpty else {
+            throw AuthError(.invalidConfiguration, "The list of redirect URIs is empty.")
+        }
+        for resource in resources { _ = try Endpoint(resource, name: "resource") }
+        // The client tests of FAPI 2.0 want tokens refused that expired six minutes ago.
+        guard .zero <= clockLeeway, clockLeeway <= .seconds(300) else {
+            throw AuthError(.invalidConfiguration, "The clock leeway must be between 0 and 300 seconds.")
+        }
+        for (purpose, parameters) in parameters {
+            try ProviderRequest.requireFree(parameters, of: purpose)
+        }
+        try Self.check(idTokenSigningAlgorithms, authentication)
+        if let requestObjectReference {
+            guard pushedRequests != .always else {
+                throw AuthError(.invalidConfiguration, "A request is pushed, or fetched by the server, and not both.")
+            }
+            guard requestObjectKey != nil || requestObjectReference.mayBeUnsigned else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "Request objects need a key that signs them (RFC 9101 section 4)."
+                )
+            }
+        }
+        // RFC 9101 section 10.2: what is not signed could come from any sender.
+        guard requestObjectEncryption == nil || requestObjectKey != nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Encrypted requests need a key that signs them first (RFC 9101 section 4)."
+            )
+        }
+        guard dpopKey == nil || usesDPoP else {
+            throw AuthError(.invalidConfiguration, "A DPoP key is given, and tokens are not to be bound to it.")
+        }
+        guard encryptedResponses.isEmpty || decryptionKeys != nil else {
+            throw AuthError(.invalidConfiguration, "Encrypted responses need a key to decrypt them with.")
+        }
+        // What is not a JWT is never encrypted, so the demand would pass over it.
+        guard !encryptedResponses.contains(.authorizationResponse) || responseMode.isSigned else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Authorization responses are encrypted only when they are signed: the response mode has to be jwt or one of its kin."
+            )
+        }
+        guard !encryptedResponses.contains(.introspection) || signedIntrospection != nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Introspection responses are encrypted only when they are signed: signed introspection has to be demanded."
+            )
+        }
+        try authentication.check()
+        if let authorizationDetails { try AuthorizationDetails.check(authorizationDetails) }
+    }
+
+    /// RFC 6749 section 3.3: scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
+    package static func isScopeToken(_ scope: String) -> Bool {
+        !scope.isEmpty && scope.utf8.allSatisfy { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x5C }
+    }
+
+    /// Checks that a client with this authentication can verify signatures by these algorithms, and may.
+    package static func check(
+        _ algorithms: [SignatureAlgorithm]?,
+        _ authentication: ClientAuthentication
+    ) throws(AuthError) {
+        guard let algorithms else { return }
+        guard !algorithms.isEmpty else {
+            throw AuthError(.invalidConfiguration, "The list of ID Token signing algorithms is empty.")
+        }
+        for algorithm in algorithms {
+            guard let definition = algorithm.definition else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "ID Tokens signed with \"\(DisplayText.sanitized(algorithm.rawValue, limit: 20))\" cannot be verified."
+                )
+            }
+            guard definition.scheme == .hmac else { continue }
+            // OIDC Core section 10.1: "Symmetric signatures MUST NOT be used by public (non-confidential) Clients because
+            // of their inability to keep secrets."
+            guard let secret = authentication.secret else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "\(algorithm.rawValue) needs a client secret, which a public client does not have (OpenID Connect Core section 10.1)."
+                )
+            }
+            try HMACSignature.requireLength(of: secret, for: algorithm)
+        }
+    }
+}
+
+extension ClientRegistration.Values {
+    /// RFC 8705 section 5: a client that intends "to do mutual TLS (for OAuth client authentication and/or to acquire or use
+    /// certificate-bound tokens)" uses the aliases of the endpoints.
+    package var usesCertificate: Bool { authentication.usesCertificate || bindsTokensToCertificate }
+}

@@ -1,0 +1,139 @@
+package import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+import Crypto
+
+/// The key that tokens are bound to: a client that cannot sign with it cannot use them (RFC 9449).
+///
+/// One is generated for each sign-in, stored with its tokens, and deleted with them. It is a P-256 key and signs with
+/// ES256. Where the registration names a key that cannot be copied, what is stored is its public part.
+package struct DPoPKey: Sendable, Hashable {
+    /// The private key, base64url; of a key that cannot be copied the public key (RFC 7517), which begins with a brace.
+    let stored: Secret
+
+    /// Whether it is one of the registration, which cannot be copied.
+    var isOutside: Bool { Self.isPublic(stored) }
+
+    private static func isPublic(_ stored: Secret) -> Bool { stored.exposed.utf8.first == UInt8(ascii: "{") }
+
+    /// The public key (RFC 7518 section 6). RFC 9449 section 4.2: "It MUST NOT contain a private key."
+    let publicJWK: JSON
+
+    /// The thumbprint of the public key (RFC 7638), by which requests and tokens identify it.
+    let thumbprint: String
+
+    /// Generates a key.
+    /// - Throws: ``AuthError`` when the random source yields no valid key.
+    init(host: HostServices) throws(AuthError) {
+        // A number beyond the order of the curve is not a key. One in four thousand million is beyond it.
+        for _ in 0..<4 {
+            if let key = DPoPKey(stored: Secret(Base64URL.encode(host.randomBytes(32)))) {
+                self = key
+                return
+            }
+        }
+        throw AuthError(.unsupported, "No DPoP key could be generated: the random source is broken.")
+    }
+
+    /// A key that stays where it is.
+    /// - Throws: ``AuthError`` with `unsupported` when its public key cannot be used.
+    init(_ key: any SigningKey, signingBy algorithm: SignatureAlgorithm) throws(AuthError) {
+        var members = (key.publicJWK.object ?? [:]).filter { Self.publicMembers.contains($0.key) }
+        members["alg"] = .string(algorithm.rawValue)
+        guard let text = try? JSON.object(members).serialized(),
+            let own = DPoPKey(stored: Secret(String(decoding: text, as: UTF8.self)))
+        else { throw AuthError(.unsupported, "The DPoP key has a public key that cannot be used.") }
+        self = own
+    }
+
+    /// Reads a key from its ``stored`` form.
+    init?(stored: Secret) {
+        if Self.isPublic(stored) {
+            guard let json = try? JSON(parsing: Array(stored.exposed.utf8)),
+                let members = json.object, Self.publicMembers.isSuperset(of: members.keys)
+            else { return nil }
+            self.publicJWK = json
+        } else {
+            guard let key = Self.privateKey(stored) else { return nil }
+            self.publicJWK = .object(JWKMembers.curve("P-256", key.publicKey.rawRepresentation))
+        }
+        guard let thumbprint = publicJWK.jwkThumbprint else { return nil }
+        self.thumbprint = thumbprint
+        self.stored = stored
+    }
+
+    /// The members of public keys. A private one has others.
+    private static let publicMembers: Set<String> = ["kty", "crv", "x", "y", "n", "e", "alg"]
+
+    private static func privateKey(_ stored: Secret) -> P256.Signing.PrivateKey? {
+        Base64URL.decode(stored.exposed).flatMap { try? P256.Signing.PrivateKey(rawRepresentation: $0) }
+    }
+
+    /// Creates the DPoP proof for one request (RFC 9449 section 4.2).
+    /// - Parameters:
+    ///   - method: `htm`: the method of the request.
+    ///   - endpoint: The target of the request.
+    ///   - nonce: The nonce that the server requires; nil when it has sent none.
+    ///   - accessToken: The access token that the request carries; nil at a token endpoint.
+    ///   - time: The time, by the clock of the server that checks it where that is known.
+    ///   - client: The client, which knows where a key is that cannot be copied.
+    package func proof(
+        method: String,
+        endpoint: Endpoint,
+        nonce: String?,
+        accessToken: Secret?,
+        time: Date,
+        client: OAuthClient
+    ) async throws -> String {
+        var claims: [String: JSON] = [
+            "jti": .string(client.host.randomToken()),
+            "htm": .string(method),
+            // "htu: The HTTP target URI ... of the request to which the JWT is attached, without query and fragment parts."
+            "htu": .string(String(endpoint.url.prefix { $0 != "?" })),
+            "iat": SignedTimes.issued(at: time),
+        ]
+        claims["nonce"] = nonce.map(JSON.string)
+        // "When the DPoP proof is used in conjunction with the presentation of an access token in protected resource access
+        // ... ath: Hash of the access token."
+        claims["ath"] = accessToken.map {
+            .string(Base64URL.encode(SHA256.hash(data: Array($0.exposed.utf8))))
+        }
+        let key = Self.privateKey(stored)
+        let outside = key == nil ? try await outsideKey(of: client) : nil
+        let algorithm = publicJWK["alg"]?.string.map(SignatureAlgorithm.init(rawValue:))
+        let header: JSON = [
+            "typ": "dpop+jwt", "alg": .string((algorithm ?? .es256).rawValue), "jwk": publicJWK,
+        ]
+        guard let headerText = try? header.serialized(), let payload = try? JSON.object(claims).serialized() else {
+            throw AuthError(.unsupported, "The DPoP proof could not be written.")
+        }
+        let text = "\(Base64URL.encode(headerText)).\(Base64URL.encode(payload))"
+        if let outside, let algorithm {
+            return "\(text).\(Base64URL.encode(try await outside.signature(over: Array(text.utf8), by: algorithm)))"
+        }
+        guard let signature = try? key?.signature(for: Array(text.utf8)) else {
+            throw AuthError(.unsupported, "The DPoP proof could not be signed.")
+        }
+        return "\(text).\(Base64URL.encode(signature.rawRepresentation))"
+    }
+
+    /// The key of the registration, when it is the one that the tokens are bound to.
+    private func outsideKey(of client: OAuthClient) async throws -> any SigningKey {
+        guard let key = try await client.registration.dpopKey?.keyInTask(), key.publicJWK.jwkThumbprint == thumbprint
+        else {
+            throw AuthError(
+                .keyUnavailable,
+                "The tokens are bound to another key than the one that is configured now. Configure that key again, or sign in again."
+            )
+        }
+        return key
+    }
+}
+
+extension DPoPKey: CustomStringConvertible, CustomReflectable {
+    /// The thumbprint of the public key.
+    package var description: String { thumbprint }
+    /// A mirror without children.
+    package var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -1,0 +1,88 @@
+package import AuthFlowHTTP
+import AuthFlowJSON
+public import AuthFlowStorage
+import HTTPTypes
+
+/// One client of an authorization server: builds and sends the requests of the standards, and checks what comes back.
+///
+/// It keeps no tokens and no state between two calls, so one serves any number of users. What must survive from one call to
+/// the next is a value that the caller keeps, such as an ``AuthorizationRequest``.
+///
+/// ```swift
+/// let request = try await client.authorizationRequest(.init(loginHint: hint))
+/// // ... the user visits request.url, and is sent back to callbackURL ...
+/// let credential = try await client.exchange(callbackURL, for: request)
+/// ```
+public struct OAuthClient: Sendable {
+    /// The server.
+    public let server: AuthorizationServer
+
+    /// The registration with it.
+    public let registration: ClientRegistration
+
+    /// The place that the apps of one vendor share on this machine; nil for an app by itself.
+    public let sharedCredentials: SharedCredentialStore?
+
+    /// Creates a client.
+    /// - Parameters:
+    ///   - server: The server, shared by all of its clients in the process.
+    ///   - registration: The registration with it.
+    ///   - sharedCredentials: The place that the apps of one vendor share on this machine; default: none.
+    public init(
+        server: AuthorizationServer,
+        registration: ClientRegistration,
+        sharedCredentials: SharedCredentialStore? = nil
+    ) {
+        self.server = server
+        self.registration = registration
+        self.sharedCredentials = sharedCredentials
+    }
+
+    /// The means for the functions of an adapter that one provider alone has.
+    public var providerContext: ProviderContext { ProviderContext(client: self) }
+
+    /// The server's metadata.
+    /// - Throws: ``AuthError``.
+    public func metadata() async throws -> ProviderMetadata { try ownEndpoints(try await server.metadata()) }
+
+    /// The server's metadata, supplemented when it lacks an endpoint.
+    func metadata(with endpoint: EndpointPath) async throws -> ProviderMetadata {
+        try ownEndpoints(try await server.metadata(with: endpoint))
+    }
+
+    private func ownEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
+        // A profile demands sender-constrained tokens: without DPoP, something has to say that the certificate binds them.
+        if registration.bindsTokensToCertificate, registration.securityProfile != nil, !registration.usesDPoP,
+            metadata.json["tls_client_certificate_bound_access_tokens"] != true
+        {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) does not announce certificate-bound tokens (RFC 8705 section 3.3). The security profile demands them, or DPoP."
+            )
+        }
+        return try certificateEndpoints(metadata)
+    }
+
+    private func certificateEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {
+        registration.usesCertificate ? try metadata.withCertificateEndpoints() : metadata
+    }
+
+    /// Whether it will be known who signs in. Plain OAuth 2.0, without the scope `openid`, has no ID Token to say so.
+    public var identifiesUsers: Bool {
+        (adapter as? any UserInfoProviding)?.identifiesUsers(of: registration)
+            ?? registration.scopes.contains("openid")
+    }
+
+    package var adapter: any ProviderAdapter { server.adapter }
+    package var host: HostServices { server.host }
+
+    /// The parameters that the registration adds to requests of a purpose.
+    func parameters(of purpose: ProviderRequest.Purpose) -> FormParameters { registration.parameters[purpose] ?? [:] }
+}
+
+extension OAuthClient: CustomStringConvertible, CustomReflectable {
+    /// The client's identifier and its server.
+    public var description: String { "\(registration.clientID) at \(server)" }
+    /// A mirror without children: the registration may hold a secret.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

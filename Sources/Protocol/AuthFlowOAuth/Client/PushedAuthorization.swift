@@ -1,0 +1,150 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJSON
+
+/// When authorization requests are pushed to the server, so that nothing of them goes through the browser (RFC 9126).
+public enum PushedRequests: String, Sendable, Hashable, CaseIterable {
+    /// When the server requires or offers it.
+    case automatic = "auto"
+    /// Always: a server that does not offer it cannot be used.
+    case always
+    /// Never: a server that requires it cannot be used.
+    case never
+}
+
+/// A parameter that some servers want in the browser besides, although it was pushed.
+public enum RepeatedPushedParameter: String, Sendable, Hashable, CaseIterable {
+    /// `response_type`.
+    case responseType = "response_type"
+    /// `response_mode`.
+    case responseMode = "response_mode"
+    /// `scope`.
+    case scope
+    /// `redirect_uri`.
+    case redirectURI = "redirect_uri"
+    /// `prompt`.
+    case prompt
+}
+
+/// The handle of an authorization request that was pushed.
+struct PushedAuthorization: Sendable {
+    let requestURI: String
+
+    /// The longest `request_uri` that is accepted, in characters.
+    private static let longestURI = 512
+
+    /// Reads the response of the endpoint (RFC 9126 section 2.2).
+    init(_ response: ProviderResponse) throws(AuthError) {
+        guard let json = try? response.http.json(from: "\(response.endpoint)") else {
+            throw response.unexpectedStatus(.invalidResponse)
+        }
+        if let error = ProviderError(json, status: response.status) {
+            throw AuthError(
+                .providerRejected,
+                "\(response.endpoint.host) refused the authorization request.\(response.advice)",
+                providerError: error
+            )
+        }
+        // "the server MUST ... respond with an HTTP 201 status code"; some respond with 200.
+        guard response.status == 201 || response.status == 200 else {
+            throw response.unexpectedStatus(.invalidResponse)
+        }
+        guard let uri = json["request_uri"]?.string, !uri.isEmpty, uri.utf8.count <= Self.longestURI,
+            uri.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else {
+            throw AuthError(
+                .invalidResponse,
+                "The response to the pushed authorization request has no usable \"request_uri\" (RFC 9126 section 2.2)."
+            )
+        }
+        guard let lifetime = json["expires_in"]?.number, lifetime > 0 else {
+            throw AuthError(
+                .invalidResponse,
+                "The response to the pushed authorization request has no usable \"expires_in\" (RFC 9126 section 2.2)."
+            )
+        }
+        self.requestURI = uri
+    }
+}
+
+extension OAuthClient {
+    /// The URL to visit for an authorization request, which is signed and pushed where that is agreed on.
+    func authorizationURL(
+        _ parameters: FormParameters,
+        at endpoint: Endpoint,
+        _ metadata: ProviderMetadata
+    ) async throws -> String {
+        if let reference = registration.requestObjectReference {
+            // RFC 9126 section 2.1: a pushed request has no request_uri.
+            guard !metadata.requiresPushedRequests else {
+                throw AuthError(
+                    .unsupported,
+                    "The provider \(metadata.issuer) takes pushed authorization requests only (RFC 9126), and none by reference."
+                )
+            }
+            return endpoint.url(adding: try await requestByReference(parameters, reference, metadata))
+        }
+        let source = registration.requestObjectKey
+        guard source != nil || metadata.json["require_signed_request_object"]?.bool != true else {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) takes signed authorization requests only (RFC 9101). Give the client a key for them."
+            )
+        }
+        guard try pushesRequests(at: metadata), let pushEndpoint = metadata.pushedAuthorizationRequestEndpoint else {
+            guard let source else { return endpoint.url(adding: parameters) }
+            // OIDC Core section 6.1: what OAuth 2.0 requires has to stand beside the request object, too.
+            var sent: FormParameters = ["client_id": registration.clientID]
+            sent["request"] = try await requestObject(parameters, source, metadata)
+            sent["response_type"] = parameters["response_type"]
+            sent["scope"] = parameters["scope"]
+            return endpoint.url(adding: sent)
+        }
+        // RFC 9126 section 3: beside a request object stand client_id and the client authentication, and nothing else.
+        let request = ProviderRequest(
+            purpose: .pushedAuthorization,
+            endpoint: pushEndpoint,
+            protectedParameters: source == nil ? parameters : ["client_id": registration.clientID]
+        )
+        // RFC 9449 section 10.1: dpop_jkt binds the code to the key, and a proof besides would say the same. There are servers that
+        // refuse a proof without a nonce here, and send none.
+        let response = try await sendFormRequest(
+            request,
+            signed: source.map { source in { ["request": try await requestObject(parameters, source, metadata)] } }
+        )
+        let pushed = try PushedAuthorization(response)
+        // RFC 9126 section 4: client_id and request_uri, and FAPI 2.0 section 5.3.3.2 adds: nothing else.
+        var visited: FormParameters = ["client_id": registration.clientID, "request_uri": pushed.requestURI]
+        for repeated in registration.repeatedPushedParameters {
+            visited[repeated.rawValue] = parameters[repeated.rawValue]
+        }
+        return endpoint.url(adding: visited)
+    }
+
+    private func pushesRequests(at metadata: ProviderMetadata) throws(AuthError) -> Bool {
+        switch registration.pushedRequests {
+        case .never:
+            // RFC 9126 section 5: the provider "accepts authorization request data only via PAR". It would show an empty page.
+            guard !metadata.requiresPushedRequests else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The provider \(metadata.issuer) takes pushed authorization requests only (RFC 9126), and the configuration forbids them."
+                )
+            }
+            return false
+        case .always:
+            _ = try metadata.required(
+                \.pushedAuthorizationRequestEndpoint,
+                "endpoint for pushed authorization requests"
+            )
+            return true
+        case .automatic:
+            guard metadata.requiresPushedRequests else { return metadata.pushedAuthorizationRequestEndpoint != nil }
+            _ = try metadata.required(
+                \.pushedAuthorizationRequestEndpoint,
+                "endpoint for pushed authorization requests"
+            )
+            return true
+        }
+    }
+}

@@ -1,0 +1,96 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowStorage
+
+/// A registered redirect URI: where the provider sends the user back to (RFC 8252 section 7).
+public struct RedirectURI: Sendable, Hashable {
+    /// The three kinds of redirect URI of a native app.
+    public enum Kind: Sendable, Hashable {
+        /// An HTTP server on this machine (RFC 8252 section 7.3); without a port, any free one is used.
+        case loopback(host: String, port: Int?, path: String)
+        /// A scheme that the app has registered with the system (RFC 8252 section 7.1).
+        case privateUse(scheme: String)
+        /// An `https` address that the app has claimed (RFC 8252 section 7.2), or the address of a server.
+        case https
+    }
+
+    /// The URI exactly as it is sent. For a loopback address with a free port, the port is still missing.
+    public let uri: String
+
+    /// What kind of address it is.
+    public let kind: Kind
+
+    /// `http://127.0.0.1/callback`, on a free port.
+    public static let loopback = RedirectURI(
+        uri: "http://127.0.0.1/callback",
+        kind: .loopback(host: "127.0.0.1", port: nil, path: "/callback")
+    )
+
+    private init(uri: String, kind: Kind) {
+        self.uri = uri
+        self.kind = kind
+    }
+
+    /// Reads a redirect URI.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI cannot be used safely.
+    public init(_ uri: String) throws(AuthError) {
+        func refuse(_ reason: String) -> AuthError {
+            AuthError(.invalidConfiguration, "The redirect URI \"\(Redaction.url(uri))\" cannot be used: \(reason).")
+        }
+        // RFC 6749 section 3.1.2: absolute, and without a fragment.
+        guard !uri.contains("#") else { throw refuse("it has a fragment (#...), which RFC 6749 section 3.1.2 forbids") }
+        guard let components = URLComponents(string: uri), let scheme = components.scheme?.lowercased() else {
+            throw refuse("it is not an absolute URI")
+        }
+        switch scheme {
+        case "http":
+            // A port of 0 in a configuration means the same as none: any free one.
+            let plain = uri.replacing(":0/", with: "/", maxReplacements: 1)
+            let endpoint: Endpoint
+            do throws(AuthError) {
+                endpoint = try Endpoint(plain, name: "redirect URI")
+            } catch {
+                throw refuse("plain http works only for 127.0.0.1, [::1] and localhost (RFC 8252 section 7.3)")
+            }
+            guard endpoint.query == nil else { throw refuse("a loopback redirect URI must not have a query") }
+            let path = endpoint.path.isEmpty ? "/" : endpoint.path
+            self.init(uri: plain, kind: .loopback(host: endpoint.host, port: endpoint.port, path: path))
+        case "https":
+            _ = try Endpoint(uri, name: "redirect URI")
+            self.init(uri: uri, kind: .https)
+        default:
+            // RFC 8252 section 7.1: "apps MUST use a URI scheme based on a domain name under their control, expressed
+            // in reverse order". Any other app may register "myapp".
+            guard scheme.contains(".") else {
+                throw refuse(
+                    "the scheme \"\(scheme)\" is not a reversed domain name such as com.example.app (RFC 8252 section 7.1)"
+                )
+            }
+            self.init(uri: uri, kind: .privateUse(scheme: scheme))
+        }
+    }
+
+    /// The URI with a port added, for a loopback address without one.
+    /// - Parameter port: The port that was bound.
+    public func uri(port: Int) -> String {
+        guard case .loopback(let host, nil, let path) = kind else { return uri }
+        return "http://\(host):\(port)\(path)"
+    }
+}
+
+extension RedirectURI: CustomStringConvertible {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var description: String { uri }
+}
+
+extension RedirectURI: ExpressibleByStringLiteral {
+    /// Creates a redirect URI from an address in the source code. The program ends when the address cannot be used: a value that
+    /// comes from elsewhere is read by ``init(_:)``.
+    public init(stringLiteral value: String) {
+        do throws(AuthError) {
+            try self.init(value)
+        } catch {
+            preconditionFailure("\(error)")
+        }
+    }
+}

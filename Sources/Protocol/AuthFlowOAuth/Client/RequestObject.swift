@@ -1,0 +1,116 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+
+/// A place of the application's own from which the server fetches request objects (RFC 9101 section 5.2).
+public struct RequestObjectReference: Sendable {
+    let publish: @Sendable (_ requestObject: Secret) async throws -> String
+    let mayBeUnsigned: Bool
+
+    /// Creates a place.
+    /// - Parameter publish: Makes a request object, a JWT, available to the server until the user has come back, and returns its
+    ///   `https` address, which has to be registered where the server demands that. The address must not be guessed from another's.
+    public init(publish: @escaping @Sendable (_ requestObject: Secret) async throws -> String) {
+        self.init(publish, mayBeUnsigned: false)
+    }
+
+    /// A place for request objects that are not signed: that the server gets them from the client's address is then all
+    /// that shows whose they are. For servers that know no signing key of the client (OIDC Core section 6.1, `alg` `none`).
+    public static func publishingUnsigned(
+        _ publish: @escaping @Sendable (_ requestObject: Secret) async throws -> String
+    ) -> RequestObjectReference {
+        RequestObjectReference(publish, mayBeUnsigned: true)
+    }
+
+    private init(_ publish: @escaping @Sendable (Secret) async throws -> String, mayBeUnsigned: Bool) {
+        self.publish = publish
+        self.mayBeUnsigned = mayBeUnsigned
+    }
+}
+
+extension OAuthClient {
+    /// The longest time that a request object is good for, in seconds. FAPI 2.0 Message Signing section 5.3.2 allows an hour.
+    private static let requestObjectLifetime: Int64 = 300
+
+    /// Signs an authorization request (RFC 9101 section 4), and encrypts it where that is agreed on: "a nested JWT", signed first.
+    func requestObject(
+        _ parameters: FormParameters,
+        _ source: SigningKeySource,
+        _ metadata: ProviderMetadata
+    ) async throws -> String {
+        let claims = try requestObjectClaims(parameters, metadata)
+        let key = try await source.keyInTask()
+        let announced = metadata.json["request_object_signing_alg_values_supported"]?.strings
+        let algorithm = try key.algorithm(
+            nil,
+            allowed: registration.securityProfile?.algorithms,
+            announced: announced
+        )
+        // Section 10.8: a type of its own keeps it from being taken for another kind of JWT.
+        let object = try await key.jwt(claims, type: "oauth-authz-req+jwt", algorithm: algorithm)
+        guard let encryption = registration.requestObjectEncryption else { return object }
+        return try encryption.encrypted(object, with: try await server.encryptionKeys(metadata), metadata, host)
+    }
+
+    /// The parameters for a request whose object the server fetches (RFC 9101 section 5.2, OIDC Core section 6.2).
+    func requestByReference(
+        _ parameters: FormParameters,
+        _ reference: RequestObjectReference,
+        _ metadata: ProviderMetadata
+    ) async throws -> FormParameters {
+        // OIDC Discovery section 3: "If omitted, the default value is true."
+        guard metadata.json["request_uri_parameter_supported"]?.bool != false else {
+            throw AuthError(.unsupported, "The provider \(metadata.issuer) fetches no request objects (request_uri).")
+        }
+        let object: String
+        if let source = registration.requestObjectKey {
+            object = try await requestObject(parameters, source, metadata)
+        } else {
+            let header: JSON = ["alg": "none", "typ": "oauth-authz-req+jwt"]
+            let claims = try requestObjectClaims(parameters, metadata)
+            object = "\(Base64URL.encode(try header.serialized())).\(Base64URL.encode(try claims.serialized()))."
+        }
+        let url = try await reference.publish(Secret(object))
+        // RFC 9101 section 5.2.1: "The entire Request URI SHOULD NOT exceed 512 ASCII characters", and it is https.
+        guard url.utf8.count <= 512, (try? Endpoint(url)) != nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The request object was published at an address that cannot be used."
+            )
+        }
+        var sent: FormParameters = ["client_id": registration.clientID, "request_uri": url]
+        // OIDC Core section 6.2: what OAuth 2.0 requires stands beside it.
+        sent["response_type"] = parameters["response_type"]
+        sent["scope"] = parameters["scope"]
+        return sent
+    }
+
+    private func requestObjectClaims(_ parameters: FormParameters, _ metadata: ProviderMetadata) throws -> JSON {
+        var claims: [String: JSON] = [:]
+        for name in parameters.names { claims[name] = try Self.claim(name, parameters.values(for: name)) }
+        // A configured parameter of the same name is none of the request's. Section 10.8: with a sub the object could serve as a
+        // client assertion.
+        claims["sub"] = nil
+        claims.merge(SignedTimes.claims(at: server.time, lifetime: Self.requestObjectLifetime)) { $1 }
+        // Section 4: iss is the client, aud the server. Message Signing section 5.3.2: aud is the issuer.
+        claims["iss"] = .string(registration.clientID)
+        claims["aud"] = .string(metadata.issuer)
+        claims["jti"] = .string(host.randomToken())
+        return .object(claims)
+    }
+
+    /// Section 4: a parameter is a claim of its own type; numbers are numbers, and JSON is JSON.
+    private static func claim(_ name: String, _ values: [String]) throws(AuthError) -> JSON {
+        guard values.count == 1, let value = values.first else { return .array(values.map(JSON.string)) }
+        switch name {
+        case "max_age": return Int64(value).map(JSON.integer) ?? .string(value)
+        case "claims", "authorization_details":
+            guard let json = try? JSON(parsing: Array(value.utf8)) else {
+                throw AuthError(.invalidConfiguration, "The parameter \"\(name)\" is not JSON.")
+            }
+            return json
+        default: return .string(value)
+        }
+    }
+}

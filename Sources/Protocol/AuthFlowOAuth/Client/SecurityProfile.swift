@@ -1,0 +1,71 @@
+package import AuthFlowHTTP
+import AuthFlowJOSE
+
+/// A profile of the standards that a client keeps to as a whole.
+public enum SecurityProfile: String, Sendable, Hashable, CaseIterable {
+    /// The FAPI 2.0 Security Profile.
+    case fapi2
+    /// FAPI 2.0 Message Signing: signed authorization requests and responses besides.
+    case fapi2MessageSigning = "fapi2-message-signing"
+
+    /// FAPI 2.0 section 5.4.1: "shall only use PS256, ES256, or EdDSA (using the Ed25519 variant) algorithms".
+    var algorithms: [SignatureAlgorithm] { [.ps256, .es256, .edDSA, .ed25519] }
+}
+
+extension ClientRegistration.Values {
+    /// Changes what the security profile determines, and refuses what breaks it.
+    /// - Throws: ``AuthError`` with `invalid_configuration`, which names the clause.
+    package mutating func applyProfile() throws(AuthError) {
+        guard let securityProfile else { return }
+        func refuse(_ reason: String, _ clause: String) -> AuthError {
+            AuthError(
+                .invalidConfiguration,
+                "The security profile \(securityProfile.rawValue) does not allow it: \(reason) (FAPI 2.0 \(clause))."
+            )
+        }
+        let methods: [ClientAuthentication.Method] = [.privateKeyJWT, .tlsClientAuth, .selfSignedTLSClientAuth]
+        guard methods.contains(authentication.method) else {
+            throw refuse(
+                "the client authenticates by \(authentication.method.rawValue), and not by private_key_jwt or a certificate",
+                "Security Profile section 5.3.3.1, 2"
+            )
+        }
+        // The assertion's own settings: audience and algorithm.
+        if let audience = authentication.audience, audience != .issuer {
+            throw refuse("the audience of client assertions is not the issuer", "Security Profile section 5.3.3.1, 5")
+        }
+        if let algorithm = authentication.keyAlgorithm, !securityProfile.algorithms.contains(algorithm) {
+            throw refuse("assertions are signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
+        }
+        // "shall support sender-constrained access tokens": a certificate binds them, otherwise DPoP does.
+        if !usesCertificate { usesDPoP = true }
+        guard pushedRequests != .never else {
+            throw refuse("authorization requests are not pushed", "Security Profile section 5.3.3.2, 2")
+        }
+        pushedRequests = .always
+        // "shall only send client_id and request_uri request parameters to the authorization endpoint".
+        guard requestObjectReference == nil else {
+            throw refuse("request objects are fetched by the provider", "Security Profile section 5.3.3.2, 2")
+        }
+        guard repeatedPushedParameters.isEmpty else {
+            throw refuse("pushed parameters are repeated in the browser", "Security Profile section 5.3.3.2, 6")
+        }
+        for algorithm in idTokenSigningAlgorithms ?? [] where !securityProfile.algorithms.contains(algorithm) {
+            throw refuse("ID Tokens may be signed with \(algorithm.rawValue)", "Security Profile section 5.4.1")
+        }
+        guard securityProfile == .fapi2MessageSigning else { return }
+        guard requestObjectKey != nil else {
+            throw refuse(
+                "authorization requests are not signed; give a key for request objects",
+                "Message Signing section 5.3.2"
+            )
+        }
+        // "shall set response_mode to jwt".
+        guard responseMode == .query || responseMode == .jwt else {
+            throw refuse("the response mode is \(responseMode.rawValue), and not jwt", "Message Signing section 5.4.2")
+        }
+        responseMode = .jwt
+        // Section 5.5.2: "shall ... request signed token introspection responses".
+        signedIntrospection = signedIntrospection ?? SignedIntrospection()
+    }
+}

@@ -1,0 +1,300 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJSON
+import HTTPTypes
+
+/// Tokens that a token endpoint sent: parsed, and not believed yet.
+package struct TokenResponse: Sendable {
+    let tokens: TokenSet
+
+    /// The scopes that were asked for, as they were sent.
+    let requestedScopes: [String]
+
+    /// The key that they were asked to be bound to.
+    let key: DPoPKey?
+
+    /// How far this machine's clock is ahead of the provider's, in seconds, when the response says the provider's time.
+    let clockOffset: TimeInterval?
+}
+
+extension OAuthClient {
+    /// Sends a request to the token endpoint, and parses the response.
+    func sendTokenRequest(
+        _ request: ProviderRequest,
+        scopes: [String],
+        key: DPoPKey? = nil
+    ) async throws -> TokenResponse {
+        try parseTokenResponse(try await sendFormRequest(request, scopes: scopes, key: key), key: key)
+    }
+
+    /// Sends a back-channel request as a form (RFC 6749 section 3.2: "The client MUST use the HTTP "POST" method").
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - scopes: Those that are granted when neither the request nor the response names any.
+    ///   - key: The key that the tokens it asks for are, or are to be, bound to.
+    ///   - check: Runs immediately before the request is sent, at each try.
+    ///   - signed: Parameters that are signed with a time and an identifier in them, made for each try anew.
+    func sendFormRequest(
+        _ request: ProviderRequest,
+        scopes: [String] = [],
+        key: DPoPKey? = nil,
+        checkBeforeSending check: (@Sendable () throws(AuthError) -> Void)? = nil,
+        signed: (() async throws -> FormParameters)? = nil
+    ) async throws -> ProviderResponse {
+        var request = request
+        request.headerFields[.accept] = request.headerFields[.accept] ?? "application/json"
+        try await adapter.prepare(&request, in: providerContext)
+        let scopes = request.scopes ?? scopes
+        request.headerFields[.contentType] = "application/x-www-form-urlencoded"
+        let correction = server.clockCorrection
+        var (last, assertion) = try await sendAuthenticated(request, key, check, signed)
+        // The proofs of a clock that is wrong are refused. What the server's says is known now: one more try, and no third.
+        let isTimed = registration.authentication.isTimed || key != nil || signed != nil
+        if isTimed, refusesClock(last), abs(server.clockCorrection - correction) >= 5 {
+            (last, assertion) = try await sendAuthenticated(request, key, check, signed)
+        }
+        // There is no such endpoint any more: the metadata may be out of date.
+        if [404, 405, 410].contains(last.status), last.providerError == nil { server.doubtMetadata() }
+        try last.requireAvailable(from: request.endpoint.host, now: host.now())
+        var response = ProviderResponse(
+            purpose: request.purpose,
+            endpoint: request.endpoint,
+            http: last,
+            scopes: scopes
+        )
+        response.refusedProof = refusedProof(
+            last,
+            assertion: request.protectedParameters["assertion"],
+            client: assertion
+        )
+        return response
+    }
+
+    /// What a refused request proved itself with: the assertion for a grant, or that of the client.
+    private func refusedProof(_ response: TransportResponse, assertion: String?, client: String?) -> String? {
+        guard assertion != nil || client != nil else { return nil }
+        let refused: (name: String, jwt: String)? =
+            switch response.providerError?.error {
+            case "invalid_grant": assertion.map { ("assertion", $0) }
+            case "invalid_client": client.map { ("client assertion", $0) }
+            // There are servers that say nothing at all.
+            case nil: [400, 401, 403].contains(response.status) ? client.map { ("client assertion", $0) } : nil
+            default: nil
+            }
+        guard let refused else { return nil }
+        let offset = Int(server.clockCorrection)
+        let clock =
+            offset == 0
+            ? ""
+            : " This machine's clock is \(abs(offset)) seconds \(offset > 0 ? "ahead of" : "behind") the provider's."
+        return
+            "The \(refused.name) was \(AssertionClaims(Secret(refused.jwt))).\(clock) Compare that with what the provider expects."
+    }
+
+    /// Sends a request with the client authentication, made for each try anew.
+    private func sendAuthenticated(
+        _ request: ProviderRequest,
+        _ key: DPoPKey?,
+        _ check: (@Sendable () throws(AuthError) -> Void)?,
+        _ signed: (() async throws -> FormParameters)?
+    ) async throws -> (response: TransportResponse, clientAssertion: String?) {
+        let metadata = try await metadata()
+        var assertion: String?
+        var sent: TransportRequest?
+        let response = try await send(provenBy: key) {
+            var attempt = request
+            for pair in try await signed?().pairs ?? [] { attempt.protectedParameters[pair.name] = pair.value }
+            // After the adapter: it may read what is sent, and not choose how the client authenticates.
+            try await registration.authentication.authenticate(
+                &attempt,
+                as: ClientAuthentication.Request(
+                    clientID: registration.clientID,
+                    issuer: metadata.issuer,
+                    tokenEndpoint: metadata.tokenEndpoint,
+                    endpoint: request.endpoint,
+                    time: server.time,
+                    identifier: host.randomToken(),
+                    announcedAlgorithms: metadata.json["token_endpoint_auth_signing_alg_values_supported"]?.strings,
+                    allowedAlgorithms: registration.securityProfile?.algorithms,
+                    transport: server.transport,
+                    host: host
+                )
+            )
+            assertion = attempt.protectedParameters["client_assertion"]
+            var request = TransportRequest(
+                .post,
+                attempt.endpoint,
+                headerFields: attempt.headerFields,
+                body: Array(FormURLEncoding.encodeForm(try attempt.allParameters()).utf8)
+            )
+            if let check { request.addCheckBeforeSending(check) }
+            sent = request
+            return request
+        }
+        _ = server.learnClock(from: response)
+        return (sent.map(response.withoutSecrets) ?? response, assertion)
+    }
+
+    /// Whether a response says that a proof with a time in it was not accepted.
+    private func refusesClock(_ response: TransportResponse) -> Bool {
+        guard response.status == 400 || response.status == 401, let name = response.providerError?.error else {
+            return false
+        }
+        return ["invalid_client", "invalid_dpop_proof", "invalid_request_object"].contains(name)
+    }
+
+    /// Parses the response of a token endpoint.
+    /// - Parameter key: The key that the tokens were asked to be bound to.
+    func parseTokenResponse(_ response: ProviderResponse, key: DPoPKey?) throws -> TokenResponse {
+        let tokens: TokenSet
+        do {
+            tokens = try TokenSet(
+                response,
+                parameters: Result { try adapter.responseParameters(response) },
+                receivedAt: host.wholeSecond
+            )
+        } catch let error as AuthError {
+            throw advised(error, server.knownMetadata)
+        }
+        try tokens.requireTransportableCharacters()
+        return TokenResponse(
+            tokens: tokens,
+            requestedScopes: response.scopes,
+            key: key,
+            clockOffset: response.http.date.map { host.now().timeIntervalSince($0) }
+        )
+    }
+
+    /// Adds what may help when a provider does not know the client: several do not undo the encoding that RFC 6749 section 2.3.1
+    /// asks for in the header.
+    private func advised(_ error: AuthError, _ metadata: ProviderMetadata?) -> AuthError {
+        let clientID = registration.clientID
+        guard adapter.standardName(of: error.providerError) == "invalid_client" else { return error }
+        func adding(_ advice: String) -> AuthError {
+            AuthError(
+                error.code,
+                "\(error.message) \(advice)",
+                providerError: error.providerError,
+                status: error.status,
+                retryAfter: error.retryAfter,
+                underlyingError: error
+            )
+        }
+        if registration.authentication.method == .none, let known = metadata?.tokenEndpointAuthMethods, !known.isEmpty,
+            !known.contains("none")
+        {
+            let names = known.prefix(8).map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
+            return adding(
+                "This client has neither a secret nor a key, and the provider's metadata lists only \(names): configure \"client_secret\" or \"client_key\"."
+            )
+        }
+        guard registration.authentication.method == .clientSecretBasic,
+            let secret = registration.authentication.secret?.exposed,
+            FormURLEncoding.encode(secret) != secret || FormURLEncoding.encode(clientID) != clientID
+        else { return error }
+        return adding(
+            "The client's secret or identifier has characters that some providers misread in the header: client_secret_post may help."
+        )
+    }
+
+    /// The tokens, when the access token is of a type that is understood here. Nothing about the ID Token is believed.
+    func requireUsable(_ response: TokenResponse) throws(AuthError) -> TokenSet {
+        var tokens = response.tokens
+        let expected = response.key == nil ? "bearer" : "dpop"
+        // RFC 6749 section 7.1: "The client MUST NOT use an access token if it does not understand the token type." The
+        // name is compared without case (section 5.1).
+        guard tokens.tokenType.lowercased() == expected else {
+            // RFC 9449 section 5: with "a value other than DPoP in the token_type", the token "is not bound", and "The client
+            // MUST discard the response in this case, if this protection is deemed important". A client that asks for it
+            // deems it so.
+            let name = DisplayText.sanitized(tokens.tokenType, limit: 40)
+            throw AuthError(
+                .unsupported,
+                response.key == nil
+                    ? "The provider sent an access token of type \"\(name)\", which was not asked for."
+                    : "The provider sent an access token of type \"\(name)\", although one bound to a key was asked for (RFC 9449)."
+            )
+        }
+        try registration.certificate?.check(
+            tokens.accessToken,
+            isRequired: registration.bindsTokensToCertificate && registration.securityProfile != nil
+                && response.key == nil
+        )
+        tokens.dpopKey = response.key
+        tokens.verifiedIDToken = nil
+        return tokens
+    }
+}
+
+extension TokenSet {
+    /// Reads the response of a token endpoint as RFC 6749 sections 5.1 and 5.2 describe it.
+    ///
+    /// An `error` member is an error whatever the status: some providers send it with 200.
+    /// - Parameters:
+    ///   - response: The response.
+    ///   - parameters: Its parameters, or why they cannot be read.
+    ///   - now: When it came.
+    /// - Throws: ``AuthError`` with `provider_rejected`, or `invalid_reply` when the response follows neither section.
+    init(_ response: ProviderResponse, parameters: Result<JSON, any Error>, receivedAt now: Date) throws {
+        if let error = (try? parameters.get()).flatMap({ ProviderError($0, status: response.status) }) {
+            throw AuthError(
+                .providerRejected,
+                "\(response.endpoint.host) refused the \(response.purpose) request.\(response.advice)",
+                providerError: error
+            )
+        }
+        // RFC 6749 section 5.1 has 200. A 201 is as clear, and a refresh token that it brings has replaced the old one.
+        guard response.http.isSuccessful else {
+            throw response.unexpectedStatus(.invalidResponse)
+        }
+        let parameters = try parameters.get()
+        guard let accessToken = parameters["access_token"]?.string, !accessToken.isEmpty else {
+            throw AuthError(.invalidResponse, "The token response has no \"access_token\" (RFC 6749 section 5.1).")
+        }
+        guard let tokenType = parameters["token_type"]?.string else {
+            throw AuthError(.invalidResponse, "The token response has no \"token_type\" (RFC 6749 section 5.1).")
+        }
+        // RFC 6749 section 5.1: expires_in is RECOMMENDED; without it nothing is known.
+        let lifetime = try parameters.seconds("expires_in")
+        // RFC 6749 section 5.1: scope is "OPTIONAL, if identical to the scope requested by the client"; section 6: and if
+        // omitted in a refresh "is treated as equal to the scope originally granted by the resource owner".
+        let scopes = parameters["scope"]?.string.map { $0.split(separator: " ").map(String.init) }
+        self.init(
+            accessToken: Secret(accessToken),
+            tokenType: tokenType,
+            expiresAt: lifetime.map { now.addingTimeInterval($0.rounded(.down)) },
+            refreshToken: parameters.token("refresh_token"),
+            idToken: parameters.token("id_token"),
+            scopes: scopes ?? response.scopes,
+            // What is kept elsewhere is not kept twice.
+            parameters: RedactedJSON(.object((parameters.object ?? [:]).filter { !Self.named.contains($0.key) }))
+        )
+        self.deviceSecret = parameters.token("device_secret")
+    }
+
+    /// Parameters of a token response that have properties of their own.
+    private static let named: Set<String> = [
+        "access_token", "token_type", "expires_in", "refresh_token", "id_token", "scope", "device_secret",
+    ]
+}
+
+extension JSON {
+    /// A token in a response; nil also for an empty string, which no token is (RFC 6749 appendix A.17: 1*VSCHAR) and which must not
+    /// take the place of one.
+    func token(_ name: String) -> Secret? {
+        self[name]?.string.flatMap { $0.isEmpty ? nil : Secret($0) }
+    }
+
+    /// A number of seconds in a response.
+    /// - Returns: nil when the member is absent or null.
+    /// - Throws: ``AuthError`` with `invalid_reply` when it is neither a number nor, as some send it, a string of digits, or
+    ///   when it is less than zero or more than a century.
+    func seconds(_ name: String) throws(AuthError) -> Double? {
+        guard let value = self[name], value != .null else { return nil }
+        let seconds = value.number ?? value.string.flatMap { Int64($0) }.map(Double.init)
+        guard let seconds, 0...(100 * 365 * 86_400) ~= seconds else {
+            throw AuthError(.invalidResponse, "The response has a \"\(name)\" that is not a number of seconds.")
+        }
+        return seconds
+    }
+}

@@ -1,0 +1,36 @@
+import AuthFlowHTTP
+
+extension OAuthClient {
+    /// Asks for an access token for the client itself (RFC 6749 section 4.4): no user is involved.
+    /// - Parameters:
+    ///   - scopes: Default: those of the registration, without `openid`, which asks for a user.
+    ///   - resources: The resources that the token is for (RFC 8707); default: those of the registration.
+    /// - Returns: A credential without an identity. Ask again when its access token expires: there is no refresh token.
+    /// - Throws: ``AuthError`` with `invalid_configuration` for a public client, `provider_rejected`, `invalid_reply`.
+    public func clientCredentials(
+        scopes: [String]? = nil,
+        resources: [String]? = nil
+    ) async throws -> Credential {
+        // RFC 6749 section 4.4: "The client credentials grant type MUST only be used by confidential clients."
+        guard registration.authentication.method != .none else {
+            throw AuthError(
+                .invalidConfiguration,
+                "A public client has no credentials of its own (RFC 6749 section 4.4). Configure how it authenticates."
+            )
+        }
+        let metadata = try await metadata()
+        var request = ProviderRequest(
+            purpose: .clientCredentials,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: parameters(of: .clientCredentials),
+            protectedParameters: ["grant_type": "client_credentials"]
+        )
+        let scopes = scopes ?? ownScopes
+        if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
+        let resources = resources ?? registration.resources
+        request.addResources(resources)
+        try request.addAuthorizationDetails(of: registration, at: metadata)
+        let response = try await sendTokenRequest(request, scopes: scopes, key: try await newDPoPKey(at: metadata))
+        return try credentialWithoutUser(response, resources: resources, metadata)
+    }
+}

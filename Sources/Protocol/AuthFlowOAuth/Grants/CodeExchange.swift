@@ -1,0 +1,134 @@
+import AuthFlowHTTP
+import AuthFlowJSON
+import HTTPTypes
+
+extension OAuthClient {
+    /// Checks an authorization response and exchanges its code for a credential (RFC 6749 section 4.1.3, RFC 7636 section
+    /// 4.5): every check of the response, of the tokens and of the ID Token has been passed when it returns.
+    /// - Parameters:
+    ///   - callback: The URL that the user was sent back to, whole.
+    ///   - request: The request that the response belongs to. It can be used once.
+    /// - Throws: ``AuthError`` with `invalid_callback` when the response does not belong to the request, `access_denied` when
+    ///   the user did not consent, `provider_rejected`, `invalid_id_token` and others when a check fails.
+    public func exchange(_ callback: String, for request: AuthorizationRequest) async throws -> Credential {
+        try await exchange(callback, for: request, reporter: FlowReporter(host: host)).credential
+    }
+
+    /// Steps 4 to 7 of a sign-in, as `SignIn/AuthorizationCodeSignIn.swift` counts them.
+    package func exchange(
+        _ callback: String,
+        for request: AuthorizationRequest,
+        reporter: FlowReporter
+    ) async throws -> (credential: Credential, response: AuthorizationResponse) {
+        let metadata = try await metadata()
+        let response = try await reporter.step(.authorizationResponse) {
+            try await checkAuthorizationResponse(callback, for: request, metadata, reporter)
+        }
+        let tokens = try await reporter.step(.codeExchange) {
+            try await sendCodeExchange(response.code, for: request, metadata)
+        }
+        var expectation = expectation(of: metadata, occasion: .signIn(nonce: request.nonce), tokens)
+        expectation.code = response.code
+        expectation.maximumAuthenticationAge = request.demand.maximumAge
+        expectation.essentialACRValues = request.demand.essentialACRValues
+        var credential = try await credential(
+            of: tokens,
+            expectation,
+            authorizedScopes: request.scopes,
+            metadata: metadata,
+            reporter: reporter
+        )
+        credential.resources = request.resources
+        try await compareAuthorizationDetails(
+            request.authorizationDetails,
+            credential.tokens,
+            reporter,
+            at: .codeExchange
+        )
+        return (credential, response)
+    }
+
+    private func checkAuthorizationResponse(
+        _ callback: String,
+        for request: AuthorizationRequest,
+        _ metadata: ProviderMetadata,
+        _ reporter: FlowReporter
+    ) async throws -> AuthorizationResponse {
+        // RFC 9700 section 4.4.2: a response is processed only for the server and the client that the request was made for.
+        guard request.issuer.isIdentical(to: server.issuer), request.clientID.isIdentical(to: registration.clientID)
+        else {
+            throw AuthError(.invalidCallback, "The authorization request belongs to another client or server.")
+        }
+        if let obstacle = request.binding.obstacle(to: ProviderBinding(metadata)) {
+            throw AuthError(.invalidCallback, "No code was sent: \(obstacle). Sign in again.")
+        }
+        guard host.now() < request.expiresAt else {
+            throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
+        }
+        // What the registration demands now, a request that was stored before cannot lack.
+        guard request.responseMode.isSigned || !registration.responseMode.isSigned,
+            request.dpopKey != nil || !registration.usesDPoP
+        else {
+            throw AuthError(
+                .invalidCallback,
+                "The authorization request was made with weaker settings than the client has now. Sign in again."
+            )
+        }
+        var parameters = try AuthorizationResponse.parameters(of: callback, to: request)
+        if request.responseMode.isSigned {
+            parameters = try await SignedAuthorizationResponse(
+                parameters,
+                to: request,
+                client: self,
+                metadata: metadata
+            )
+            .parameters
+            reporter.passed(.authorizationResponse, "signature of the response", "JARM section 2.4")
+        }
+        let response = try AuthorizationResponse(
+            parameters,
+            to: request,
+            metadata: metadata,
+            // FAPI 2.0 Security Profile section 5.3.3.2: the client "shall check the iss parameter".
+            requiresIssuer: request.requiresIssuer || registration.securityProfile != nil,
+            use: server.usedStates.use
+        )
+        reporter.report(
+            .authorizationResponse,
+            details: ["parameters": response.parameters.names.joined(separator: " ")]
+        )
+        for (check, clause) in response.passed { reporter.passed(.authorizationResponse, check, clause) }
+        return response
+    }
+
+    /// Sends the code to the token endpoint of the issuer that was asked. The response is not validated yet.
+    private func sendCodeExchange(
+        _ code: Secret,
+        for request: AuthorizationRequest,
+        _ metadata: ProviderMetadata
+    ) async throws -> TokenResponse {
+        var exchange = ProviderRequest(
+            purpose: .token,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: parameters(of: .token),
+            protectedParameters: [
+                "grant_type": "authorization_code",
+                "code": code.exposed,
+                "redirect_uri": request.redirectURI,
+                "code_verifier": request.codeVerifier.exposed,
+            ]
+        )
+        // RFC 8707 section 2.2: the access token is for the same resources as the grant.
+        exchange.addResources(request.resources)
+        return try await sendTokenRequest(exchange, scopes: request.scopes, key: request.dpopKey)
+    }
+}
+
+extension ProviderRequest {
+    /// Adds the resources that it does not name already (RFC 8707 section 2).
+    mutating func addResources(_ resources: [String]) {
+        for resource in resources where !parameters.values(for: "resource").contains(resource) {
+            parameters.append("resource", resource)
+        }
+    }
+}

@@ -1,0 +1,142 @@
+import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+package import HTTPTypes
+
+extension OAuthClient {
+    /// A key for the tokens of a new sign-in; nil when they are not to be bound to one.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider announces algorithms and the key's is not among them;
+    ///   `key_unavailable` when it is in a token that cannot be used.
+    func newDPoPKey(at metadata: ProviderMetadata) async throws -> DPoPKey? {
+        guard registration.usesDPoP else { return nil }
+        let announced = metadata.json["dpop_signing_alg_values_supported"]?.strings
+        if let source = registration.dpopKey {
+            let key = try await source.keyInTask()
+            let algorithm = try key.algorithm(
+                registration.dpopAlgorithm,
+                allowed: registration.securityProfile?.algorithms,
+                announced: announced
+            )
+            return try DPoPKey(key, signingBy: algorithm)
+        }
+        guard announced?.contains(SignatureAlgorithm.es256.rawValue) ?? true else {
+            throw AuthError(
+                .unsupported,
+                "The provider \(metadata.issuer) takes no proofs that are signed with ES256, the only ones that a key made here signs (RFC 9449)."
+            )
+        }
+        return try DPoPKey(host: host)
+    }
+
+    /// Sends a request, with a proof when tokens are bound to a key.
+    ///
+    /// A server that wants a nonce gets one more try with the nonce it names, and no third (RFC 9449 sections 8 and 9).
+    /// - Parameters:
+    ///   - key: The key that the tokens are bound to; nil for none.
+    ///   - accessToken: The token that is sent along; nil at a token endpoint.
+    ///   - request: Makes the request, for each try anew: a client assertion is used once.
+    func send(
+        provenBy key: DPoPKey?,
+        accessToken: Secret? = nil,
+        _ request: () async throws -> TransportRequest
+    ) async throws -> TransportResponse {
+        guard let key else { return try await server.send(try await request()) }
+        func attempt(_ nonce: String?) async throws -> (response: TransportResponse, nonce: String?) {
+            var proven = try await request()
+            let endpoint = try Endpoint(proven.url)
+            let nonce = nonce ?? server.dpopNonces.nonce(for: endpoint.origin)
+            proven.head.headerFields[.dpop] = try await key.proof(
+                method: proven.head.method.rawValue,
+                endpoint: endpoint,
+                nonce: nonce,
+                accessToken: accessToken,
+                time: accessToken == nil ? server.time : host.now(),
+                client: self
+            )
+            let response = try await server.send(proven)
+            let learnt = server.dpopNonces.learn(from: response, origin: endpoint.origin)
+            return (response, learnt == nonce ? nil : learnt)
+        }
+        let first = try await attempt(nil)
+        guard first.response.wantsDPoPNonce, let nonce = first.nonce else { return first.response }
+        return try await attempt(nonce).response
+    }
+
+    /// Sends a request with an access token in the header: `Bearer`, or `DPoP` with a proof.
+    package func send(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
+        var request = request
+        // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
+        let scheme = tokens.dpopKey == nil ? "Bearer" : "DPoP"
+        request.head.headerFields[.authorization] = "\(scheme) \(tokens.accessToken.exposed)"
+        return try await send(provenBy: tokens.dpopKey, accessToken: tokens.accessToken) { [request] in request }
+    }
+
+    /// The header fields that authorize one request with an access token.
+    package func authorizationFields(
+        method: HTTPRequest.Method,
+        endpoint: Endpoint,
+        tokens: TokenSet
+    ) async throws -> HTTPFields {
+        var fields = HTTPFields()
+        fields[.authorization] = "\(tokens.dpopKey == nil ? "Bearer" : "DPoP") \(tokens.accessToken.exposed)"
+        fields[.dpop] = try await tokens.dpopKey?.proof(
+            method: method.rawValue,
+            endpoint: endpoint,
+            nonce: server.dpopNonces.nonce(for: endpoint.origin),
+            accessToken: tokens.accessToken,
+            time: host.now(),
+            client: self
+        )
+        return fields
+    }
+
+    /// Sends a request to one of the provider's own resources with the access token.
+    /// - Returns: A response with status 200.
+    /// - Throws: ``AuthError`` with `access_token_rejected` when the token is not accepted, `temporarily_unavailable` when the
+    ///   provider is asked too often, `invalid_reply` for any other status.
+    func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
+        var sent = request
+        sent.head.headerFields[.authorization] = "Bearer \(tokens.accessToken.exposed)"
+        let response = try await send(request, with: tokens).withoutSecrets(of: sent)
+        if response.status == 401 {
+            throw AuthError(
+                .accessTokenRejected,
+                "\(Redaction.url(request.url)) does not accept the access token any more. Sign in again.",
+                providerError: response.providerError,
+                status: 401
+            )
+        }
+        try response.requireAvailable(from: request.head.authority ?? "The provider", now: host.now())
+        guard response.status == 200 else {
+            throw AuthError(
+                .invalidResponse,
+                "\(Redaction.url(request.url)) responded with status \(response.status).",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
+        return response
+    }
+}
+
+extension TransportResponse {
+    /// Whether a server refuses a proof for want of its nonce: a token endpoint says so in its body, a resource in
+    /// `WWW-Authenticate`, whose scheme has no case (RFC 9110 section 11.1).
+    fileprivate var wantsDPoPNonce: Bool {
+        switch status {
+        case 400, 401:
+            let isAsked = AuthenticationChallenge.challenges(in: self).contains {
+                $0.scheme == "dpop" && $0.parameters["error"] == "use_dpop_nonce"
+            }
+            if isAsked { return true }
+            return (try? parsed())?["error"]?.string == "use_dpop_nonce"
+        default: return false
+        }
+    }
+}
+
+extension HTTPField.Name {
+    package static let dpop = Self("DPoP") ?? .authorization
+    static let dpopNonce = Self("DPoP-Nonce") ?? .authorization
+}

@@ -1,0 +1,138 @@
+public import AuthFlowHTTP
+import AuthFlowJSON
+import HTTPTypes
+
+/// What a user needs in order to sign in on another screen (RFC 8628 section 3.2): an address, and a code to enter there.
+///
+/// Both are for the user in front of this program alone: a user who enters the code of another program signs that program in
+/// (section 5.4).
+public struct DeviceAuthorization: Sendable {
+    /// `user_code`: what to enter. Shown as it is; it has no character that would disturb a terminal or a page.
+    public let userCode: String
+
+    /// `verification_uri`: where to enter it.
+    public let verificationURI: Endpoint
+
+    /// `verification_uri_complete`: the address with the code in it, for a QR code or a link. Show the code all the same, so
+    /// that the user can compare it with what the page shows (section 3.3.1).
+    public let verificationURIComplete: Endpoint?
+
+    /// `expires_in`: how long the code can be used.
+    public package(set) var lifetime: Duration
+
+    let deviceCode: Secret
+
+    /// The scopes that were asked for, as they were sent.
+    package var scopes: [String] = []
+
+    /// The resources that were asked for, as they were sent.
+    package var resources: [String] = []
+
+    /// `interval`: the least time between two polls.
+    let interval: Duration
+
+    /// The longest that a code is waited for, whatever the provider says.
+    static let longestLifetime = Duration.seconds(3600)
+
+    /// Reads the response of a device authorization endpoint.
+    /// - Throws: ``AuthError`` with `invalid_reply` when something is missing or cannot be shown.
+    init(_ json: JSON) throws(AuthError) {
+        func refuse(_ problem: String) -> AuthError {
+            AuthError(.invalidResponse, "The device authorization response \(problem) (RFC 8628 section 3.2).")
+        }
+        guard let deviceCode = json["device_code"]?.string, !deviceCode.isEmpty else {
+            throw refuse("has no \"device_code\"")
+        }
+        guard let userCode = json["user_code"]?.string, !userCode.isEmpty else { throw refuse("has no \"user_code\"") }
+        // A user types it: more than this is not a code.
+        guard userCode.unicodeScalars.count <= 64, DisplayText.sanitized(userCode) == userCode else {
+            throw refuse("has a \"user_code\" that cannot be shown")
+        }
+        // "verification_url" stood in drafts of the RFC, and some providers stayed with it.
+        guard let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string else {
+            throw refuse("has no \"verification_uri\"")
+        }
+        guard let lifetime = try json.seconds("expires_in") else { throw refuse("has no \"expires_in\"") }
+        guard lifetime > 0 else { throw refuse("has a code that has expired already (expires_in)") }
+        self.deviceCode = Secret(deviceCode)
+        self.userCode = userCode
+        self.lifetime = min(.seconds(lifetime), Self.longestLifetime)
+        // "If no value is provided, clients MUST use 5 as the default." A provider that says 0 is not asked all the time.
+        self.interval = max(.seconds(try json.seconds("interval") ?? 5), .seconds(1))
+        guard interval < self.lifetime else {
+            throw refuse("has an \"interval\" that is not shorter than \"expires_in\"")
+        }
+        do {
+            self.verificationURI = try Endpoint(uri, name: "verification_uri")
+            self.verificationURIComplete = try json["verification_uri_complete"]?.string.map { uri throws(AuthError) in
+                try Endpoint(uri, name: "verification_uri_complete")
+            }
+        } catch {
+            throw AuthError(.invalidResponse, error.message, underlyingError: error)
+        }
+    }
+}
+
+extension DeviceAuthorization: CustomStringConvertible, CustomReflectable {
+    /// The address without its query: the codes are not for logs.
+    public var description: String { "\(verificationURI)" }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension OAuthClient {
+    /// Asks for a code to sign in with on another device (RFC 8628 section 3.1).
+    /// - Parameter scopes: Default: the scopes of the registration.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such grant, or not for this client.
+    public func deviceAuthorization(scopes: [String]? = nil) async throws -> DeviceAuthorization {
+        let metadata = try await metadata(with: \.deviceAuthorizationEndpoint)
+        let scopes = scopes ?? registration.scopes
+        var request = ProviderRequest(
+            purpose: .deviceAuthorization,
+            endpoint: try metadata.required(
+                \.deviceAuthorizationEndpoint,
+                "device authorization endpoint (RFC 8628), so no user can sign in on another screen"
+            ),
+            parameters: parameters(of: .deviceAuthorization)
+        )
+        if !scopes.isEmpty { request.parameters["scope"] = scopes.joined(separator: " ") }
+        request.addResources(registration.resources)
+        // RFC 9396 section 2: wherever "scope" may be.
+        try request.addAuthorizationDetails(of: registration, at: metadata)
+        let response = try await sendFormRequest(request, scopes: scopes)
+        let json = try? adapter.responseParameters(response)
+        if let error = json.flatMap({ ProviderError($0, status: response.status) }) {
+            // RFC 6749 section 5.2: "The authenticated client is not authorized to use this authorization grant type", and
+            // "not supported by the authorization server".
+            let isDisabled = ["unauthorized_client", "unsupported_grant_type"].contains(
+                adapter.standardName(of: error) ?? ""
+            )
+            throw AuthError(
+                isDisabled ? .unsupported : .providerRejected,
+                isDisabled
+                    ? "\(response.endpoint.host) does not let this client sign users in on another screen. Enable the device flow where the client is registered."
+                    : "\(response.endpoint.host) refused the \(response.purpose) request.",
+                providerError: error,
+                status: response.status
+            )
+        }
+        guard response.http.isSuccessful else {
+            // A server without this grant responds as it does at any other address that it does not have.
+            let isAbsent = [401, 403, 404, 405, 422].contains(response.status)
+            throw response.unexpectedStatus(isAbsent ? .unsupported : .invalidResponse)
+        }
+        var authorization = try DeviceAuthorization(try adapter.responseParameters(response))
+        // The user would be sent there, and a user agent that acts for one would go there with a password.
+        for address in [authorization.verificationURI, authorization.verificationURIComplete].compactMap({ $0 }) {
+            guard request.endpoint.mayName(address) else {
+                throw AuthError(
+                    .invalidResponse,
+                    "The device authorization response sends the user to \(address.origin), an address of this machine or a private network, which a public provider may not name."
+                )
+            }
+        }
+        authorization.scopes = response.scopes
+        authorization.resources = request.parameters.values(for: "resource")
+        return authorization
+    }
+}

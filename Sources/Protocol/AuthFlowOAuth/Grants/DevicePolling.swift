@@ -1,0 +1,153 @@
+package import AuthFlowHTTP
+import AuthFlowJSON
+import HTTPTypes
+
+/// Asks for the tokens of a device authorization until the user has decided (RFC 8628 sections 3.4 and 3.5).
+package struct DevicePolling: Sendable {
+    let client: OAuthClient
+    let reporter: FlowReporter
+    /// Finishes a poll that is under way when the task is cancelled.
+    let unfinished: UnfinishedWork
+
+    package init(client: OAuthClient, reporter: FlowReporter, unfinished: UnfinishedWork) {
+        self.client = client
+        self.reporter = reporter
+        self.unfinished = unfinished
+    }
+
+    /// The meaning of a response.
+    private enum PollResult<Return: Sendable>: Sendable {
+        case tokens(Result<Return, any Error>)
+        case pending
+        case slowDown(asked: Duration)
+        /// No response, or none that means anything; with how long the server asks to be left alone.
+        case silence(AuthError, asked: Duration)
+    }
+
+    /// The longest wait that silence alone causes.
+    private static let longestWaitAfterSilence = Duration.seconds(60)
+
+    /// Polls, and completes the sign-in with the tokens that come. A poll that is under way when the task is cancelled comes to its
+    /// end: the tokens that it may bring are handed out once.
+    /// - Parameter complete: Checks and keeps the tokens.
+    /// - Throws: ``AuthError`` with `access_denied` when the user said no, `timed_out` when the code has expired, or what
+    ///   else the provider says; what `complete` throws; `CancellationError`.
+    package func wait<Return: Sendable>(
+        for authorization: DeviceAuthorization,
+        at metadata: ProviderMetadata,
+        complete: @escaping @Sendable (TokenResponse) async throws -> Return
+    ) async throws -> Return {
+        let completion = try await reporter.step(.devicePolling) {
+            try await poll(for: authorization, at: metadata, complete)
+        }
+        return try completion.get()
+    }
+
+    private func poll<Return: Sendable>(
+        for authorization: DeviceAuthorization,
+        at metadata: ProviderMetadata,
+        _ complete: @escaping @Sendable (TokenResponse) async throws -> Return
+    ) async throws -> Result<Return, any Error> {
+        let key = try await client.newDPoPKey(at: metadata)
+        // This clock counts on while a machine sleeps, and is never set.
+        let elapsed = client.host.clock.stopwatch()
+        var request = ProviderRequest(
+            purpose: .deviceToken,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: client.parameters(of: .deviceToken),
+            protectedParameters: [
+                "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
+                "device_code": authorization.deviceCode.exposed,
+            ]
+        )
+        request.addResources(authorization.resources)
+        var interval = authorization.interval
+        // A timer that runs fast comes too early however long it was set. Each time the provider says so, the waits grow by
+        // this much more of themselves.
+        var slowDowns = 0
+        var silences = 0
+        var lastSilence: AuthError?
+        var asked = Duration.zero
+        while true {
+            let backedOff = min(interval * (1 << min(silences, 8)), max(interval, Self.longestWaitAfterSilence))
+            let wait = max(backedOff * (1 + 0.2 * Double(min(slowDowns, 10))), asked)
+            let remaining = authorization.lifetime - elapsed()
+            // The provider asks for a pause that outlasts the code, so waiting is useless.
+            if asked >= remaining, let lastSilence { throw lastSilence }
+            guard wait < remaining else {
+                try await client.host.clock.sleep(for: max(remaining, .zero))
+                throw expiry(lastSilence)
+            }
+            try await client.host.clock.sleep(for: wait)
+            let result = try await unfinished.finish { [request] in
+                try await self.poll(request, authorization.scopes, key, complete)
+            }
+            switch result {
+            case .tokens(let completion): return completion
+            case .pending:
+                (silences, lastSilence, asked) = (0, nil, .zero)
+            case .slowDown(let new):
+                // "the interval MUST be increased by 5 seconds for this and all subsequent requests". A provider that says
+                // its own interval is asked no more often than that.
+                interval = max(interval + .seconds(5), new)
+                slowDowns += 1
+                (silences, lastSilence, asked) = (0, nil, .zero)
+                reporter.report(.devicePolling, details: ["interval": "\(Int(interval.seconds)) s"])
+            case .silence(let error, let retryAfter):
+                // "On encountering a connection timeout, clients MUST unilaterally reduce their polling frequency before
+                // retrying. The use of an exponential backoff algorithm to achieve this ... is RECOMMENDED."
+                silences += 1
+                lastSilence = error
+                asked = retryAfter
+                reporter.report(.devicePolling, details: ["retrying_after": error.code.rawValue])
+            }
+        }
+    }
+
+    private func poll<Return: Sendable>(
+        _ request: ProviderRequest,
+        _ scopes: [String],
+        _ key: DPoPKey?,
+        _ complete: @Sendable (TokenResponse) async throws -> Return
+    ) async throws -> PollResult<Return> {
+        let response: ProviderResponse
+        do {
+            response = try await client.sendFormRequest(request, scopes: scopes, key: key)
+        } catch let error as AuthError where error.isPassing {
+            return .silence(error, asked: error.retryAfter ?? .zero)
+        }
+        do {
+            let received = try client.parseTokenResponse(response, key: key)
+            do {
+                return .tokens(.success(try await complete(received)))
+            } catch {
+                return .tokens(.failure(error))
+            }
+        } catch let error as AuthError {
+            let parameters = try? client.adapter.responseParameters(response)
+            switch client.adapter.standardName(of: error.providerError) {
+            case "authorization_pending": return .pending
+            case "slow_down":
+                return .slowDown(asked: .seconds((try? parameters?.seconds("interval")) ?? 0))
+            case "access_denied":
+                throw AuthError(
+                    .accessDenied,
+                    "The sign-in was denied on the other screen.",
+                    providerError: error.providerError
+                )
+            case "expired_token": throw expiry(nil, providerError: error.providerError)
+            // "For all other error codes, the client MUST stop polling and react accordingly".
+            default: throw error
+            }
+        }
+    }
+
+    private func expiry(_ silence: AuthError?, providerError: ProviderError? = nil) -> AuthError {
+        AuthError(
+            .timedOut,
+            "The code expired before the sign-in was finished. Start again for a new one.",
+            providerError: providerError,
+            underlyingError: silence
+        )
+    }
+}

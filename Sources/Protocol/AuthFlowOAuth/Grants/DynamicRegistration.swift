@@ -1,0 +1,163 @@
+public import AuthFlowEssentials
+public import AuthFlowHTTP
+public import AuthFlowJSON
+import HTTPTypes
+
+/// Registers a client with a provider (RFC 7591, OpenID Connect Dynamic Client Registration 1.0).
+public struct DynamicRegistration: Sendable {
+    /// The metadata that a client registers with.
+    public struct Request: Sendable {
+        /// `redirect_uris`.
+        public var redirectURIs: [RedirectURI]
+        /// `client_name`: shown to the user who signs in.
+        public var name: String?
+        /// `scope`.
+        public var scopes: [String]
+        /// `token_endpoint_auth_method`. A client on a user's device is public: `none`.
+        public var authenticationMethod: ClientAuthentication.Method
+        /// `grant_types`; default, nil: those that the scopes need, with `refresh_token` only for `offline_access`.
+        public var grantTypes: [String]?
+        /// More metadata, such as `contacts`, `logo_uri` or `id_token_signed_response_alg`.
+        public var metadata: [String: JSON]
+
+        /// Creates a request.
+        public init(
+            redirectURIs: [RedirectURI] = [.loopback],
+            name: String? = nil,
+            scopes: [String] = ["openid"],
+            authenticationMethod: ClientAuthentication.Method = .none,
+            metadata: [String: JSON] = [:]
+        ) {
+            self.redirectURIs = redirectURIs
+            self.name = name
+            self.scopes = scopes
+            self.authenticationMethod = authenticationMethod
+            self.metadata = metadata
+        }
+
+        /// The document to send (RFC 7591 section 2).
+        var json: JSON {
+            let grantTypes =
+                self.grantTypes
+                ?? (scopes.contains("offline_access")
+                    ? ["authorization_code", "refresh_token"] : ["authorization_code"])
+            var document: [String: JSON] = [
+                "redirect_uris": .array(redirectURIs.map { .string($0.uri) }),
+                "response_types": ["code"],
+                "grant_types": .array(grantTypes.map(JSON.string)),
+                "application_type": redirectURIs.contains { $0.kind == .https } ? "web" : "native",
+                "token_endpoint_auth_method": .string(authenticationMethod.rawValue),
+            ]
+            if !scopes.isEmpty { document["scope"] = .string(scopes.joined(separator: " ")) }
+            document["client_name"] = name.map(JSON.string)
+            return .object(document.merging(metadata) { own, _ in own })
+        }
+    }
+
+    /// A client that was registered, as the provider has it.
+    public struct Registered: Sendable {
+        /// `client_id`.
+        public let clientID: String
+        /// How the client authenticates at the token endpoint, its secret included.
+        public let authentication: ClientAuthentication
+        /// `client_secret`, for storing it. nil for a public client.
+        public let clientSecret: Secret?
+        /// `client_secret_expires_at`; nil when there is no secret or it does not expire.
+        public let clientSecretExpiresAt: Date?
+        /// `registration_client_uri`: where the registration can be read and changed (RFC 7592).
+        public let registrationEndpoint: Endpoint?
+        /// `registration_access_token`: what for.
+        public let registrationAccessToken: Secret?
+        /// All that the provider has registered. Holds secrets.
+        public let metadata: RedactedJSON
+    }
+
+    private let server: AuthorizationServer
+
+    /// Registers clients with a server.
+    public init(server: AuthorizationServer) {
+        self.server = server
+    }
+
+    /// Registers a client.
+    /// - Parameters:
+    ///   - request: The metadata of the client.
+    ///   - initialAccessToken: The token that the provider requires for registering; nil for none.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider registers no client, `provider_rejected` when not this
+    ///   client, `invalid_reply` when the response does not follow RFC 7591 or registers something else than was asked for.
+    public func register(_ request: Request, initialAccessToken: Secret? = nil) async throws -> Registered {
+        let path: EndpointPath = \.registrationEndpoint
+        let endpoint = try (try await server.metadata(with: path)).required(path, "registration endpoint")
+        var fields: HTTPFields = [.contentType: "application/json", .accept: "application/json"]
+        if let initialAccessToken { fields[.authorization] = "Bearer \(initialAccessToken.exposed)" }
+        let response = try await server.send(
+            TransportRequest(.post, endpoint, headerFields: fields, body: try request.json.serialized())
+        )
+        try response.requireAvailable(from: endpoint.host, now: server.host.now())
+        // RFC 7591 section 3.2.1: "201 Created"; several providers respond with 200. Section 3.2.2 has errors come with 400; what a
+        // provider's own validation says comes in many forms.
+        guard response.status == 201 || response.status == 200 else {
+            throw AuthError(
+                .providerRejected,
+                "\(endpoint.host) did not register the client (status \(response.status)).",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
+        let json = try response.json(from: "\(endpoint)")
+        if let error = ProviderError(json, status: response.status) {
+            throw AuthError(.providerRejected, "\(endpoint.host) did not register the client.", providerError: error)
+        }
+        return try Self.registered(json, asked: request, at: endpoint)
+    }
+
+    private static func registered(_ json: JSON, asked request: Request, at endpoint: Endpoint) throws -> Registered {
+        guard let clientID = json["client_id"]?.string, !clientID.isEmpty else {
+            throw AuthError(
+                .invalidResponse,
+                "The registration response has no \"client_id\" (RFC 7591 section 3.2.1)."
+            )
+        }
+        // RFC 7591 section 3.2.1: the server "MAY reject or replace any of the client's requested metadata values", so
+        // that the client must look at what it got. Other redirect URIs would send the codes elsewhere.
+        if let uris = json["redirect_uris"] {
+            guard let uris = uris.strings, Set(uris).isSuperset(of: request.redirectURIs.map(\.uri)) else {
+                throw AuthError(.invalidResponse, "The provider registered other redirect URIs than were asked for.")
+            }
+        }
+        let secret = json["client_secret"]?.string.map(Secret.init)
+        // Section 2: "If unspecified or omitted, the default is "client_secret_basic"".
+        let usual = secret == nil ? request.authenticationMethod : .clientSecretBasic
+        let method = json["token_endpoint_auth_method"]?.string ?? usual.rawValue
+        let authentication: ClientAuthentication
+        switch (ClientAuthentication.Method(rawValue: method), secret) {
+        case (.none, _): authentication = .none
+        case (.clientSecretBasic, let secret?): authentication = .clientSecretBasic(secret)
+        case (.clientSecretPost, let secret?): authentication = .clientSecretPost(secret)
+        default:
+            throw AuthError(
+                .unsupported,
+                "The provider registered the client authentication \"\(DisplayText.sanitized(method, limit: 40))\", which cannot be used."
+            )
+        }
+        let expiry = json["client_secret_expires_at"]?.number ?? 0
+        return Registered(
+            clientID: clientID,
+            authentication: authentication,
+            clientSecret: authentication.secret,
+            clientSecretExpiresAt: secret == nil || expiry == 0 ? nil : Date(timeIntervalSince1970: expiry),
+            registrationEndpoint: try json["registration_client_uri"]?.string.map {
+                let address = try Endpoint($0, name: "registration_client_uri")
+                guard endpoint.mayName(address) else {
+                    throw AuthError(
+                        .invalidResponse,
+                        "The registration is to be managed at \(address.origin), an address of this machine or a private network, which a public provider may not name."
+                    )
+                }
+                return address
+            },
+            registrationAccessToken: json["registration_access_token"]?.string.map(Secret.init),
+            metadata: RedactedJSON(json)
+        )
+    }
+}

@@ -1,0 +1,47 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+import Synchronization
+
+extension OAuthClient {
+    /// Asks the user's identity provider for an assertion that the authorization server of another domain accepts
+    /// (draft-ietf-oauth-identity-assertion-authz-grant, section 4.3). Hand it to ``jwtBearer(_:scopes:resources:)`` of a client
+    /// of that server.
+    /// - Parameters:
+    ///   - idToken: The ID Token of the user, issued to this client.
+    ///   - audience: The issuer of the other server.
+    ///   - resources: The resources that the access token is to be for.
+    ///   - scopes: The scopes that it is to have; default: the provider's choice.
+    /// - Throws: ``AuthError`` with `provider_rejected`; `invalid_reply` when it sends something else.
+    public func identityAssertion(
+        for idToken: Secret,
+        audience: String,
+        resources: [String] = [],
+        scopes: [String] = []
+    ) async throws -> Assertion {
+        var exchange = TokenExchange(idToken, type: .idToken, audience: [audience], resource: resources, scopes: scopes)
+        exchange.requestedTokenType = .identityAssertion
+        let response = try await sendTokenExchange(exchange, try await metadata())
+        let parameters = response.tokens.parameters.exposed
+        // Section 4.3.3: issued_token_type is REQUIRED and is id-jag; token_type is N_A, "because this is not an OAuth access token".
+        guard parameters["issued_token_type"]?.string == TokenExchange.TokenType.identityAssertion.rawValue,
+            response.tokens.tokenType.lowercased() == "n_a"
+        else {
+            throw AuthError(
+                .invalidResponse,
+                "The provider has sent another token than the identity assertion that was asked for."
+            )
+        }
+        // RFC 8693 section 2.2.1: scope is "OPTIONAL if the scope of the issued security token is identical to the scope requested".
+        let granted = response.tokens.scopes
+        var assertion = try Assertion(response.tokens.accessToken, scopes: granted.isEmpty ? nil : granted)
+        // Section 4.3.3: with a proof in this request the assertion may be bound to its key, and the next then needs the same. A server
+        // that ignores the proof binds it to none.
+        if let key = response.key, try JWS(assertion.jwt).payload["cnf"]?["jkt"]?.string == key.thumbprint {
+            assertion.key = key
+        }
+        try assertion.check(audience: audience, at: server.time, from: "the identity provider")
+        return assertion
+    }
+}

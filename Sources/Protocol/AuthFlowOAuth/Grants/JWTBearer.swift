@@ -1,0 +1,84 @@
+import AuthFlowHTTP
+
+extension OAuthClient {
+    /// Exchanges an assertion for an access token (RFC 7523 section 2.1), without a page.
+    /// - Parameters:
+    ///   - assertion: The assertion.
+    ///   - scopes: Default: those of the assertion, and where it names none, those of the registration without `openid`.
+    ///   - resources: The resources that the token is for (RFC 8707); default: those of the registration.
+    /// - Returns: A credential without an identity: the assertion is for the server to read. Send another one when its access
+    ///   token expires: there is no refresh token.
+    /// - Throws: ``AuthError`` with `provider_rejected`, whose message says what the assertion was; `invalid_reply`.
+    public func jwtBearer(
+        _ assertion: Assertion,
+        scopes: [String]? = nil,
+        resources: [String]? = nil
+    ) async throws -> Credential {
+        let metadata = try await metadata()
+        var request = ProviderRequest(
+            purpose: .jwtBearer,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: parameters(of: .jwtBearer),
+            protectedParameters: [
+                "grant_type": "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion": assertion.jwt.exposed,
+            ]
+        )
+        let wanted = scopes ?? assertion.scopes ?? ownScopes
+        // An assertion that names its scopes is not asked for others besides, unless the caller does.
+        if assertion.scopes == nil || scopes != nil, !wanted.isEmpty {
+            request.parameters["scope"] = wanted.joined(separator: " ")
+        }
+        let isForResources = resources != nil
+        let resources = resources ?? registration.resources
+        if assertion.scopes == nil || isForResources { request.addResources(resources) }
+        if assertion.scopes == nil {
+            try request.addAuthorizationDetails(of: registration, at: metadata)
+        }
+        let key = try await newDPoPKey(at: metadata)
+        // The key of this client's own would be another, and its tokens must not be bound to one without a word.
+        if let bound = assertion.key, bound.isOutside || key?.isOutside == true, bound.thumbprint != key?.thumbprint {
+            throw AuthError(
+                .invalidConfiguration,
+                "The assertion is bound to another DPoP key than this client's. Give both clients the same key that cannot be copied."
+            )
+        }
+        let response = try await sendTokenRequest(request, scopes: wanted, key: assertion.key ?? key)
+        return try credentialWithoutUser(response, resources: resources, metadata)
+    }
+
+    /// The scopes that a client asks for where there is no user: `openid` asks for one.
+    var ownScopes: [String] { registration.scopes.filter { $0 != "openid" } }
+
+    /// A credential without an identity and without a refresh token.
+    func credentialWithoutUser(
+        _ response: TokenResponse,
+        resources: [String],
+        _ metadata: ProviderMetadata
+    ) throws -> Credential {
+        var tokens = try requireUsable(response)
+        // RFC 6749 section 4.4.3: "A refresh token SHOULD NOT be included." RFC 7521 section 4.1 says so of assertions. One would
+        // outlive what the token was given for.
+        tokens.refreshToken = nil
+        tokens.idToken = nil
+        _ = try AuthorizationDetails.compare(registration.authorizationDetails, tokens, registration)
+        var credential = Credential(tokens: tokens, identity: nil, signedInAt: host.wholeSecond)
+        credential.binding = ProviderBinding(metadata)
+        credential.resources = resources
+        try credential.requireStorableSize()
+        return credential
+    }
+
+    /// What an assertion is needed for.
+    package func assertionRequest() async throws -> AssertionSource.Request {
+        AssertionSource.Request(
+            clientID: registration.clientID,
+            issuer: try await metadata().issuer,
+            time: server.time,
+            identifier: host.randomToken(),
+            resources: registration.resources,
+            scopes: ownScopes,
+            transport: server.transport,
+            host: host
+        )
+    }
+}

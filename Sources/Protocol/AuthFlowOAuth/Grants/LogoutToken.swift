@@ -1,0 +1,147 @@
+public import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+
+/// A logout token (OpenID Connect Back-Channel Logout 1.0 section 2.4) whose claims and signature have passed every check: the provider
+/// has ended sessions of a user.
+///
+/// It may come more than once, and an attacker may send it again: accept each ``identifier`` once.
+public struct LogoutToken: Sendable, Hashable {
+    /// `iss`: the provider.
+    public let issuer: String
+
+    /// `sub`: the user; nil when ``sessionID`` alone says what has ended.
+    public let subject: String?
+
+    /// `sid`: the session at the provider; nil for all sessions of the user.
+    public let sessionID: String?
+
+    /// `jti`: names the token.
+    public let identifier: String
+
+    /// `iat`: when it was issued.
+    public let issuedAt: Date
+
+    /// Until when the token is accepted, and so how long its identifier has to be remembered.
+    public let acceptedUntil: Date
+}
+
+/// What a provider's logout tokens may lack.
+public struct LogoutTokenOptions: Sendable, Hashable {
+    /// Whether `typ` must be `logout+jwt`; default: no. Section 2.4 recommends it, and many providers send `JWT` or nothing.
+    public var requiresType: Bool
+
+    /// How old a token without `exp` may be; default, nil: it is refused. `exp` is required since errata set 1 of 2023, and some
+    /// providers send none.
+    public var ageWithoutExpiry: Duration?
+
+    /// Creates options.
+    public init(requiresType: Bool = false, ageWithoutExpiry: Duration? = nil) {
+        self.requiresType = requiresType
+        self.ageWithoutExpiry = ageWithoutExpiry
+    }
+}
+
+extension OAuthClient {
+    /// The maximum age of a logout token, in seconds.
+    private static var maximumLogoutTokenAge: TimeInterval { 86_400 }
+
+    /// Verifies a logout token, clause by clause in the order of OpenID Connect Back-Channel Logout 1.0 section 2.6: the claims, which
+    /// cost nothing, and then the signature, for which keys may have to be fetched.
+    /// - Parameters:
+    ///   - logoutToken: The parameter `logout_token` of the provider's request.
+    ///   - options: What it may lack.
+    /// - Throws: ``AuthError`` with `invalid_logout_token`, or what fetching the metadata and the keys throws.
+    public func verify(
+        logoutToken: Secret,
+        _ options: LogoutTokenOptions = LogoutTokenOptions()
+    ) async throws -> LogoutToken {
+        let refusal: @Sendable (String) -> AuthError = {
+            AuthError(.invalidLogoutToken, "The logout token was refused: \($0).")
+        }
+        let metadata = try await metadata()
+        let jws: JWS
+        do throws(AuthError) {
+            // "1. If the Logout Token is encrypted, decrypt it ... If encryption was negotiated ... and the Logout Token is not encrypted,
+            // the RP SHOULD reject it."
+            jws = try JWS(try decrypted(logoutToken, .idToken))
+        } catch {
+            throw AuthError(.invalidLogoutToken, error.message)
+        }
+        let leeway = registration.clockLeeway.seconds
+        var rules = JWTClaims(jws, now: host.now(), leeway: leeway, refusal: refusal)
+        rules.specification = "OpenID Connect Back-Channel Logout section 2.4"
+        rules.clockOffset = server.clockOffset
+        let claims = jws.payload
+        try rules.requireNoCriticalExtension()
+        try rules.requireKeyIDIsString()
+        // Section 2.4: "it is RECOMMENDED that the Logout Token be explicitly typed ... by including a typ Header Parameter with a value
+        // of logout+jwt".
+        guard !options.requiresType || jws.header.json["typ"] != nil else {
+            throw refusal("its header has no type (typ)")
+        }
+        let types = ["logout+jwt", "application/logout+jwt"]
+        try rules.requireType(options.requiresType ? types : types + ["jwt"], "logout token")
+        // "3. Validate the alg (algorithm) Header Parameter in the same way it is validated for ID Tokens."
+        let algorithms = idTokenAlgorithms(metadata)
+        guard algorithms.contains(jws.header.algorithm) else {
+            let name = DisplayText.sanitized(jws.header.algorithm.rawValue, limit: 20)
+            throw refusal("it is signed with \"\(name)\", which was not agreed on (alg)")
+        }
+        // "4. Validate the iss, aud, iat, and exp Claims in the same way they are validated in ID Tokens."
+        let named = metadata.tokenIssuer.map { $0.issuer(for: claims) } ?? server.issuer
+        guard let named else { throw refusal("its tenant is not one of this client's") }
+        let issuer = try rules.requireIssuer(named)
+        let audience = try rules.requireAudience(registration.clientID)
+        guard audience.allSatisfy({ $0.isIdentical(to: registration.clientID) }) else {
+            throw refusal("it is also meant for clients that are not trusted (aud)")
+        }
+        let issuedAt: Double
+        let acceptedUntil: Double
+        if claims["exp"] == nil, let age = options.ageWithoutExpiry {
+            let age = min(age.seconds, Self.maximumLogoutTokenAge)
+            issuedAt = try rules.requireIssued(within: age)
+            acceptedUntil = issuedAt + age + leeway
+        } else {
+            // Section 4: "OPs are encouraged to use short expiration times in Logout Tokens, preferably at most two minutes in the
+            // future, to prevent captured Logout Tokens from being replayable." Its identifier is stored for as long as it is accepted,
+            // so that is bounded, whatever `exp` says.
+            issuedAt = try rules.requireIssued(within: Self.maximumLogoutTokenAge)
+            acceptedUntil = min(try rules.requireUnexpired(), issuedAt + Self.maximumLogoutTokenAge) + leeway
+        }
+        try rules.requireStarted()
+        // "5. Verify that the Logout Token contains a sub Claim, a sid Claim, or both."
+        let (subject, sessionID) = (claims["sub"]?.string, claims["sid"]?.string)
+        guard subject != nil || sessionID != nil, (claims["sub"] == nil) == (subject == nil),
+            (claims["sid"] == nil) == (sessionID == nil), subject?.isEmpty != true, sessionID?.isEmpty != true
+        else { throw refusal("it names neither a user nor a session (sub, sid)") }
+        // "6. Verify that the Logout Token contains an events Claim whose value is JSON object containing the member name
+        // http://schemas.openid.net/event/backchannel-logout."
+        guard claims["events"]?["http://schemas.openid.net/event/backchannel-logout"]?.object != nil else {
+            throw refusal("it is not about a logout (events)")
+        }
+        // "7. Verify that the Logout Token does not contain a nonce Claim."
+        guard claims["nonce"] == nil else { throw refusal("it has a nonce, as an ID Token has") }
+        // Section 2.4: jti is REQUIRED.
+        guard let identifier = claims["jti"]?.string, !identifier.isEmpty, identifier.utf8.count <= 1024 else {
+            throw rules.missing("jti")
+        }
+        // "2. Validate the Logout Token signature in the same way that an ID Token signature is validated": last, because it may cost a
+        // request, and any sender can make it so.
+        _ = try await server.verifySignature(
+            of: jws,
+            metadata: metadata,
+            secret: registration.authentication.secret,
+            refusal: refusal
+        )
+        return LogoutToken(
+            issuer: issuer,
+            subject: subject,
+            sessionID: sessionID,
+            identifier: identifier,
+            issuedAt: Date(timeIntervalSince1970: issuedAt),
+            acceptedUntil: Date(timeIntervalSince1970: acceptedUntil)
+        )
+    }
+}

@@ -1,0 +1,200 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJSON
+import HTTPTypes
+
+/// The outcome of a refresh whose response has come. Whatever it is, keep ``credential``: the provider may have replaced the
+/// refresh token, and the old one is then of no use.
+public enum RefreshOutcome: Sendable {
+    /// New tokens, every check passed.
+    case refreshed(Credential)
+    /// The response was refused, and nothing may be handed out: the credential to keep, with the replaced refresh token and
+    /// nothing else of the response, and the reason.
+    case refused(Credential, AuthError)
+    /// The response could not be checked, because the provider's keys could not be fetched: the credential to keep, whose access
+    /// token is still the old one, and the reason.
+    case unchecked(Credential, AuthError)
+
+    /// The credential to keep.
+    public var credential: Credential {
+        switch self {
+        case .refreshed(let credential), .refused(let credential, _), .unchecked(let credential, _): credential
+        }
+    }
+
+    /// The refreshed credential.
+    /// - Throws: ``AuthError``, the reason when the response was not used.
+    public func get() throws(AuthError) -> Credential {
+        switch self {
+        case .refreshed(let credential): return credential
+        case .refused(_, let error), .unchecked(_, let error): throw error
+        }
+    }
+}
+
+extension OAuthClient {
+    /// The server's metadata, when the endpoints in it are those that a credential came from: a token never goes to others,
+    /// whatever became of the configuration.
+    /// - Parameter path: An endpoint that is needed.
+    /// - Throws: ``AuthError`` with `login_required` when they are not.
+    @discardableResult
+    package func requireBinding(
+        of credential: Credential,
+        with path: EndpointPath? = nil
+    ) async throws -> ProviderMetadata {
+        var metadata = try await metadata()
+        if let path { metadata = try await self.metadata(with: path) }
+        let obstacle =
+            credential.binding.map { $0.obstacle(to: ProviderBinding(metadata)) }
+            ?? "it is not known which endpoints the credential belongs to"
+        if let obstacle {
+            throw AuthError(.loginRequired, "No token was sent: \(obstacle). Sign in again.")
+        }
+        return metadata
+    }
+
+    /// Exchanges a refresh token for new tokens (RFC 6749 section 6), which are checked as strictly as the first ones. A refresh
+    /// token or an ID Token that did not come anew is kept.
+    ///
+    /// Nothing is stored: the caller keeps the credential of the outcome, as ``CredentialManager`` does.
+    /// - Parameters:
+    ///   - credential: The credential of a sign-in.
+    ///   - scopes: Fewer scopes than were granted; default: the same.
+    ///   - resources: The resources that the access token is for (RFC 8707 section 2.2); default: those of the grant.
+    ///   - check: Runs immediately before the refresh token is sent. When it throws, the token is not sent. For a caller that holds a
+    ///     lease, which may expire while the request waits for a connection.
+    /// - Throws: ``AuthError`` with `login_required` when there is no refresh token or it is not the provider's,
+    ///   `provider_rejected` with `invalid_grant` when the session has ended.
+    public func refresh(
+        _ credential: Credential,
+        scopes: [String]? = nil,
+        resources: [String] = [],
+        checkBeforeSending check: (@Sendable () throws(AuthError) -> Void)? = nil
+    ) async throws -> RefreshOutcome {
+        guard let refreshToken = credential.tokens.refreshToken else {
+            throw AuthError(
+                .loginRequired,
+                "The provider gave no refresh token to \(credential.displayName). Sign in again."
+            )
+        }
+        let metadata = try await requireBinding(of: credential)
+        var request = ProviderRequest(
+            purpose: .refresh,
+            endpoint: try metadata.required(\.tokenEndpoint, "token endpoint"),
+            parameters: parameters(of: .refresh),
+            protectedParameters: ["grant_type": "refresh_token", "refresh_token": refreshToken.exposed]
+        )
+        if let scopes { request.parameters["scope"] = scopes.joined(separator: " ") }
+        request.addResources(resources)
+        // RFC 9449 section 5: a refresh token of a public client is bound to the key, and the new tokens stay with it.
+        let key = credential.tokens.dpopKey
+        let response = try await sendFormRequest(
+            request,
+            scopes: credential.tokens.scopes,
+            key: key,
+            checkBeforeSending: check
+        )
+        do {
+            let tokens = try parseTokenResponse(response, key: key)
+            let isWhole = scopes == nil && (resources.isEmpty || Set(resources) == Set(credential.resources))
+            return .refreshed(
+                try await checkRefreshedTokens(tokens, replacing: credential, metadata, namesUser: isWhole)
+            )
+        } catch {
+            guard let replacement = replacement(in: response), replacement != refreshToken else { throw error }
+            // Cancelled, or an error of a transport of the app's own, while keys were fetched.
+            let error =
+                error as? AuthError
+                ?? AuthError(.networkFailed, "The refreshed tokens could not be checked.", underlyingError: error)
+            var kept = credential
+            kept.tokens.refreshToken = replacement
+            if error.isPassing { return .unchecked(kept, error) }
+            // The old access token is not to be handed out either, once the provider has said something that cannot be true.
+            kept.tokens.expiresAt = min(kept.tokens.expiresAt ?? .distantFuture, host.wholeSecond)
+            return .refused(kept, error)
+        }
+    }
+
+    /// Passes when tokens without an ID Token belong to the user of a credential, as the adapter says.
+    /// - Throws: ``AuthError`` with `invalid_user_info` when they are another's, or what asking throws.
+    package func requireUser(of credential: Credential, _ tokens: TokenSet) async throws {
+        guard tokens.verifiedIDToken == nil, let known = credential.identity,
+            let provider = adapter as? any UserInfoProviding
+        else { return }
+        let identity = try await provider.identity(for: tokens, in: providerContext)
+        // OIDC Core section 5.3.2 asks this of userinfo and the ID Token: "if they do not match, the UserInfo Response values MUST NOT be
+        // used".
+        guard identity?.account == known.account else {
+            throw AuthError(
+                .invalidUserInfo,
+                "The tokens belong to another user than \(known.displayName), so they were not used."
+            )
+        }
+    }
+
+    /// Checks refreshed tokens, and puts them in the place of the old ones.
+    /// - Parameter namesUser: Whether the user can be asked for with them: tokens for fewer scopes or another resource may not do.
+    private func checkRefreshedTokens(
+        _ response: TokenResponse,
+        replacing credential: Credential,
+        _ metadata: ProviderMetadata,
+        namesUser: Bool
+    ) async throws -> Credential {
+        var tokens = try requireUsable(response)
+        // RFC 6749 section 6: "The authorization server MAY issue a new refresh token, in which case the client MUST
+        // discard the old refresh token". Otherwise the old one goes on.
+        tokens.refreshToken = tokens.refreshToken ?? credential.tokens.refreshToken
+        tokens.deviceSecret = tokens.deviceSecret ?? credential.tokens.deviceSecret
+        // RFC 9396 section 6.1: a refresh without new details is for those of the grant.
+        if tokens.authorizationDetails == nil, namesUser, let details = credential.tokens.authorizationDetails {
+            var parameters = tokens.parameters.exposed.object ?? [:]
+            parameters[AuthorizationDetails.name] = details
+            tokens.parameters = RedactedJSON(.object(parameters))
+        }
+
+        if let original = credential.tokens.verifiedIDToken, let idToken = tokens.idToken {
+            let expectation = expectation(
+                of: metadata,
+                occasion: .refresh(of: original, nonce: credential.authentication?.nonce),
+                response
+            )
+            (tokens.idToken, tokens.verifiedIDToken) = try await verifyIDToken(idToken, expectation, metadata: metadata)
+        } else {
+            // OIDC Core section 12.2: the response "might not contain an id_token". The one of the sign-in stays a hint.
+            tokens.idToken = credential.tokens.idToken
+            tokens.verifiedIDToken = credential.tokens.verifiedIDToken
+        }
+        if namesUser {
+            do {
+                try await withDeadline(.seconds(10), clock: host.clock) {
+                    AuthError(.timedOut, "The provider did not say within 10 seconds whose the refreshed tokens are.")
+                } _: { [tokens] in
+                    try await requireUser(of: credential, tokens)
+                }
+            } catch let error as AuthError where !error.isPassing {
+                // Without its status: the refresh itself was not refused.
+                throw AuthError(
+                    .invalidUserInfo,
+                    "It is not known whose the refreshed tokens are. \(error.message)",
+                    underlyingError: error
+                )
+            }
+        }
+        var refreshed = credential
+        refreshed.tokens = tokens
+        refreshed.obtainedAt = host.wholeSecond
+        refreshed.refusedRefreshes = 0
+        while !refreshed.hasStorableSize, !refreshed.resourceTokens.isEmpty { refreshed.resourceTokens.removeFirst() }
+        try refreshed.requireStorableSize()
+        return refreshed
+    }
+
+    /// The refresh token in a response of the token endpoint that is refused for another reason: the provider has replaced the old
+    /// one by it, so without it the session would be lost.
+    private func replacement(in response: ProviderResponse) -> Secret? {
+        guard response.http.isSuccessful, let parameters = try? adapter.responseParameters(response),
+            let token = parameters.token("refresh_token"), TokenSet.problem(of: token) == nil
+        else { return nil }
+        return token
+    }
+}

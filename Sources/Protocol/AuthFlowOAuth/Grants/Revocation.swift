@@ -1,0 +1,133 @@
+public import AuthFlowHTTP
+import HTTPTypes
+
+/// A token that can be revoked at the provider.
+public struct RevocableToken: Sendable, Hashable {
+    /// The token.
+    public let token: Secret
+
+    /// `token_type_hint`: what kind of token it is, such as `refresh_token`; nil to send no hint.
+    public let typeHint: String?
+
+    /// Creates a token to revoke.
+    public init(_ token: Secret, typeHint: String? = nil) {
+        self.token = token
+        self.typeHint = typeHint
+    }
+}
+
+extension TokenSet {
+    /// The tokens that a sign-out revokes by default: the refresh token, without which there are no new ones, then the access
+    /// token.
+    public var revocableTokens: [RevocableToken] {
+        [refreshToken.map { RevocableToken($0, typeHint: "refresh_token") }].compactMap { $0 }
+            + [RevocableToken(accessToken, typeHint: "access_token")]
+    }
+}
+
+extension OAuthClient {
+    /// Revokes the tokens of a credential: by RFC 7009, or as its adapter does it. An access token that has expired needs no
+    /// revocation.
+    /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, `login_required` when the credential belongs to other
+    ///   endpoints, or what the first refusal was; the other tokens have been tried all the same,
+    ///   unless the provider does not respond.
+    public func revoke(_ credential: Credential) async throws {
+        try await requireBinding(of: credential, with: \ProviderMetadata.revocationEndpoint)
+        let tokens = credential.tokens
+        if let provider = adapter as? any TokenRevoking {
+            return try await provider.revoke(tokens, in: providerContext)
+        }
+        let isExpired = tokens.expiresAt.map { $0 <= host.now() } ?? false
+        let now = host.now()
+        let others = credential.resourceTokens.filter { $0.expiresAt.map { now < $0 } ?? true }
+        try await revoke(
+            tokens.revocableTokens.filter { !isExpired || $0.token != tokens.accessToken }
+                + others.map { RevocableToken($0.accessToken, typeHint: "access_token") }
+        )
+    }
+
+    /// Runs the checks of tokens that were just issued. Tokens that are refused are revoked: no one holds them, and they would stay valid.
+    ///
+    /// By RFC 7009 alone: an adapter's own way may end more than this grant. Tokens that could not be checked are not revoked, and neither are
+    /// those of a user whose authentication was weaker or older than requested: RFC 7009 section 2.1 lets a provider revoke the whole grant,
+    /// and with it the session that the user already has.
+    func revokingRefused<Return>(_ tokens: TokenSet, _ checks: () async throws -> Return) async throws -> Return {
+        do {
+            return try await checks()
+        } catch let error as AuthError where !error.isPassing && error.code != .insufficientUserAuthentication {
+            // In a task of its own: this one may be cancelled.
+            await Task { [self] in
+                try? await withDeadline(.seconds(10), clock: host.clock) {
+                    AuthError(.timedOut, "The revocation took too long.")
+                } _: { [self] in
+                    try await revoke(tokens.revocableTokens)
+                }
+            }.value
+            throw error
+        }
+    }
+
+    /// Revokes tokens one after the other at the revocation endpoint (RFC 7009).
+    /// - Throws: ``AuthError`` with `unsupported` when the provider cannot, or what the first refusal was; the other tokens
+    ///   have been tried all the same, unless the provider does not respond.
+    public func revoke(_ tokens: [RevocableToken]) async throws {
+        guard !tokens.isEmpty else { return }
+        let endpoint = try (try await metadata(with: \ProviderMetadata.revocationEndpoint))
+            .required(\.revocationEndpoint, "revocation endpoint")
+        var failure: (any Error)?
+        for token in tokens {
+            do {
+                try await revoke(token, at: endpoint)
+            } catch let error as AuthError where adapter.standardName(of: error.providerError) == "invalid_token" {
+                // RFC 7009 section 2.2: "invalid tokens do not cause an error response". Some send one: Google does for an access
+                // token that it has revoked with its refresh token. What is not good any more needs no revoking.
+                continue
+            } catch let error as AuthError
+                where adapter.standardName(of: error.providerError) == "unsupported_token_type"
+            {
+                // Section 2.2.1: "the authorization server does not support the revocation of the presented token type".
+                failure =
+                    failure
+                    ?? AuthError(
+                        .unsupported,
+                        "\(endpoint.host) does not revoke tokens of the kind \(Self.words(for: token)).",
+                        providerError: error.providerError
+                    )
+            } catch let error as AuthError where [.timedOut, .networkFailed].contains(error.code) {
+                // The next one would be waited for as long.
+                throw failure ?? error
+            } catch {
+                failure = failure ?? error
+            }
+        }
+        if let failure { throw failure }
+    }
+
+    /// `refresh_token` is a name of the protocol, and no word.
+    private static func words(for token: RevocableToken) -> String {
+        DisplayText.sanitized((token.typeHint ?? "token").replacing("_", with: " "), limit: 40)
+    }
+
+    private func revoke(_ token: RevocableToken, at endpoint: Endpoint) async throws {
+        var request = ProviderRequest(
+            purpose: .revocation,
+            endpoint: endpoint,
+            protectedParameters: ["token": token.token.exposed]
+        )
+        request.protectedParameters["token_type_hint"] = token.typeHint
+        let response = try await sendFormRequest(request)
+        // RFC 7009 section 2.2: "The authorization server responds with HTTP status code 200 if the token has been revoked
+        // successfully or if the client submitted an invalid token"; the body says nothing. Some respond with 204.
+        guard response.http.isSuccessful else {
+            let error = (try? adapter.responseParameters(response)).flatMap {
+                ProviderError($0, status: response.status)
+            }
+            throw AuthError(
+                .providerRejected,
+                "\(endpoint.host) did not revoke the \(Self.words(for: token)) (status \(response.status)).",
+                providerError: error ?? response.http.providerError,
+                status: response.status
+            )
+        }
+    }
+}

@@ -1,0 +1,160 @@
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+
+extension OAuthClient {
+    /// What every ID Token of this server must say to this client.
+    /// - Parameter response: The response that it came in.
+    package func expectation(
+        of metadata: ProviderMetadata,
+        occasion: IDTokenValidation.Occasion,
+        _ response: TokenResponse? = nil
+    ) -> IDTokenValidation.Expectation {
+        var expectation = IDTokenValidation.Expectation(
+            issuer: metadata.issuer,
+            clientID: registration.clientID,
+            algorithms: idTokenAlgorithms(metadata),
+            occasion: occasion,
+            leeway: registration.clockLeeway.seconds
+        )
+        expectation.issuerTemplate = metadata.tokenIssuer
+        expectation.accessToken = response?.tokens.accessToken
+        expectation.clockOffset = response?.clockOffset ?? server.clockOffset
+        return expectation
+    }
+
+    /// The signature algorithms that ID Tokens may have: those of the registration, or of the server's metadata, and of them those
+    /// of the security profile.
+    func idTokenAlgorithms(_ metadata: ProviderMetadata) -> [SignatureAlgorithm] {
+        let algorithms = registration.idTokenSigningAlgorithms ?? metadata.usableIDTokenAlgorithms
+        guard let allowed = registration.securityProfile?.algorithms else { return algorithms }
+        return algorithms.filter(allowed.contains)
+    }
+
+    /// Decrypts and verifies an ID Token of this client's, also with the client's secret where the registration names such an
+    /// algorithm.
+    /// - Returns: The signed token, which RP-Initiated Logout 1.0 section 2 has the client send as a hint, and what it says.
+    func verifyIDToken(
+        _ idToken: Secret,
+        _ expectation: IDTokenValidation.Expectation,
+        metadata: ProviderMetadata,
+        reporter: FlowReporter? = nil
+    ) async throws -> (signed: Secret, verified: IDToken) {
+        let signed = try decrypted(idToken, .idToken)
+        let verified = try await server.verifyIDToken(
+            signed,
+            expectation,
+            metadata: metadata,
+            secret: registration.authentication.secret,
+            reporter: reporter
+        )
+        return (signed, verified)
+    }
+
+    /// The end of every grant that signs a user in: validates the tokens and finds out who the user is. No token is released
+    /// before (RFC 9700 section 4.5.3.2).
+    /// - Parameters:
+    ///   - response: The response of the token endpoint.
+    ///   - expectation: What its ID Token must say.
+    ///   - authorizedScopes: Those of the authorization request. A configuration or an adapter may change the scopes of the token
+    ///     request, and not what must come because the user was asked to sign in.
+    ///   - metadata: The server's.
+    ///   - reporter: Where the steps are reported.
+    ///   - mayLackIDToken: Whether something else may say who the user is although `openid` was requested.
+    package func credential(
+        of response: TokenResponse,
+        _ expectation: IDTokenValidation.Expectation,
+        authorizedScopes: [String] = [],
+        metadata: ProviderMetadata,
+        reporter: FlowReporter,
+        mayLackIDToken: Bool = false
+    ) async throws -> Credential {
+        try await revokingRefused(response.tokens) {
+            try await checkedCredential(
+                of: response,
+                expectation,
+                authorizedScopes: authorizedScopes,
+                metadata: metadata,
+                reporter: reporter,
+                mayLackIDToken: mayLackIDToken
+            )
+        }
+    }
+
+    private func checkedCredential(
+        of response: TokenResponse,
+        _ expectation: IDTokenValidation.Expectation,
+        authorizedScopes: [String],
+        metadata: ProviderMetadata,
+        reporter: FlowReporter,
+        mayLackIDToken: Bool
+    ) async throws -> Credential {
+        var tokens = try requireUsable(response)
+        // OIDC Core section 3.1.3.3: id_token is REQUIRED in the token response to an OpenID request.
+        let isOpenID = (authorizedScopes + response.requestedScopes).contains("openid")
+        if tokens.idToken != nil || isOpenID && !mayLackIDToken {
+            (tokens.idToken, tokens.verifiedIDToken) = try await reporter.step(.idTokenValidation) {
+                guard let idToken = tokens.idToken else {
+                    throw AuthError(
+                        .invalidIDToken,
+                        "The provider sent no ID Token although \"openid\" was asked for (OpenID Connect Core section 3.1.3.3)."
+                    )
+                }
+                return try await verifyIDToken(idToken, expectation, metadata: metadata, reporter: reporter)
+            }
+        }
+        // Only an ID Token says which tenant the user is of.
+        guard metadata.tokenIssuer == nil || tokens.verifiedIDToken != nil else {
+            throw AuthError(
+                .invalidIDToken,
+                "The server has users of several tenants, and sent no ID Token that says which one: ask for the scope openid."
+            )
+        }
+        let identity = try await reporter.step(.identity) { () -> Identity? in try await self.identity(of: tokens) }
+        // RFC 8628 section 3.5 promises the response of RFC 6749 section 5.1, and no ID Token. Something else has to say who it is then.
+        guard tokens.verifiedIDToken != nil || !isOpenID || identity != nil else {
+            throw AuthError(
+                .invalidIDToken,
+                "The provider sent no ID Token although \"openid\" was asked for, so it is not known who has signed in. Set \"identity\" to userinfo or access_token, if the provider has one of them."
+            )
+        }
+        if identity == nil { reporter.report(.identity, details: ["user": "unknown"]) }
+        // A user of another issuer cannot be vouched for by this one.
+        let issuer = metadata.tokenIssuer == nil ? metadata.issuer : tokens.verifiedIDToken?.issuer ?? metadata.issuer
+        guard identity?.issuer.isIdentical(to: issuer) != false else {
+            throw AuthError(
+                .issuerMismatch,
+                "The adapter names a user of another issuer than \(metadata.issuer)."
+            )
+        }
+        var credential = Credential(tokens: tokens, identity: identity, signedInAt: host.wholeSecond)
+        credential.binding = ProviderBinding(metadata)
+        try credential.requireStorableSize()
+        try await adapter.check(credential, in: providerContext)
+        return credential
+    }
+
+    private func identity(of tokens: TokenSet) async throws -> Identity? {
+        guard let provider = adapter as? any UserInfoProviding else { return try await identityByIDToken(tokens) }
+        return try await provider.identity(for: tokens, in: providerContext)
+    }
+
+    /// The user whom the verified ID Token names, with the claims of the userinfo endpoint when the server has one and a scope was
+    /// granted that asks for them (OIDC Core section 5.4: `profile`, `email`, `address`, `phone`); nil without an ID Token.
+    func identityByIDToken(_ tokens: TokenSet) async throws -> Identity? {
+        guard let idToken = tokens.verifiedIDToken else { return nil }
+        var claims = (idToken.claims.object ?? [:]).filter { !Self.protocolClaims.contains($0.key) }
+        let metadata = try await metadata()
+        let askingScopes: Set<String> = ["profile", "email", "address", "phone"]
+        if metadata.userInfoEndpoint != nil, !askingScopes.isDisjoint(with: tokens.scopes) {
+            let userInfo = try await requestUserInfo(tokens, withoutIDToken: false)
+            claims.merge(userInfo.object ?? [:]) { fromIDToken, _ in fromIDToken }
+        }
+        return Identity(issuer: idToken.issuer, subject: idToken.subject, claims: .object(claims))
+    }
+
+    /// Claims of an ID Token about the token and the sign-in, not about the user.
+    private static let protocolClaims: Set<String> = [
+        "iss", "aud", "exp", "iat", "nbf", "jti", "nonce", "azp", "at_hash", "c_hash", "auth_time", "acr", "amr", "sid",
+    ]
+}

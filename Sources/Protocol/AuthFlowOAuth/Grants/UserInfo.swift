@@ -1,0 +1,107 @@
+import AuthFlowHTTP
+import AuthFlowJOSE
+public import AuthFlowJSON
+import HTTPTypes
+
+extension OAuthClient {
+    /// The provider's claims about a user: its userinfo endpoint (OIDC Core section 5.3), or what its adapter asks instead.
+    /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint or no ID Token to compare with;
+    ///   `access_token_rejected` when the access token is not accepted; `invalid_user_info` when the response is about another user.
+    public func userInfo(_ tokens: TokenSet) async throws -> JSON {
+        guard let provider = adapter as? any UserInfoProviding else {
+            return try await requestUserInfo(tokens, withoutIDToken: false)
+        }
+        return try await provider.userInfo(for: tokens, in: providerContext)
+    }
+
+    /// - Parameter withoutIDToken: Whether the response is believed without an ID Token to compare it with.
+    func requestUserInfo(_ tokens: TokenSet, withoutIDToken: Bool) async throws -> JSON {
+        let metadata = try await metadata()
+        let endpoint = try metadata.required(\.userInfoEndpoint, "userinfo endpoint")
+        guard withoutIDToken || tokens.verifiedIDToken != nil else {
+            throw AuthError(
+                .unsupported,
+                "Userinfo needs an ID Token to be compared with. Ask for the scope \"openid\"."
+            )
+        }
+        let response = try await resource(
+            TransportRequest(.get, endpoint, headerFields: [.accept: "application/json, application/jwt"]),
+            with: tokens
+        )
+        // OIDC Core section 5.3.2: a signed response has the content type application/jwt.
+        let claims =
+            response.mediaType == "application/jwt"
+            ? try await protectedClaims(response, metadata)
+            : try plainClaims(response, endpoint)
+        // OIDC Core section 5.3.2: "The sub Claim in the UserInfo Response MUST be verified to exactly match the sub
+        // Claim in the ID Token; if they do not match, the UserInfo Response values MUST NOT be used."
+        if let idToken = tokens.verifiedIDToken {
+            guard let subject = claims["sub"]?.string else {
+                throw AuthError(
+                    .invalidUserInfo,
+                    "Userinfo does not say whom it is about (sub, OpenID Connect Core section 5.3.2), so it was not used."
+                )
+            }
+            guard subject.isIdentical(to: idToken.subject) else {
+                throw AuthError(
+                    .invalidUserInfo,
+                    "Userinfo is about another user than the ID Token (sub differs), so it was not used."
+                )
+            }
+        }
+        return claims
+    }
+
+    private func plainClaims(_ response: TransportResponse, _ endpoint: Endpoint) throws(AuthError) -> JSON {
+        guard !registration.encryptedResponses.contains(.userInfo) else {
+            throw AuthError(.invalidUserInfo, "Userinfo is not encrypted, although the client demands it.")
+        }
+        return try response.json(from: "\(endpoint)")
+    }
+
+    /// The claims of a response that is encrypted, signed, or both.
+    private func protectedClaims(_ response: TransportResponse, _ metadata: ProviderMetadata) async throws -> JSON {
+        @Sendable func refused(_ reason: String) -> AuthError {
+            AuthError(.invalidUserInfo, "The signed userinfo was refused: \(reason).")
+        }
+        guard let token = String(validating: response.body, as: UTF8.self) else { throw refused("it is not text") }
+        let jws: JWS
+        do throws(AuthError) {
+            let content = try decrypted(Secret(token.trimmingWhitespace()), .userInfo)
+            if content.exposed.utf8.first == UInt8(ascii: "{") {
+                guard let claims = try? JSON(parsing: Array(content.exposed.utf8)) else {
+                    throw refused("it is not JSON")
+                }
+                return claims
+            }
+            jws = try JWS(content)
+        } catch {
+            throw AuthError(error.code == .unsupported ? .unsupported : .invalidUserInfo, error.message)
+        }
+        let announced = metadata.json["userinfo_signing_alg_values_supported"]?.strings
+        let acceptable =
+            registration.idTokenSigningAlgorithms
+            ?? SignatureAlgorithm.asymmetric.filter { announced?.contains($0.rawValue) ?? true }
+        let allowed = registration.securityProfile?.algorithms
+        var claims = JWTClaims(jws, now: host.now(), leeway: registration.clockLeeway.seconds, refusal: refused)
+        claims.clockOffset = server.clockOffset
+        try claims.requireNoCriticalExtension()
+        guard acceptable.contains(jws.header.algorithm), allowed?.contains(jws.header.algorithm) != false else {
+            throw refused("its algorithm was not agreed")
+        }
+        // OIDC Core section 5.3.2: "If signed, the UserInfo Response SHOULD contain the Claims iss (issuer) and aud
+        // (audience) as members. The iss value SHOULD be the OP's Issuer Identifier URL. The aud value SHOULD be or include
+        // the RP's Client ID value." What is there must be right; the signature and sub are checked in any case.
+        if jws.payload["iss"] != nil { _ = try claims.requireIssuer(metadata.issuer) }
+        if jws.payload["aud"] != nil { _ = try claims.requireAudience(registration.clientID) }
+        if jws.payload["exp"] != nil { _ = try claims.requireUnexpired() }
+        try claims.requireStarted()
+        _ = try await server.verifySignature(
+            of: jws,
+            metadata: metadata,
+            secret: registration.authentication.secret,
+            refusal: refused
+        )
+        return jws.payload
+    }
+}

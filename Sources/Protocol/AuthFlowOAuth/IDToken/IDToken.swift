@@ -1,0 +1,81 @@
+public import AuthFlowEssentials
+public import AuthFlowHTTP
+public import AuthFlowJOSE
+public import AuthFlowJSON
+
+/// An ID Token (OIDC Core section 2) whose claims and signature have passed every check.
+///
+/// Only the engine can create one: holding one means it was verified.
+public struct IDToken: Sendable, Hashable {
+    /// The header it was signed under.
+    public let header: JWSHeader
+
+    /// All claims.
+    public let claims: JSON
+
+    /// `iss`: the provider.
+    public let issuer: String
+
+    /// `sub`: the user, by an identifier that is unique at this issuer and never reassigned.
+    public let subject: String
+
+    /// `aud`: the clients it is for; this client is among them.
+    public let audience: [String]
+
+    /// `exp`: when it expires.
+    public let expiresAt: Date
+
+    /// `iat`: when it was issued.
+    public let issuedAt: Date
+
+    /// - Parameters:
+    ///   - token: The token, whose claims have been checked.
+    ///   - proof: Proof that its signature has been verified.
+    init(_ token: UnverifiedIDToken, _ proof: SignatureProof) {
+        self.header = token.header
+        self.claims = token.claims
+        self.issuer = token.issuer
+        self.subject = token.subject
+        self.audience = token.audience
+        self.expiresAt = token.expiresAt
+        self.issuedAt = token.issuedAt
+    }
+
+    /// The value of a claim that binds a secret to this token: the left half of the secret's hash, computed as for
+    /// `at_hash` (OIDC Core section 3.1.3.6).
+    /// - Returns: nil when the token's algorithm has no hash.
+    public func leftHash(of secret: Secret) -> String? { header.algorithm.definition?.hash.leftHalf(of: secret) }
+}
+
+/// An ID Token whose claims have passed every check, and whose signature has not been verified.
+struct UnverifiedIDToken: Sendable {
+    let header: JWSHeader
+    let claims: JSON
+    let issuer: String
+    let subject: String
+    let audience: [String]
+    let expiresAt: Date
+    let issuedAt: Date
+}
+
+// MARK: - Stored form
+
+extension IDToken {
+    /// The token in its stored form.
+    var stored: JSON { ["header": header.json, "claims": claims] }
+
+    /// Reads a token from its ``stored`` form. It was verified before it was stored, and what the store returns is as
+    /// trustworthy as the refresh token stored with it.
+    init?(stored json: JSON) {
+        guard let header = json["header"], let claims = json["claims"], let issuer = claims["iss"]?.string,
+            let subject = claims["sub"]?.string, let expiry = claims["exp"]?.number, let issued = claims["iat"]?.number
+        else { return nil }
+        self.header = JWSHeader(header)
+        self.claims = claims
+        self.issuer = issuer
+        self.subject = subject
+        self.audience = claims["aud"]?.string.map { [$0] } ?? claims["aud"]?.strings ?? []
+        self.expiresAt = Date(timeIntervalSince1970: expiry)
+        self.issuedAt = Date(timeIntervalSince1970: issued)
+    }
+}

@@ -1,0 +1,268 @@
+import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+import Crypto
+
+/// Checks an ID Token, clause by clause in the order of OpenID Connect Core 1.0 section 3.1.3.7.
+///
+/// Everything fails closed. Text in quotation marks is quoted from the specifications.
+package struct IDTokenValidation: Sendable {
+    /// The values that the token must have.
+    package struct Expectation: Sendable {
+        let issuer: String
+        /// The rule by which the issuer follows from the claims, where it is not the same in all tokens.
+        var issuerTemplate: TokenIssuerTemplate?
+        let clientID: String
+        /// The algorithms agreed with the provider.
+        var algorithms: [SignatureAlgorithm]
+        /// The kind of request it was issued for.
+        let occasion: Occasion
+        /// The access token issued with the ID Token.
+        var accessToken: Secret?
+        /// The authorization code that it was issued for.
+        var code: Secret?
+        /// The longest time since it was issued, in seconds; nil for any.
+        var longestAge: TimeInterval? = 600
+        /// The longest time since the user last signed in, in seconds; nil when it was not asked for.
+        var maximumAuthenticationAge: TimeInterval?
+        /// The `acr` values of which one was requested as essential: empty when any is accepted, nil when none was
+        /// requested.
+        var essentialACRValues: [String]?
+        /// The accepted difference between the two clocks, in seconds.
+        var leeway: TimeInterval = 60
+        /// How far this machine's clock is ahead of the provider's, in seconds; nil when the provider's time is not
+        /// known.
+        var clockOffset: TimeInterval?
+    }
+
+    /// The kinds of request that an ID Token is issued for.
+    package enum Occasion: Sendable {
+        /// A sign-in, with the nonce of the authorization request; nil when none was sent.
+        case signIn(nonce: Secret?)
+        /// A refresh of the tokens issued with this one, in a session that began with a nonce; nil when none was sent.
+        case refresh(of: IDToken, nonce: String?)
+        /// An exchange of another token for one of this user's (RFC 8693); nil when the user is not known.
+        case exchange(subject: String?)
+        /// A sign-in at another program, which presents it here: the nonce is checked when it is known.
+        case presented(nonce: Secret?)
+    }
+
+    let expectation: Expectation
+    let now: Date
+    /// Called with every check that the token has passed, and the clause that requires it.
+    var passed: (@Sendable (_ check: String, _ clause: String) -> Void)?
+
+    /// The issuer that a token with these claims has to name.
+    private func expectedIssuer(_ claims: JSON) throws(AuthError) -> String {
+        guard let template = expectation.issuerTemplate else { return expectation.issuer }
+        guard let issuer = template.issuer(for: claims) else {
+            throw AuthError(
+                .invalidIDToken,
+                "The ID Token is not accepted: its tenant (\(template.claim)) is not one of this client's."
+            )
+        }
+        return issuer
+    }
+
+    /// Checks everything but the signature, which needs keys from the network; cheap checks come first so that an
+    /// invalid token costs no request.
+    func validateClaims(of jws: JWS) throws(AuthError) -> UnverifiedIDToken {
+        var rules = JWTClaims(jws, now: now, leeway: expectation.leeway) {
+            AuthError(.invalidIDToken, "The ID Token was refused: \($0).")
+        }
+        rules.specification = "OpenID Connect Core section 2"
+        rules.clockOffset = expectation.clockOffset
+        let claims = jws.payload
+        let leeway = expectation.leeway
+        let time = rules.time
+
+        try rules.requireNoCriticalExtension()
+        try rules.requireKeyIDIsString()
+        // A logout token or an access token has another type.
+        try rules.requireType(["jwt"], "ID Token")
+        // OIDC Back-Channel Logout 1.0 section 2.4: "events" distinguishes a logout token from an ID Token.
+        guard claims["events"] == nil else {
+            throw rules.refused("it is a security event, such as a logout token (events)")
+        }
+
+        // "7. The alg value SHOULD be the default of RS256 or the algorithm sent by the Client in the
+        // id_token_signed_response_alg parameter during Registration."
+        guard expectation.algorithms.contains(jws.header.algorithm) else {
+            let name = DisplayText.sanitized(jws.header.algorithm.rawValue, limit: 20)
+            let allowed = expectation.algorithms.map(\.rawValue).joined(separator: ", ")
+            throw rules.refused(
+                allowed.isEmpty
+                    ? "it is signed with \"\(name)\", and the provider and the client have agreed on no algorithm that can be checked here"
+                    : "it is signed with \"\(name)\", and only \(allowed) are accepted here"
+            )
+        }
+        passed?("alg", "OpenID Connect Core section 3.1.3.7, 7")
+
+        // "2. The Issuer Identifier for the OpenID Provider ... MUST exactly match the value of the iss (issuer) Claim."
+        let issuer = try rules.requireIssuer(try expectedIssuer(jws.payload))
+        passed?("iss", "OpenID Connect Core section 3.1.3.7, 2")
+
+        // Section 2: sub is REQUIRED.
+        let subject = try rules.requireSubject()
+        passed?("sub", "OpenID Connect Core section 2")
+
+        // "3. The Client MUST validate that the aud (audience) Claim contains its client_id value ... The ID Token MUST
+        // be rejected if the ID Token does not list the Client as a valid audience, or if it contains additional
+        // audiences not trusted by the Client." No other audience is trusted.
+        let audience = try rules.requireAudience(expectation.clientID)
+        guard audience.allSatisfy({ $0.isIdentical(to: expectation.clientID) }) else {
+            throw rules.refused("it is also meant for clients that are not trusted (aud)")
+        }
+        passed?("aud", "OpenID Connect Core section 3.1.3.7, 3")
+
+        // "5. If an azp (authorized party) Claim is present, the Client SHOULD verify that its client_id is the Claim
+        // Value."
+        guard claims["azp"] == nil || claims["azp"] == .string(expectation.clientID) else {
+            throw rules.refused("it was issued to another client (azp)")
+        }
+        passed?("azp", "OpenID Connect Core section 3.1.3.7, 5")
+
+        // "9. The current time MUST be before the time represented by the exp Claim."
+        let expiry = try rules.requireUnexpired()
+        passed?("exp", "OpenID Connect Core section 3.1.3.7, 9")
+
+        // "10. The iat Claim can be used to reject tokens that were issued too far away from the current time."
+        let issued = try rules.requireIssued(within: expectation.longestAge)
+        passed?("iat", "OpenID Connect Core section 3.1.3.7, 10")
+
+        try rules.requireStarted()
+
+        switch expectation.occasion {
+        case .signIn(let nonce):
+            // "11. If a nonce value was sent in the Authentication Request, a nonce Claim MUST be present and its value
+            // checked to verify that it is the same value as the one that was sent in the Authentication Request."
+            // A nonce that was never sent belongs to another sign-in.
+            guard claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
+                let reason =
+                    switch (nonce, claims["nonce"]) {
+                    case (_?, nil):
+                        "it has no nonce although one was sent: the provider leaves it out, against OpenID Connect Core section 3.1.3.7, 11"
+                    case (nil, _): "it has a nonce although none was sent, so it belongs to another sign-in"
+                    default: "its nonce is not the one of this sign-in, so it may have been injected"
+                    }
+                throw rules.refused(reason)
+            }
+            passed?("nonce", "OpenID Connect Core section 3.1.3.7, 11")
+        case .exchange(let expected):
+            // No nonce was sent, and the token may repeat the nonce of the sign-in that the exchanged token comes from:
+            // what binds the response to the request is the connection and the subject.
+            guard expected.map(subject.isIdentical) != false else {
+                throw rules.refused("it is about another user (sub)")
+            }
+        case .refresh(let original, let nonce):
+            try compare(rules, issued: issued, audience: audience, with: original, nonce: nonce)
+        case .presented(let nonce):
+            guard nonce == nil || claims["nonce"] == nonce.map({ .string($0.exposed) }) else {
+                throw rules.refused("its nonce is not the one that was sent")
+            }
+        }
+
+        // "12. If the acr Claim was requested, the Client SHOULD check that the asserted Claim Value is appropriate."
+        // Section 5.5.1.1: when it "is requested as an Essential Claim", any other value is a failed authentication.
+        if let wanted = expectation.essentialACRValues {
+            guard let given = claims["acr"]?.string, wanted.isEmpty || wanted.containsIdentical(given) else {
+                throw Self.insufficient("the user's authentication does not meet the requested context (acr)")
+            }
+            passed?("acr", "OpenID Connect Core section 3.1.3.7, 12")
+        }
+
+        // "13. If the auth_time Claim was requested, either through a specific request for this Claim or by using the
+        // max_age parameter, the Client SHOULD check the auth_time Claim value and request re-authentication if it
+        // determines too much time has elapsed since the last End-User authentication." Section 2: with max_age it is
+        // REQUIRED.
+        if let maximum = expectation.maximumAuthenticationAge {
+            guard let authenticated = claims["auth_time"]?.number else {
+                throw Self.insufficient("it does not say when the user was authenticated (auth_time)")
+            }
+            guard authenticated >= time - leeway - maximum else {
+                throw Self.insufficient("the user's last authentication is older than requested (auth_time, max_age)")
+            }
+            passed?("auth_time", "OpenID Connect Core section 3.1.3.7, 13")
+        }
+        if let authenticated = claims["auth_time"] {
+            guard let authenticated = authenticated.number, authenticated <= time + leeway else {
+                throw rules.refused("its auth_time is not a time in the past\(rules.clockHint)")
+            }
+        }
+
+        // Sections 3.1.3.8 and 3.3.2.11: at_hash binds the access token to the ID Token, and c_hash the code. Both are
+        // optional here, but never wrong.
+        let hash = jws.header.algorithm.definition?.hash
+        // A token that another program presents comes without the access token and the code.
+        let isPresented = if case .presented = expectation.occasion { true } else { false }
+        let checksAccessToken = !isPresented || expectation.accessToken != nil
+        guard claims["at_hash"] == nil || !checksAccessToken || fits(claims["at_hash"], expectation.accessToken, hash)
+        else {
+            throw rules.refused("its at_hash does not match the access token issued with it")
+        }
+        if claims["at_hash"] != nil, checksAccessToken { passed?("at_hash", "OpenID Connect Core section 3.1.3.8") }
+        guard claims["c_hash"] == nil || isPresented || fits(claims["c_hash"], expectation.code, hash) else {
+            throw rules.refused("its c_hash does not match the authorization code")
+        }
+        if claims["c_hash"] != nil { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
+
+        return UnverifiedIDToken(
+            header: jws.header,
+            claims: claims,
+            issuer: issuer,
+            subject: subject,
+            audience: audience,
+            expiresAt: Date(timeIntervalSince1970: expiry),
+            issuedAt: Date(timeIntervalSince1970: issued)
+        )
+    }
+
+    /// Section 12.2, "Successful Refresh Response": the comparisons that tell another user's, client's or sign-in's token from this
+    /// one. `auth_time` is not among them. Its rule binds the provider; several break it and name the user's last sign-in anywhere,
+    /// and to throw their tokens away would end the session. The session's own time stays in ``Credential/authentication``.
+    private func compare(
+        _ rules: JWTClaims,
+        issued: Double,
+        audience: [String],
+        with original: IDToken,
+        nonce: String?
+    ) throws(AuthError) {
+        let claims = rules.json
+        // "its iss Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
+        guard claims["iss"] == .string(original.issuer) else {
+            throw rules.refused("it comes from another issuer (iss)")
+        }
+        // "its sub Claim Value MUST be the same as in the ID Token issued when the original authentication occurred"
+        guard claims["sub"] == .string(original.subject) else { throw rules.refused("it is about another user (sub)") }
+        // "its iat Claim MUST represent the time that the new ID Token is issued". The provider's nodes have clocks of their own.
+        guard issued >= original.issuedAt.timeIntervalSince1970 - expectation.leeway else {
+            throw rules.refused("it is older than the one it replaces (iat)")
+        }
+        // "its aud Claim Value MUST include the value that was in the ID Token issued when the original authentication
+        // occurred"
+        guard Set(audience).isSuperset(of: original.audience) else {
+            throw rules.refused("its audience has changed (aud)")
+        }
+        // "it SHOULD NOT have a nonce Claim ...; however, if it is present, its value MUST be the same as in the ID Token
+        // issued at the time of the original authentication"
+        guard claims["nonce"] == nil || claims["nonce"] == nonce.map(JSON.string) else {
+            throw rules.refused("its nonce is not that of the sign-in")
+        }
+        // "its azp Claim Value MUST be the same as in the ID Token issued when the original authentication occurred; if no
+        // azp Claim was present in the original ID Token, one MUST NOT be present in the new ID Token"
+        guard claims["azp"] == original.claims["azp"] else { throw rules.refused("its azp is not that of the sign-in") }
+    }
+
+    /// The token is the user's, and says that they authenticated otherwise than requested.
+    private static func insufficient(_ reason: String) -> AuthError {
+        AuthError(.insufficientUserAuthentication, "The ID Token was refused: \(reason).")
+    }
+
+    /// "the base64url encoding of the left-most half of the hash of the octets of the ASCII representation of the
+    /// access_token value, where the hash algorithm used is the hash algorithm used in the alg Header Parameter".
+    private func fits(_ claim: JSON?, _ secret: Secret?, _ hash: SignatureAlgorithm.Hash?) -> Bool {
+        guard let secret, let hash else { return false }
+        return claim == .string(hash.leftHalf(of: secret))
+    }
+}

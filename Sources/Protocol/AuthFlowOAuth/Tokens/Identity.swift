@@ -1,0 +1,80 @@
+import AuthFlowHTTP
+public import AuthFlowJSON
+
+/// The user who signed in.
+public struct Identity: Sendable, Hashable {
+    /// The issuer that ``subject`` is unique at.
+    public let issuer: String
+
+    /// The user's identifier: stable, unique at the issuer, and not meant to be read. Accounts are told apart by
+    /// issuer and subject, never by name or e-mail address (OIDC Core section 5.7).
+    public let subject: String
+
+    /// The provider's claims about the user (OIDC Core section 5.1), from the ID Token and userinfo.
+    public let claims: JSON
+
+    /// `email`: an address, which may be shared, change hands or be unverified. Not an identifier.
+    public var email: String? { claims["email"]?.string }
+
+    /// `email_verified`: whether the provider has verified the address; nil when it does not say.
+    public var isEmailVerified: Bool? { claims["email_verified"]?.bool }
+
+    /// `name`: the full name.
+    public var name: String? { claims["name"]?.string }
+
+    /// `preferred_username`: the name that the user signs in with at some providers. Not an identifier.
+    public var preferredUsername: String? { claims["preferred_username"]?.string }
+
+    /// Creates an identity.
+    public init(issuer: String, subject: String, claims: JSON = [:]) {
+        self.issuer = issuer
+        self.subject = subject
+        self.claims = claims
+    }
+
+    /// A name to show: the full name, the user name, the e-mail address, or the subject. Not an identifier.
+    public var displayName: String {
+        let names = ["name", "preferred_username", "email"].compactMap { claims[$0]?.string }
+        return DisplayText.sanitized(names.first { !$0.isEmpty } ?? subject)
+    }
+}
+
+extension Identity {
+    /// Compares two identities, issuer and subject code point by code point (OIDC Core section 14).
+    public static func == (left: Identity, right: Identity) -> Bool {
+        left.account == right.account && left.claims == right.claims
+    }
+
+    /// The account.
+    var account: AccountID { AccountID(issuer: issuer, subject: subject) }
+}
+
+/// An account: a subject, which is unique at its issuer and nowhere else (OIDC Core section 5.7).
+package struct AccountID: Sendable, Hashable {
+    package let issuer: String
+    /// nil for a user who is unknown.
+    package let subject: String?
+
+    package static func == (left: AccountID, right: AccountID) -> Bool {
+        left.issuer.isIdentical(to: right.issuer) && left.subject.isIdentical(to: right.subject)
+    }
+
+    /// Whether a caller who names a subject means this account.
+    package func isNamed(_ subject: String) -> Bool { self.subject?.isIdentical(to: subject) == true }
+
+    package var json: JSON {
+        var json: [String: JSON] = ["issuer": .string(issuer)]
+        json["subject"] = subject.map(JSON.string)
+        return .object(json)
+    }
+
+    package init(issuer: String, subject: String?) {
+        self.issuer = issuer
+        self.subject = subject
+    }
+
+    package init?(_ json: JSON) {
+        guard let issuer = json["issuer"]?.string else { return nil }
+        self.init(issuer: issuer, subject: json["subject"]?.string)
+    }
+}

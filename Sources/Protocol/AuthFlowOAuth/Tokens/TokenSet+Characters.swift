@@ -1,0 +1,38 @@
+import AuthFlowHTTP
+
+extension TokenSet {
+    /// The longest token that is taken, in bytes.
+    static let maximumTokenSize = 32 * 1024
+
+    /// Passes when every token and name has only the characters that RFC 6749 gives it: nothing else can be put into a header, and
+    /// whatever else a provider sends could steer the terminal that a token is printed at.
+    /// - Throws: ``AuthError`` with `invalid_reply`. The tokens are not quoted.
+    func requireTransportableCharacters() throws(AuthError) {
+        // Appendix A.12, A.17: access-token and refresh-token are 1*VSCHAR. The others go into the same places.
+        let named: [(name: String, token: Secret?)] = [
+            ("access_token", accessToken), ("refresh_token", refreshToken), ("id_token", idToken),
+            ("device_secret", deviceSecret),
+        ]
+        for (name, token) in named {
+            if let problem = token.flatMap(Self.problem) { throw Self.refusal("\"\(name)\" has \(problem)") }
+        }
+        // Appendix A.13: type-name = 1*name-char, name-char = "-" / "." / "_" / DIGIT / ALPHA; or a URI.
+        guard !tokenType.isEmpty, tokenType.utf8.count <= 256, tokenType.utf8.allSatisfy({ (0x21...0x7E).contains($0) })
+        else { throw Self.refusal("\"token_type\" has characters that RFC 6749 appendix A does not allow") }
+        guard scopes.allSatisfy(ClientRegistration.Values.isScopeToken) else {
+            throw Self.refusal("\"scope\" has characters that RFC 6749 appendix A does not allow")
+        }
+    }
+
+    /// What a token has that none may have; nil for nothing.
+    static func problem(of token: Secret) -> String? {
+        let bytes = token.exposed.utf8
+        guard bytes.count <= maximumTokenSize else { return "more than \(maximumTokenSize) bytes" }
+        let isAllowed = bytes.allSatisfy { (0x20...0x7E).contains($0) }
+        return isAllowed ? nil : "characters that RFC 6749 appendix A does not allow"
+    }
+
+    private static func refusal(_ problem: String) -> AuthError {
+        AuthError(.invalidResponse, "The token response was refused: \(problem).")
+    }
+}

@@ -1,0 +1,129 @@
+public import AuthFlowEssentials
+public import AuthFlowHTTP
+public import AuthFlowJSON
+
+/// The tokens of one sign-in, as a token endpoint handed them out (RFC 6749 section 5.1).
+public struct TokenSet: Sendable, Hashable {
+    /// `access_token`: what APIs are called with.
+    public var accessToken: Secret {
+        get { storage.values.accessToken }
+        set { change { $0.accessToken = newValue } }
+    }
+
+    /// `token_type`, such as `Bearer`. Compared without case.
+    public var tokenType: String {
+        get { storage.values.tokenType }
+        set { change { $0.tokenType = newValue } }
+    }
+
+    /// When the access token ends, by this machine's clock; nil when the provider did not say (`expires_in` absent).
+    public var expiresAt: Date? {
+        get { storage.values.expiresAt }
+        set { change { $0.expiresAt = newValue } }
+    }
+
+    /// `refresh_token`: what new tokens are got with.
+    public var refreshToken: Secret? {
+        get { storage.values.refreshToken }
+        set { change { $0.refreshToken = newValue } }
+    }
+
+    /// `id_token`, as it came. Its content is believed only as ``verifiedIDToken``.
+    public var idToken: Secret? {
+        get { storage.values.idToken }
+        set { change { $0.idToken = newValue } }
+    }
+
+    /// The scopes granted. When the response names none they are the ones asked for (RFC 6749 section 5.1).
+    public var scopes: [String] {
+        get { storage.values.scopes }
+        set { change { $0.scopes = newValue } }
+    }
+
+    /// The parameters of the response that have no property here. They may be secret.
+    public var parameters: RedactedJSON {
+        get { storage.values.parameters }
+        set { change { $0.parameters = newValue } }
+    }
+
+    /// The ID Token after every check. Set by the engine alone.
+    public package(set) var verifiedIDToken: IDToken? {
+        get { storage.values.verifiedIDToken }
+        set { change { $0.verifiedIDToken = newValue } }
+    }
+
+    /// The key that the tokens are bound to (RFC 9449); nil for bearer tokens. Set by the engine alone.
+    package var dpopKey: DPoPKey? {
+        get { storage.values.dpopKey }
+        set { change { $0.dpopKey = newValue } }
+    }
+
+    /// `device_secret`: the secret that other apps of the same vendor sign the user in with (OpenID Connect Native SSO).
+    public var deviceSecret: Secret? {
+        get { storage.values.deviceSecret }
+        set { change { $0.deviceSecret = newValue } }
+    }
+
+    private struct Values: Hashable, Sendable {
+        var accessToken: Secret
+        var tokenType: String
+        var expiresAt: Date?
+        var refreshToken: Secret?
+        var idToken: Secret?
+        var scopes: [String]
+        var parameters: RedactedJSON
+        var verifiedIDToken: IDToken?
+        var dpopKey: DPoPKey?
+        var deviceSecret: Secret?
+    }
+
+    /// One reference to all of it: tokens are handed out far more often than they change.
+    private final class Storage: Sendable {
+        let values: Values
+        init(_ values: Values) { self.values = values }
+    }
+
+    private var storage: Storage
+
+    private mutating func change(_ body: (inout Values) -> Void) {
+        var values = storage.values
+        body(&values)
+        storage = Storage(values)
+    }
+
+    /// Creates a token set.
+    public init(
+        accessToken: Secret,
+        tokenType: String = "Bearer",
+        expiresAt: Date? = nil,
+        refreshToken: Secret? = nil,
+        idToken: Secret? = nil,
+        scopes: [String] = [],
+        parameters: RedactedJSON = RedactedJSON([:])
+    ) {
+        self.storage = Storage(
+            Values(
+                accessToken: accessToken,
+                tokenType: tokenType,
+                expiresAt: expiresAt,
+                refreshToken: refreshToken,
+                idToken: idToken,
+                scopes: scopes,
+                parameters: parameters
+            )
+        )
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public static func == (left: TokenSet, right: TokenSet) -> Bool {
+        left.storage === right.storage || left.storage.values == right.storage.values
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func hash(into hasher: inout Hasher) { hasher.combine(storage.values) }
+}
+
+extension TokenSet: CustomReflectable {
+    /// A mirror of what is not secret, and of what prints itself as redacted.
+    public var customMirror: Mirror { Mirror(reflecting: storage.values) }
+}

@@ -1,0 +1,203 @@
+public import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import HTTPTypes
+import Synchronization
+
+/// Connects a host that speaks MCP over standard input and output to a remote server that demands a sign-in.
+///
+/// Bodies pass through unchanged. The bridge's own part is the header: tokens, sessions, and what the transport demands of a client.
+/// It speaks every revision from 2025-03-26 on, because it leaves the choice to the host.
+///
+/// ```swift
+/// let bridge = MCPBridge(client: client, write: { line in standardOutput.write(line) })
+/// for await line in standardInput.lines { bridge.receive(line) }
+/// await bridge.close()
+/// ```
+public final class MCPBridge: Sendable {
+    /// The settings of a bridge.
+    public struct Options: Sendable {
+        /// Turns an error into the sentence that the host shows, such as with the command to run; default: the error's own.
+        public var explain: @Sendable (AuthError) -> String = { $0.description }
+
+        /// Receives what a user may want to know and the host does not; default: dropped. Never secret.
+        public var log: @Sendable (String) -> Void = { _ in }
+
+        /// How long a response or a stream may be silent before its request is given up; default: 15 minutes.
+        public var silence = Duration.seconds(900)
+
+        /// Creates options with the defaults for everything.
+        public init() {}
+    }
+
+    let endpoint: MCPEndpoint
+    let options: Options
+    let write: @Sendable ([UInt8]) async -> Void
+    let clock: any Clock<Duration>
+    let state = Mutex(State())
+
+    struct State {
+        var session = MCPSession()
+        var tools = ToolList()
+        /// The requests under way, by `id` as JSON text.
+        var running: [String: Task<Void, Never>] = [:]
+        /// Notifications and responses under way.
+        var others: [Int: Task<Void, Never>] = [:]
+        var lastOther = 0
+        var repair: (number: Int, task: Task<Bool, Never>)?
+        var listener: Task<Void, Never>?
+        /// The delivery of `notifications/initialized`, before which servers take no other request.
+        var greeting: Task<Void, Never>?
+        var isClosed = false
+        var ownRequests = 0
+    }
+
+    /// Creates a bridge.
+    /// - Parameters:
+    ///   - client: The client of the server.
+    ///   - transport: Sends the requests; default: the system's.
+    ///   - clock: Waits; default: the system's.
+    ///   - options: Default: the defaults of ``Options``.
+    ///   - write: Hands a message to the host: one line of JSON, without its end. Called by several tasks at once. While it waits for a
+    ///     host that does not read, less is read of the server.
+    public init(
+        client: ResourceClient,
+        transport: any HTTPTransport = SystemTransport(),
+        clock: any Clock<Duration> = ContinuousClock(),
+        options: Options = Options(),
+        write: @escaping @Sendable (_ line: [UInt8]) async -> Void
+    ) {
+        self.endpoint = MCPEndpoint(
+            client: client,
+            transport: transport,
+            clock: clock,
+            headTimeout: options.silence
+        )
+        self.clock = clock
+        self.options = options
+        self.write = write
+    }
+
+    // MARK: The host
+
+    /// Takes a message of the host. It returns at once; responses come in any order.
+    /// - Parameter line: One line, with or without its end.
+    public func receive(_ line: [UInt8]) {
+        var line = line
+        while let last = line.last, [0x0A, 0x0D, 0x20, 0x09].contains(last) { line.removeLast() }
+        guard !line.isEmpty else { return }
+        guard let message = MCPMessage(line) else {
+            runInBackground { if let refusal = MCPMessage.parseError { await self.write(refusal.bytes) } }
+            return
+        }
+        switch message.kind {
+        case .request(let id, let method):
+            if method == "initialize" { beginSession(with: message) }
+            run(message, id)
+        case .notification(let method):
+            guard method != "notifications/cancelled" else { return cancel(message) }
+            let task = runInBackground { await self.post(message) }
+            if method == "notifications/initialized" {
+                state.withLock { ($0.session.initialized, $0.greeting) = (message, task) }
+            }
+        case .response: runInBackground { await self.post(message) }
+        case .batch:
+            let greeting = state.withLock { $0.greeting }
+            runInBackground {
+                await greeting?.value
+                await self.postBatch(message)
+            }
+        }
+    }
+
+    /// Ends what is under way and the session. Requests that are about to be answered may take a moment longer.
+    /// - Parameter grace: How long to wait for them; default: not at all.
+    public func close(within grace: Duration = .zero) async {
+        let running = state.withLock { Array($0.running.values) + Array($0.others.values) }
+        if grace > .zero, !running.isEmpty {
+            let watch = Task {
+                try await clock.sleep(for: grace)
+                for task in running { task.cancel() }
+                // Requests may be waiting for a new session.
+                state.withLock { $0.repair?.task }?.cancel()
+            }
+            for task in running { await task.value }
+            watch.cancel()
+        }
+        let (left, session) = state.withLock { state in
+            state.isClosed = true
+            state.repair?.task.cancel()
+            let tasks = Array(state.running.values) + Array(state.others.values) + [state.listener].compactMap { $0 }
+            return (tasks, state.session)
+        }
+        for task in left { task.cancel() }
+        // T25: clients "SHOULD send an HTTP DELETE to the MCP endpoint with the Mcp-Session-Id header".
+        guard session.id != nil else { return }
+        // In a task of its own, because this one may have been cancelled.
+        let farewell = Task { [endpoint] in
+            _ = try? await endpoint.send(.delete, session.fields, signsIn: false, timeout: .seconds(2), pool: .replies)
+        }
+        let watch = Task { [clock] in
+            try? await clock.sleep(for: .seconds(2))
+            farewell.cancel()
+        }
+        await farewell.value
+        watch.cancel()
+    }
+
+    private func beginSession(with initialize: MCPMessage) {
+        let listener = state.withLock { state in
+            defer { (state.listener, state.greeting) = (nil, nil) }
+            let number = state.session.number
+            state.session = MCPSession(initialize: initialize, number: number)
+            return state.listener
+        }
+        listener?.cancel()
+    }
+
+    private func run(_ message: MCPMessage, _ id: JSON) {
+        let key = Self.key(id)
+        state.withLock { state in
+            guard !state.isClosed else { return }
+            let greeting = message.version == nil ? state.greeting : nil
+            state.running[key] = Task {
+                await greeting?.value
+                let response = await self.exchange(message, id)
+                // What the host has cancelled is not answered any more.
+                if let response, !Task.isCancelled { await self.write(response.bytes) }
+                self.state.withLock { $0.running[key] = nil }
+            }
+        }
+    }
+
+    @discardableResult private func runInBackground(_ work: @escaping @Sendable () async -> Void) -> Task<Void, Never>?
+    {
+        state.withLock { state in
+            guard !state.isClosed else { return nil }
+            state.lastOther += 1
+            let number = state.lastOther
+            let task = Task {
+                await work()
+                self.state.withLock { $0.others[number] = nil }
+            }
+            state.others[number] = task
+            return task
+        }
+    }
+
+    /// Ends a request that the host has cancelled.
+    ///
+    /// From 2026-07-28 on, closing the stream of its response is the cancellation. Older servers are told, and closing it alone is
+    /// none.
+    private func cancel(_ message: MCPMessage) {
+        let task = message.json["params"]?["requestId"].flatMap { id in state.withLock { $0.running[Self.key(id)] } }
+        // At once: the server may not take the notification for a while.
+        task?.cancel()
+        guard state.withLock({ $0.session.initialize != nil }) else { return }
+        runInBackground { await self.post(message) }
+    }
+
+    private static func key(_ id: JSON) -> String {
+        (try? id.serialized()).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    }
+}

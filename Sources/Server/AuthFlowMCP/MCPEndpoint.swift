@@ -1,0 +1,123 @@
+import AuthFlow
+import AuthFlowEssentials
+import HTTPTypes
+import Synchronization
+
+/// The one address of a remote MCP server, with the tokens for it.
+final class MCPEndpoint: Sendable {
+    let client: ResourceClient
+    private let transport: any HTTPTransport
+    private let clock: any Clock<Duration>
+    /// The address that the server has redirected to; the resource's own at first.
+    private let address: Mutex<Endpoint>
+
+    /// The most redirects of one request, each to the same origin.
+    private static let maximumRedirects = 3
+
+    /// The largest response that is not a stream, and the most of a stream that the host has not taken, in bytes.
+    private static let maximumSize = MCPMessage.maximumSize
+
+    /// The timeout for the head of a response. A tool may work for long before it says anything.
+    private let headTimeout: Duration
+
+    init(client: ResourceClient, transport: any HTTPTransport, clock: any Clock<Duration>, headTimeout: Duration) {
+        self.client = client
+        self.headTimeout = headTimeout
+        self.transport = transport
+        self.clock = clock
+        self.address = Mutex(client.address)
+    }
+
+    /// Sends a request and returns the response as soon as its head has arrived, after a sign-in, a refresh or a step-up where the
+    /// server demands one.
+    /// - Parameters:
+    ///   - signsIn: Whether a user may be asked.
+    ///   - repair: Called before a user is asked although a new token was refused: some servers answer 401 for a session that they have
+    ///     lost. When it returns true, ``SessionRepaired`` is thrown.
+    func send(
+        _ method: HTTPRequest.Method,
+        _ fields: HTTPFields,
+        body: [UInt8] = [],
+        signsIn: Bool = true,
+        timeout: Duration? = nil,
+        pool: ConnectionPool = .resources,
+        repair: (@Sendable () async -> Bool)? = nil
+    ) async throws -> ResponseStream {
+        var endpoint = address.withLock { $0 }
+        var redirects = 0
+        var attempt = try client.attempt(method, endpoint.url)
+        while true {
+            var request = TransportRequest(
+                method,
+                endpoint,
+                headerFields: fields,
+                body: body,
+                timeout: timeout ?? headTimeout,
+                maximumResponseSize: Self.maximumSize
+            )
+            request.pool = pool
+            for field in try await client.authorize(&attempt) { request.head.headerFields[field.name] = field.value }
+            let response = try await transport.stream(request)
+            client.learn(reach: response.reach)
+            if [307, 308].contains(response.head.status.code), redirects < Self.maximumRedirects {
+                redirects += 1
+                endpoint = try redirect(response.head, from: endpoint)
+                attempt = try client.attempt(method, endpoint.url)
+                continue
+            }
+            guard !(300..<400).contains(response.head.status.code) else {
+                throw Self.refusedRedirect(of: request, response.head)
+            }
+            if [401, 403].contains(response.head.status.code) {
+                // Read whole, so that the connection can be used again, and because it is read twice.
+                let bytes =
+                    (try? await withDeadline(.seconds(10), clock: clock) {
+                        AuthError(.timedOut, "The server's refusal did not end.")
+                    } _: {
+                        try await response.body.collect(upTo: 64 * 1024)
+                    }) ?? []
+                let whole = ResponseStream(head: response.head, body: ResponseBody(bytes))
+                if try await client.mustRepeat(&attempt, after: response.head, mayAsk: false) { continue }
+                if response.head.status.code == 401, attempt.hasNewToken, let repair, await repair() {
+                    throw SessionRepaired()
+                }
+                guard signsIn, try await client.mustRepeat(&attempt, after: response.head) else {
+                    return whole
+                }
+                continue
+            }
+            client.learn(from: response.head, of: attempt)
+            if redirects > 0 { address.withLock { [endpoint] in $0 = endpoint } }
+            return response
+        }
+    }
+
+    /// The session of a request is another now, so that it has to be made anew.
+    struct SessionRepaired: Error {}
+
+    /// A redirect within the origin, such as one that adds a slash. A token goes to no other.
+    private func redirect(_ head: HTTPResponse, from endpoint: Endpoint) throws(AuthError) -> Endpoint {
+        // RFC 9110 section 10.2.2: a reference relative to the address of the request.
+        let location = head.headerFields[.location] ?? ""
+        let target = try Endpoint(
+            URL(string: location, relativeTo: URL(string: endpoint.url))?.absoluteString ?? location,
+            name: "redirect"
+        )
+        guard target.origin == endpoint.origin else {
+            throw AuthError(
+                .invalidResponse,
+                "\(endpoint) redirects to \(target.origin), where its token may not go. If that is the server's address, use it.",
+                status: head.status.code
+            )
+        }
+        return target
+    }
+
+    private static func refusedRedirect(of request: TransportRequest, _ head: HTTPResponse) -> AuthError {
+        AuthError(
+            .invalidResponse,
+            "The response to \(request) is a redirect (\(head.status.code)), which is not followed here.",
+            status: head.status.code
+        )
+    }
+}

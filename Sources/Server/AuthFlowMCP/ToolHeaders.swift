@@ -1,0 +1,159 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import HTTPTypes
+
+/// The header fields that repeat what a request's body says, from MCP revision 2026-07-28 on.
+enum MirroredHeaders {
+    static let method = HTTPField.Name("Mcp-Method") ?? .accept
+    static let name = HTTPField.Name("Mcp-Name") ?? .accept
+    static let version = HTTPField.Name("MCP-Protocol-Version") ?? .accept
+    static let session = HTTPField.Name("Mcp-Session-Id") ?? .accept
+    static let lastEventID = HTTPField.Name("Last-Event-ID") ?? .accept
+
+    /// The fields of a message: its method, what it is about, and the annotated arguments of a tool.
+    static func fields(of message: MCPMessage, version: String, tools: [String: [ToolParameter]]) -> HTTPFields {
+        var fields = HTTPFields()
+        fields[Self.version] = encoded(version)
+        guard let method = message.method else { return fields }
+        fields[Self.method] = encoded(method)
+        let params = message.json["params"]
+        switch method {
+        case "tools/call", "prompts/get": fields[name] = params?["name"]?.string.map(encoded)
+        case "resources/read": fields[name] = params?["uri"]?.string.map(encoded)
+        // SEP-2663: for these "the client MUST set the Mcp-Name header ... to the value of params.taskId".
+        case "tasks/get", "tasks/update", "tasks/cancel": fields[name] = params?["taskId"]?.string.map(encoded)
+        default: break
+        }
+        if method == "tools/call", let tool = params?["name"]?.string {
+            for parameter in tools[tool] ?? [] {
+                guard let value = parameter.value(in: params?["arguments"]),
+                    let name = HTTPField.Name("Mcp-Param-\(parameter.header)")
+                else { continue }
+                fields[name] = encoded(value)
+            }
+        }
+        return fields
+    }
+
+    /// A value as a header field has it: as it is where that is unambiguous, else in Base64.
+    static func encoded(_ value: String) -> String {
+        let isPlain = value.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+        let hasBlankEnd = value.hasPrefix(" ") || value.hasSuffix(" ")
+        let looksEncoded = value.hasPrefix("=?base64?") && value.hasSuffix("?=")
+        guard !isPlain || hasBlankEnd || looksEncoded else { return value }
+        return "=?base64?\(Data(value.utf8).base64EncodedString())?="
+    }
+}
+
+/// An argument of a tool whose schema has it repeated in a header field (`x-mcp-header`).
+struct ToolParameter: Sendable, Hashable {
+    /// What follows `Mcp-Param-` in the field's name.
+    let header: String
+    /// The names of the properties that lead to it.
+    let path: [String]
+
+    /// The argument as text; nil when it is absent or null, and then has no field.
+    func value(in arguments: JSON?) -> String? {
+        var value = arguments
+        for name in path { value = value?[name] }
+        switch value {
+        case .string(let text)?: return text
+        case .integer(let number)?: return "\(number)"
+        case .bool(let flag)?: return flag ? "true" : "false"
+        case .double(let number)?: return Int64(exactly: number).map { "\($0)" }
+        default: return nil
+        }
+    }
+
+    /// Reads the annotations of a tool.
+    /// - Returns: nil when one is not allowed: the tool "MUST" then be left out of the list.
+    static func parameters(ofTool tool: JSON) -> [ToolParameter]? {
+        var found: [ToolParameter] = []
+        guard let schema = tool["inputSchema"] else { return [] }
+        guard collect(schema, [], into: &found, depth: 0) else { return nil }
+        // "unique without case"
+        guard Set(found.map { $0.header.lowercased() }).count == found.count else { return nil }
+        return found
+    }
+
+    private static func collect(_ schema: JSON, _ path: [String], into found: inout [ToolParameter], depth: Int) -> Bool
+    {
+        guard depth < 32, let members = schema.object else { return true }
+        // On the arguments as a whole, no property leads to it.
+        guard !path.isEmpty || members["x-mcp-header"] == nil else { return false }
+        for (keyword, value) in members {
+            if keyword == "properties", let properties = value.object {
+                for (name, property) in properties {
+                    guard note(property, path + [name], into: &found),
+                        collect(property, path + [name], into: &found, depth: depth + 1)
+                    else { return false }
+                }
+            } else if keyword != "x-mcp-header", keyword != "enum", keyword != "const", keyword != "default",
+                keyword != "examples"
+            {
+                // An annotation that properties alone do not lead to cannot be followed.
+                guard !hasAnnotation(value, isSchema: true, depth: depth + 1) else { return false }
+            }
+        }
+        return true
+    }
+
+    private static func note(_ property: JSON, _ path: [String], into found: inout [ToolParameter]) -> Bool {
+        guard let annotation = property["x-mcp-header"] else { return true }
+        guard let name = annotation.string, !name.isEmpty, HTTPField.Name("Mcp-Param-\(name)") != nil,
+            name.utf8.allSatisfy(isTokenCharacter), let type = property["type"]?.string,
+            ["string", "integer", "boolean"].contains(type)
+        else { return false }
+        found.append(ToolParameter(header: name, path: path))
+        return true
+    }
+
+    private static func isTokenCharacter(_ byte: UInt8) -> Bool {
+        switch byte {
+        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
+        }
+    }
+
+    private static func hasAnnotation(_ value: JSON, isSchema: Bool, depth: Int) -> Bool {
+        guard depth < 64 else { return false }
+        if let members = value.object {
+            return members["x-mcp-header"] != nil
+                || members.contains { hasAnnotation($0.value, isSchema: true, depth: depth + 1) }
+        }
+        return value.array?.contains { hasAnnotation($0, isSchema: true, depth: depth + 1) } ?? false
+    }
+}
+
+/// The annotations of the tools that a server has listed.
+struct ToolList: Sendable {
+    private(set) var parameters: [String: [ToolParameter]] = [:]
+
+    /// The most tools that are remembered.
+    private static let limit = 10_000
+
+    /// Takes a `tools/list` response over, and leaves the tools out whose annotations are not allowed.
+    /// - Returns: The response for the host, and the names of what was left out.
+    mutating func read(_ response: MCPMessage) -> (response: MCPMessage, removed: [String]) {
+        guard let tools = response.json["result"]?["tools"]?.array else { return (response, []) }
+        var kept: [JSON] = []
+        var removed: [String] = []
+        for tool in tools {
+            let name = tool["name"]?.string ?? ""
+            if let found = ToolParameter.parameters(ofTool: tool) {
+                kept.append(tool)
+                if parameters.count < Self.limit || parameters[name] != nil { parameters[name] = found }
+            } else {
+                removed.append(name)
+                parameters[name] = nil
+            }
+        }
+        guard !removed.isEmpty, var members = response.json.object, var result = members["result"]?.object else {
+            return (response, [])
+        }
+        result["tools"] = .array(kept)
+        members["result"] = .object(result)
+        return (MCPMessage(.object(members)) ?? response, removed)
+    }
+}

@@ -1,0 +1,46 @@
+#if Observability
+public import AuthFlow
+import AuthFlowEssentials
+public import Metrics
+
+extension FlowEvent {
+    /// An observer that measures every step with swift-metrics.
+    ///
+    /// | metric | kind | labels |
+    /// |---|---|---|
+    /// | `authflow_step_duration` | timer | `step`, `outcome` (`succeeded`, `failed`, `cancelled`), `code` (of the error, or `none`) |
+    /// | `authflow_sessions_ended` | counter | `reason` |
+    /// | `authflow_leases_lost` | counter | |
+    ///
+    /// No label has a value that a user or a provider chooses.
+    ///
+    /// ```swift
+    /// let server = try SessionServer(client: client, store: store, options: options, observer: FlowEvent.metrics())
+    /// ```
+    /// - Parameter factory: Makes the metrics; default: the one that the program has bootstrapped.
+    public static func metrics(factory: (any MetricsFactory)? = nil) -> @Sendable (FlowEvent) -> Void {
+        let steps = OpenSteps<Date>()
+        return { event in
+            let factory = factory ?? MetricsSystem.factory
+            if event.progress == .began { steps.begin(event) { _ in event.time } }
+            if let outcome = event.outcome, let start = steps.end(event) {
+                let labels = [("step", event.step.rawValue), ("outcome", outcome.name), ("code", outcome.code)]
+                Timer(label: "authflow_step_duration", dimensions: labels, factory: factory)
+                    .recordNanoseconds(Int64(max(0, event.time.timeIntervalSince(start)) * 1e9))
+            }
+            if event.step == .sessionEnd {
+                // What stands behind the code of RFC 6749 section 5.2 is the provider's text.
+                let code = (event.details["reason"] ?? "").prefix { $0.isASCII && ($0.isLowercase || $0 == "_") }
+                let known = [
+                    "invalid_grant", "invalid_client", "unauthorized_client", "access_denied", "interaction_required",
+                ]
+                let labels = [("reason", known.first { $0 == code } ?? "other")]
+                Counter(label: "authflow_sessions_ended", dimensions: labels, factory: factory).increment()
+            }
+            if event.details["lease"] == "lost" {
+                Counter(label: "authflow_leases_lost", factory: factory).increment()
+            }
+        }
+    }
+}
+#endif

@@ -1,0 +1,42 @@
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// The clock of leases, which all processes of a machine share and which cannot be set: the time since the machine was started.
+package struct LeaseClock: Sendable {
+    /// Milliseconds since the start, those that the machine has slept included.
+    package let now: @Sendable () -> Int64
+
+    /// Tells this start of the machine from every other one: a lease of an earlier one has ended, as its holder has.
+    package let boot: [UInt8]
+
+    package init(boot: [UInt8], now: @escaping @Sendable () -> Int64) {
+        self.boot = boot
+        self.now = now
+    }
+
+    /// The machine's.
+    package static let system: LeaseClock = {
+        #if canImport(Darwin)
+        // It goes on while the machine sleeps (clock_gettime(3)).
+        let clock = CLOCK_MONOTONIC_RAW
+        var time = timeval()
+        var size = MemoryLayout<timeval>.size
+        _ = unsafe sysctlbyname("kern.boottime", &time, &size, nil, 0)
+        let boot = Array("\(time.tv_sec)".utf8)
+        #else
+        let clock = CLOCK_BOOTTIME
+        let boot =
+            (try? Data(contentsOf: URL(fileURLWithPath: "/proc/sys/kernel/random/boot_id"))).map { Array($0) } ?? []
+        #endif
+        return LeaseClock(boot: boot) {
+            var time = timespec()
+            unsafe clock_gettime(clock, &time)
+            return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
+        }
+    }()
+}

@@ -1,0 +1,95 @@
+import AuthFlow
+import AuthFlowDatabase
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// The file of a database, which its owner alone can read.
+struct SQLiteFile: Sendable {
+    let path: String
+
+    /// Opens the database, and creates it where it is missing.
+    func open() throws(DatabaseFailure) -> SQLiteConnection {
+        do throws(AuthError) {
+            try prepare()
+        } catch {
+            throw DatabaseFailure(.unusable, error.message)
+        }
+        let connection = try SQLiteConnection(path: resolvedPath)
+        try SQLiteSchema.prepare(connection)
+        return connection
+    }
+
+    /// The path without links above the file: SQLite is told to follow none.
+    private var resolvedPath: String {
+        let name = path.suffix(from: path.lastIndex(of: "/") ?? path.startIndex)
+        guard let resolved = unsafe realpath(directory, nil) else { return path }
+        defer { unsafe free(resolved) }
+        let text = unsafe String(cString: resolved)
+        return (text == "/" ? "" : text) + name
+    }
+
+    private var directory: String {
+        let directory = path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex)
+        return directory.isEmpty ? "/" : String(directory)
+    }
+
+    private func prepare() throws(AuthError) {
+        let file = PrivateFile(path)
+        try PrivateFile.createDirectory(directory)
+        if !file.exists {
+            // SQLite would put what is in it into the new database.
+            // Another process may have created both in between.
+            guard !PrivateFile("\(path)-wal").exists || file.exists else {
+                throw AuthError(
+                    .storageFailed,
+                    "\(path) is not there, and the files \(path)-wal and \(path)-shm, which belong to it, are. Bring it back, or remove them."
+                )
+            }
+            // SQLite gives the files beside it the mode of this one.
+            if !file.exists { _ = try file.create(with: []) }
+        }
+        try file.requirePrivate()
+    }
+
+    /// A mark of the file that is at the path; nil when there is none. A file that was put in its place has another one.
+    var identity: FileIdentity? { PrivateFile(path).identity }
+
+    /// As ``identity``, of the log beside the file.
+    var logIdentity: FileIdentity? { PrivateFile("\(path)-wal").identity }
+
+    /// Renames a damaged database and the files that belong to it, so that the next use begins with an empty one.
+    /// - Parameter suffix: The end of the new names.
+    /// - Returns: The new path of the database.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when it can be read, or cannot be renamed.
+    func setAside(_ suffix: String) throws(AuthError) -> String {
+        guard PrivateFile(path).exists else {
+            throw AuthError(.storageFailed, "\(path) is missing: there is nothing to reset.")
+        }
+        guard !isReadable else {
+            throw AuthError(.storageFailed, "The database at \(path) is not damaged, and was left unchanged.")
+        }
+        // The log first: a database without its log is only older, and a log beside another database would destroy that.
+        for end in ["-wal", "-shm", ""] where PrivateFile(path + end).exists {
+            guard unsafe rename(path + end, path + suffix + end) == 0 else {
+                throw AuthError(.storageFailed, "\(path + end) could not be renamed (error \(errno)).")
+            }
+        }
+        return path + suffix
+    }
+
+    /// Whether SQLite finds nothing wrong with the database.
+    private var isReadable: Bool {
+        do throws(DatabaseFailure) {
+            let connection = try open()
+            return try connection.run("PRAGMA quick_check").first?.first?.bytes == Array("ok".utf8)
+        } catch {
+            // Busy, or of another program: not damaged as far as is known.
+            return error.kind != .damaged
+        }
+    }
+}

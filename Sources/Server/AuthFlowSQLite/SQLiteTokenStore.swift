@@ -1,0 +1,117 @@
+public import AuthFlow
+import AuthFlowDatabase
+import AuthFlowEssentials
+
+/// Keeps credentials and sessions in one file, for the processes of one machine: a database of SQLite, which survives a crash at any
+/// moment.
+///
+/// A lease is a promise in the file that ends by the time since the machine was started, and is renewed while it is held. A holder that has lost it,
+/// however late it comes, changes nothing. The file is created when it is first used, and only its owner can read it. It must not be on
+/// a network file system (SQLite's documentation, "Write-Ahead Logging").
+///
+/// To put a backup in its place, stop every process that uses the file, and remove those whose names end with `-wal` and `-shm` too.
+///
+/// The credentials stand in the file as they are, also in the one whose name ends with `-wal`, unless the store is encrypted
+/// (``/AuthFlow/EncryptedSessionStore``).
+public struct SQLiteTokenStore: Sendable {
+    private let records: LeasedRecords<SQLiteRecords>
+    private let file: SQLiteFile
+    private let host: HostServices
+
+    /// Creates a store. Nothing is opened before the first use.
+    /// - Parameters:
+    ///   - path: The absolute path of the file. Its directory is created with mode 0700 when it is missing.
+    ///   - lease: How long a lease lasts that its holder does not renew; default: 15 seconds.
+    ///   - patience: How long to wait for another process that has the lease; default: 30 seconds.
+    ///   - host: Time and randomness; default: the system's.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path is not absolute.
+    public init(
+        path: String,
+        lease: Duration = .seconds(15),
+        patience: Duration = .seconds(30),
+        host: HostServices = .system
+    ) throws(AuthError) {
+        try self.init(path: path, lease: lease, patience: patience, host: host, leases: .system)
+    }
+
+    /// - Parameter leases: The clock that leases end by.
+    package init(
+        path: String,
+        lease: Duration = .seconds(15),
+        patience: Duration = .seconds(30),
+        host: HostServices,
+        leases: LeaseClock
+    ) throws(AuthError) {
+        guard path.hasPrefix("/"), !path.hasSuffix("/"), !path.utf8.contains(0) else {
+            throw AuthError(.invalidConfiguration, "The path of the database's file is not absolute.")
+        }
+        self.file = SQLiteFile(path: path)
+        self.host = host
+        self.records = LeasedRecords(times: .init(lease: lease, patience: patience), host: host) { onMessage in
+            SQLiteRecords(file: SQLiteFile(path: path), host: host, leases: leases, onMessage: onMessage)
+        }
+    }
+}
+
+extension SQLiteTokenStore {
+    /// Renames a damaged database, so that the next use begins with an empty one. What was signed in has to sign in again.
+    /// - Returns: The new path of the damaged database.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed` when the database is not damaged, or cannot be renamed.
+    public func setDamagedDatabaseAside() async throws -> String {
+        let suffix = ".damaged-\(Int64(host.now().timeIntervalSince1970))"
+        return try await BlockingCall.run { [file] in
+            try file.setAside(suffix)
+        } onCancel: {
+        }
+    }
+}
+
+extension SQLiteTokenStore: SessionTokenStore {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(for key: RecordKey) async throws -> [UInt8]? { try await records.bytes(for: key) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        try await records.write(bytes, nil, under: lease)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
+        try await records.write(bytes, attributes, under: lease)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await records.withLease(on: key, body)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func touch(_ key: RecordKey) async throws -> Bool { try await records.touch(key) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func records(tagged tag: RecordTag) async throws -> [TaggedRecord] { try await records.records(tagged: tag) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] { try await records.remove(keys) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+        try await records.claim(key, for: lifetime)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+        try await records.keys(after: digest, limit: limit)
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func removeEnded() async throws -> Int { try await records.removeEnded() }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
+        records.observeRemovals(observer)
+    }
+}

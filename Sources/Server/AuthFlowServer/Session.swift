@@ -1,0 +1,32 @@
+public import AuthFlow
+public import AuthFlowEssentials
+
+/// The session of a user's browser.
+public struct Session: Sendable {
+    /// The identifier that the browser's cookie has.
+    let identifier: Secret
+
+    /// The user; nil when the provider does not say.
+    public let identity: Identity?
+
+    /// When the user signed in.
+    public let signedInAt: Date
+
+    /// A name of the session that is no secret: for lists, and to tell sessions apart.
+    public let name: String
+}
+
+/// One of the sessions of a user, for a list to show.
+public struct SessionSummary: Sendable, Hashable {
+    /// A name of the session that is no secret.
+    public let name: String
+
+    /// When the user signed in.
+    public let signedInAt: Date
+
+    /// When the session was used last, give or take a minute.
+    public let lastUse: Date
+
+    /// Whether it is the one that asks.
+    public let isCurrent: Bool
+}

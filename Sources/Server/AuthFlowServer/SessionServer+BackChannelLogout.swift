@@ -1,0 +1,184 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import HTTPTypes
+
+// Sessions that the provider ends (OpenID Connect Back-Channel Logout 1.0).
+
+extension SessionServer {
+    /// POST /backchannel-logout: the provider has ended sessions (OpenID Connect Back-Channel Logout 1.0 section 2.5).
+    func endSessions(_ body: [UInt8], _ request: HTTPRequest) async -> TransportResponse {
+        // Section 2.8: "If the logout request is not valid or the logout failed, the RP MUST respond with HTTP 400 Bad Request."
+        func refused(_ reason: String) -> TransportResponse {
+            ServerResponse.json(.badRequest, ["error": "invalid_request", "error_description": .string(reason)])
+        }
+        let form = FormURLEncoding.decode(String(decoding: body, as: UTF8.self))
+        guard let texts = form?.values(for: "logout_token"), texts.count == 1 else {
+            return refused("The request has no logout_token.")
+        }
+        let token: LogoutToken
+        do {
+            token = try await client.verify(logoutToken: Secret(texts[0]), options.logoutTokens)
+        } catch let error as AuthError where error.code == .invalidLogoutToken {
+            return refused(DisplayText.sanitized(error.message))
+        } catch {
+            return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
+        }
+        do {
+            try await mark(token)
+            let found = try await sessions(of: token)
+            let rest = max(1, token.acceptedUntil.timeIntervalSince(client.server.host.now()))
+            let claim = RecordKey(
+                name: token.identifier,
+                issuer: token.issuer,
+                clientID: client.registration.clientID,
+                kind: .claim
+            )
+            let isFirst = try await store.claim(claim, for: .seconds(rest))
+            // A token that was long on its way means the sessions of its time. A provider that sends it again, because the first time
+            // something failed, means those too; an attacker who sends it again ends none that were begun later.
+            let meant = found.filter { session in
+                guard let credential = session.credential else { return isFirst }
+                let begun = Self.beginning(of: credential)
+                return isFirst && Self.isOfSession(credential, token)
+                    || (isFirst ? begun <= token.issuedAt : begun < token.issuedAt)
+            }
+            guard isFirst || found.isEmpty || !meant.isEmpty else {
+                return refused("The logout token was used before (jti).")
+            }
+            do {
+                // Section 2.7: "refresh tokens issued without the offline_access property ... SHOULD be revoked", and with it "normally
+                // SHOULD NOT".
+                try await end(
+                    Dictionary(meant.map { ($0.key, $0.credential) }) { first, _ in first },
+                    revoking: Self.endsWithItsSession
+                )
+            } catch {
+                // It is sent again then, and is the first once more. In a task of its own: this one may be cancelled.
+                if isFirst { await Task { [store] in _ = try? await store.remove([claim]) }.value }
+                throw error
+            }
+            return ServerResponse.plain(.ok)
+        } catch {
+            return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
+        }
+    }
+
+    /// The sessions that a logout token ends: with `sid` those of that session at the provider, otherwise all of the user. One that cannot
+    /// be read here is meant too: another process may be able to.
+    private func sessions(of token: LogoutToken) async throws -> [TaggedCredential] {
+        func isOfUser(_ found: TaggedCredential) -> Bool {
+            guard let subject = token.subject, let credential = found.credential else { return true }
+            return credential.identity?.subject == subject
+        }
+        let ofUser =
+            if let subject = token.subject {
+                try await credentials.credentials(tagged: userTag(token.issuer, subject))
+            } else {
+                [TaggedCredential]()
+            }
+        guard let sessionID = token.sessionID else { return ofUser }
+        let ofSession = try await credentials.credentials(tagged: providerSessionTag(token.issuer, sessionID)).filter(
+            isOfUser
+        )
+        // A sign-in whose ID Token had no session identifier may be of this session.
+        return ofSession + ofUser.filter { $0.credential.map { Self.sessionID(of: $0) == nil } ?? false }
+    }
+
+    /// Whether the tokens of a session end with it.
+    static func endsWithItsSession(_ credential: Credential) -> Bool {
+        !credential.tokens.scopes.contains("offline_access")
+    }
+
+    private static func isOfSession(_ credential: Credential, _ token: LogoutToken) -> Bool {
+        token.sessionID != nil && sessionID(of: credential) == token.sessionID
+    }
+
+    /// When a session began, by the provider's clock as far as it is known. A refresh may have replaced the ID Token by a later one, and
+    /// this machine's clock may be ahead: the earlier of the two is safe.
+    private static func beginning(of credential: Credential) -> Date {
+        min(credential.signedInAt, credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt)
+    }
+
+    static func sessionID(of credential: Credential) -> String? {
+        credential.authentication?.sessionID
+    }
+}
+
+// MARK: - Sign-ins under way
+
+// A logout token may come between the exchange of a code and the write of its session, and finds no session then. So the token leaves a
+// mark before it looks for sessions, and a sign-in looks for marks after its session was written: one of the two finds the other. The times
+// of both tokens are the provider's, so that a logout token ends no sign-in that came after it.
+
+extension SessionServer {
+    /// What a mark is for: a user, a session at the provider, or both. The marks of a token with both are for that session, and for sign-ins
+    /// of the user without a session identifier, which may be of it.
+    private enum Mark {
+        case user(String)
+        case session(String)
+        case userInSession(String, String)
+        case userInSomeSession(String)
+
+        var parts: [String] {
+            switch self {
+            case .user(let subject): ["user", subject]
+            case .session(let identifier): ["session", identifier]
+            case .userInSession(let subject, let identifier): ["user in session", subject, identifier]
+            case .userInSomeSession(let subject): ["user in some session", subject]
+            }
+        }
+    }
+
+    private func key(of mark: Mark, _ issuer: String) -> RecordKey {
+        let clientID = client.registration.clientID
+        let tag = RecordTag(["logout", clientID, issuer] + mark.parts, key: options.tagKey)
+        return RecordKey(name: Base64URL.encode(tag.bytes), issuer: issuer, clientID: clientID, kind: .logout)
+    }
+
+    /// Leaves the marks of a logout token, for as long as a sign-in that is under way now may take.
+    private func mark(_ token: LogoutToken) async throws {
+        let marks: [Mark] =
+            switch (token.subject, token.sessionID) {
+            case (let subject?, nil): [.user(subject)]
+            case (nil, let session?): [.session(session)]
+            case (let subject?, let session?): [.userInSession(subject, session), .userInSomeSession(subject)]
+            case (nil, nil): []
+            }
+        for key in marks.map({ key(of: $0, token.issuer) }) {
+            try await store.withLease(on: key) { lease in
+                // One that comes late takes no later one's place.
+                let time = max(try await timeOfMark(key) ?? 0, token.issuedAt.timeIntervalSince1970)
+                try await store.write(
+                    Array("\(time)".utf8),
+                    RecordAttributes(lifetime: Self.signInPatience),
+                    under: lease
+                )
+            }
+        }
+    }
+
+    private func timeOfMark(_ key: RecordKey) async throws -> TimeInterval? {
+        try await store.bytes(for: key).flatMap { TimeInterval(String(decoding: $0, as: UTF8.self)) }
+    }
+
+    /// Whether the provider has ended the session of a sign-in before its session was written here.
+    func wasEndedMeanwhile(_ credential: Credential) async throws -> Bool {
+        guard let identity = credential.identity else { return false }
+        // A process that was stopped for longer than marks are kept cannot tell.
+        let age = client.server.host.now().timeIntervalSince(credential.signedInAt)
+        guard age < Self.signInPatience.seconds else { return true }
+        let issued = (credential.tokens.verifiedIDToken?.issuedAt ?? credential.signedInAt).timeIntervalSince1970
+        let subject = identity.subject
+        let marks: [Mark] =
+            if let session = Self.sessionID(of: credential) {
+                [.user(subject), .session(session), .userInSession(subject, session)]
+            } else {
+                [.user(subject), .userInSomeSession(subject)]
+            }
+        for mark in marks {
+            if let time = try await timeOfMark(key(of: mark, identity.issuer)), time >= issued { return true }
+        }
+        return false
+    }
+}

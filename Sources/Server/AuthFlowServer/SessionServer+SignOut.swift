@@ -1,0 +1,190 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import HTTPTypes
+
+// MARK: - The sessions of a user
+
+extension SessionServer {
+    /// Returns the sessions of a session's user, the newest first.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
+    public func sessions(ofUserOf session: Session) async throws -> [SessionSummary] {
+        guard let identity = session.identity else {
+            return [
+                SessionSummary(
+                    name: session.name,
+                    signedInAt: session.signedInAt,
+                    lastUse: session.signedInAt,
+                    isCurrent: true
+                )
+            ]
+        }
+        return try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)).compactMap {
+            found in
+            found.credential.map {
+                SessionSummary(
+                    name: found.key.name,
+                    signedInAt: $0.signedInAt,
+                    lastUse: found.lastUse,
+                    isCurrent: found.key.name == session.name
+                )
+            }
+        }.sorted { $0.signedInAt > $1.signedInAt }
+    }
+
+    /// Ends sessions of a session's user in every process, and revokes their tokens.
+    /// - Parameters:
+    ///   - session: The session of the user who asks. No other user's session is ended.
+    ///   - names: The sessions; nil for all, this one included: "sign out everywhere".
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
+    public func endSessions(ofUserOf session: Session, named names: [String]? = nil) async throws {
+        let own = credentials.recordKey(for: key(session.identifier))
+        var meant: [RecordKey: Credential?] = [:]
+        if let stored = try await credentials.stored(own) { meant[own] = .some(stored.credential) }
+        if let identity = session.identity {
+            for found in try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)) {
+                meant[found.key] = .some(found.credential)
+            }
+        }
+        if let names { meant = meant.filter { names.contains($0.key.name) } }
+        try await end(meant, last: own)
+    }
+
+    /// Ends sessions in every process, and revokes their tokens.
+    /// - Parameters:
+    ///   - meant: The sessions, with their credentials where they can be read here.
+    ///   - last: The session that is ended after the others: with it the user can ask again.
+    ///   - isRevoked: Whether the tokens of a credential end with its session.
+    func end(
+        _ meant: [RecordKey: Credential?],
+        last: RecordKey? = nil,
+        revoking isRevoked: (Credential) -> Bool = { _ in true }
+    ) async throws {
+        let keys = meant.keys.filter { $0 != last } + (last.map { meant.keys.contains($0) ? [$0] : [] } ?? [])
+        // What can't be read here may have a refresh in progress elsewhere.
+        try await credentials.revokeLateTokens(of: keys.filter { meant[$0]?.map(isRevoked) ?? true })
+        var ended = meant
+        // Also where the answer of the database was lost, or it ended some of them only: the user has asked for all of it.
+        defer { revoke(ended.values.compactMap { $0 }.filter(isRevoked)) }
+        // A refresh may have changed what was read before.
+        for removed in try await credentials.remove(keys) where removed.credential != nil {
+            ended[removed.key] = .some(removed.credential)
+        }
+    }
+
+    /// The tags by which the sessions of a user and of a session at the provider are found.
+    func tags(of credential: Credential) -> [RecordTag] {
+        guard let identity = credential.identity else { return [] }
+        let sessionID = Self.sessionID(of: credential)
+        return [userTag(identity.issuer, identity.subject)]
+            + (sessionID.map { [providerSessionTag(identity.issuer, $0)] } ?? [])
+    }
+
+    func userTag(_ issuer: String, _ subject: String) -> RecordTag {
+        RecordTag(["sub", client.registration.clientID, issuer, subject], key: options.tagKey)
+    }
+
+    /// OpenID Connect Back-Channel Logout section 2.4: a `sid` is unique within its issuer.
+    func providerSessionTag(_ issuer: String, _ sessionID: String) -> RecordTag {
+        RecordTag(["sid", client.registration.clientID, issuer, sessionID], key: options.tagKey)
+    }
+
+    /// The maximum number of sessions whose tokens are revoked at the same time.
+    private static let concurrentRevocations = 16
+
+    /// Revokes tokens, while the response is on its way: that the session has ended does not depend on it.
+    func revoke(_ removed: [Credential]) {
+        guard !removed.isEmpty else { return }
+        credentials.beginRevocation { [self] in
+            await withTaskGroup(of: Bool.self) { group in
+                for (number, credential) in removed.enumerated() {
+                    // A provider that does not respond would keep each waiting for as long.
+                    if number >= Self.concurrentRevocations, await group.next() == false { return }
+                    group.addTask { [self] in await isAnswered(credential) }
+                }
+            }
+        }
+    }
+
+    /// Revokes the tokens of one session.
+    /// - Returns: Whether the provider responds.
+    private func isAnswered(_ credential: Credential) async -> Bool {
+        do {
+            try await FlowReporter(host: client.server.host, observer: observer).step(.revocation) {
+                try await client.revoke(credential)
+            }
+            return true
+        } catch let error as AuthError {
+            return ![.timedOut, .networkFailed].contains(error.code)
+        } catch {
+            return true
+        }
+    }
+}
+
+// MARK: - Routes
+
+extension SessionServer {
+    /// POST /logout: ends the session here, with `everywhere=1` all of the user's, and sends the browser to the provider's sign-out page
+    /// where there is one.
+    func signOut(_ query: String, _ body: [UInt8], _ request: HTTPRequest) async -> TransportResponse {
+        guard isFromOwnForm(request) || isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
+        let cookie = sessionCookie("").removal
+        guard let identifier = sessionIdentifier(of: request) else {
+            return ServerResponse.redirect(to: options.startPath).setting(cookie)
+        }
+        do {
+            let key = credentials.recordKey(for: self.key(identifier))
+            let parameters = [query, String(decoding: body, as: UTF8.self)].map {
+                FormURLEncoding.decode($0) ?? FormParameters()
+            }
+            let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
+            // Read before anything is written: an invented cookie writes nothing.
+            guard let own = try await credentials.stored(key), own.credential != nil || !isEverywhere else {
+                guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }
+                return ServerResponse.refusal(
+                    .unauthorized,
+                    "This session has already ended, so your other sessions could not be found. Sign in again, then sign out everywhere.",
+                    start: options.startPath
+                ).setting(cookie)
+            }
+            var meant: [RecordKey: Credential?] = [:]
+            // Found before anything is removed: after a failure there is still the session that can ask again.
+            if isEverywhere, let identity = own.credential?.identity {
+                for found in try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject)) {
+                    meant[found.key] = .some(found.credential)
+                }
+            }
+            meant[key] = .some(own.credential)
+            try await self.end(meant, last: key)
+            var end: EndSessionRequest?
+            if let credential = own.credential { end = try? await client.endSessionRequest(for: credential) }
+            return ServerResponse.redirect(to: end?.url ?? options.startPath).setting(cookie)
+        } catch {
+            return ServerResponse.refusal(
+                .serviceUnavailable,
+                "The session could not be ended. Try again.",
+                start: options.startPath
+            )
+        }
+    }
+
+    /// GET /session: tells a script of the page who is signed in (RFC 10017 section 6.1.2.1).
+    func describeSession(_ request: HTTPRequest) async -> TransportResponse {
+        guard isFromOwnPage(request) else { return ServerResponse.plain(.forbidden) }
+        do {
+            // Polling does not count as user activity. No cookie is removed: a late answer would remove that of a new sign-in.
+            guard let session = try await session(of: request, isUse: false) else {
+                return ServerResponse.json(.unauthorized, ["signed_in": false])
+            }
+            var json: [String: JSON] = [
+                "signed_in": true, "signed_in_at": .integer(Int64(session.signedInAt.timeIntervalSince1970)),
+            ]
+            json["sub"] = session.identity.map { .string($0.subject) }
+            json["name"] = session.identity.map { .string($0.displayName) }
+            return ServerResponse.json(.ok, .object(json))
+        } catch {
+            return ServerResponse.json(.serviceUnavailable, ["error": "temporarily_unavailable"])
+        }
+    }
+}

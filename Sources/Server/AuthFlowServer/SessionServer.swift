@@ -1,0 +1,285 @@
+public import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+public import HTTPTypes
+import Synchronization
+
+/// The sessions of a web application whose users sign in at a provider (a backend for frontend, RFC 10017 section 6.1): the browser has a
+/// random identifier in a cookie, and the tokens stay here.
+///
+/// It works with any web framework. Ask it for the response to each request first: it answers its own routes. Then ask it for the
+/// session of the request.
+///
+/// ```swift
+/// let server = try SessionServer(client: client, store: store, options: .init(origin: "https://app.example.com"))
+/// if let response = await server.response(to: request, body: body) { return response }
+/// guard let session = try await server.session(of: request) else { return unauthorized }
+/// let token = try await server.freshTokens(for: session).accessToken
+/// ```
+///
+/// Processes that share the store share the sessions: a sign-in that begins in one ends in any other, a session that ends in one ends
+/// in all.
+public final class SessionServer: Sendable {
+    /// Keeps the tokens.
+    public let credentials: CredentialManager
+
+    let client: OAuthClient
+    let options: SessionServerOptions
+    let store: any SessionTokenStore
+    let pending: PendingAuthorizations
+    let redirectURI: String
+    /// The path of the redirect URI.
+    let callbackPath: String
+    let headerName: HTTPField.Name
+    /// Sign-ins that are being begun. Each writes to the store, and may send a request to the provider, before anyone has signed in.
+    let signIns = SignInPlaces()
+    private let touched = Mutex(TouchTimes())
+
+    /// Creates the sessions of an application.
+    /// - Parameters:
+    ///   - client: The client. It authenticates (RFC 10017 section 6.1.3.1: "the BFF acts as a confidential client"), and its first
+    ///     redirect URI is a path of the application.
+    ///   - store: Keeps the sessions, for every process that serves the application.
+    ///   - options: The options.
+    ///   - observer: Receives every event of every flow. It must not block.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration`.
+    public init(
+        client: OAuthClient,
+        store: any SessionTokenStore,
+        options: SessionServerOptions,
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
+    ) throws {
+        func refused(_ reason: String) -> AuthError { AuthError(.invalidConfiguration, reason) }
+        guard client.registration.authentication.method != .none else {
+            throw refused(
+                "A web application keeps a secret or a key, and authenticates with it: configure the client's authentication."
+            )
+        }
+        let origin = try Endpoint(options.origin, name: "origin of the application")
+        let isSecure = origin.scheme == "https"
+        guard isSecure || options.allowsPlainHTTPOnLoopback else {
+            throw refused(
+                "The application \(options.origin) is served without TLS, and cookies would not be safe. For trials on this machine that can be allowed."
+            )
+        }
+        guard origin.origin == options.origin else {
+            throw refused("The origin of the application has no path, and no slash at its end: \(origin.origin).")
+        }
+        guard let redirectURI = client.registration.redirectURIs.first?.uri,
+            let callback = try? Endpoint(redirectURI, name: "redirect URI"), callback.origin == origin.origin
+        else {
+            throw refused("The client's first redirect URI is not a page of \(options.origin).")
+        }
+        guard client.registration.responseMode.delivery != .fragment else {
+            throw refused("A browser does not send a fragment to a server: choose another response mode.")
+        }
+        guard let headerName = HTTPField.Name(options.headerName) else {
+            throw refused("\"\(DisplayText.sanitized(options.headerName, limit: 40))\" is no name of a header field.")
+        }
+        var options = options
+        // Browsers refuse these names without TLS.
+        if !isSecure, options.cookieName.hasPrefix("__Host-Http-") {
+            options.cookieName = String(options.cookieName.dropFirst("__Host-Http-".count))
+        }
+        let isName = options.cookieName.utf8.allSatisfy {
+            (0x21...0x7E).contains($0) && !#"()<>@,;:\"/[]?={}"#.utf8.contains($0)
+        }
+        guard !options.cookieName.isEmpty, isName else {
+            throw refused("The name of the cookie has characters that no cookie may have.")
+        }
+        // RFC 6265bis section 4.1.3.2: any other host of the domain could set a cookie of another name.
+        guard !isSecure || options.cookieName.hasPrefix("__Host-") else {
+            throw refused("The name of the cookie begins with __Host-, so that no other host can set it.")
+        }
+        let paths = [
+            options.loginPath, options.logoutPath, options.sessionPath, options.backChannelLogoutPath, callback.path,
+        ]
+        guard paths.allSatisfy({ $0.hasPrefix("/") }), Set(paths).count == paths.count else {
+            throw refused("Each route has a path of its own, which begins with a slash.")
+        }
+        self.client = client
+        // A grant for one resource is kept under a key with that resource.
+        let resources = client.registration.resources
+        self.resource = resources.count == 1 ? resources.first : nil
+        self.options = options
+        self.store = store
+        self.pending = PendingAuthorizations(store: store, host: client.server.host)
+        self.redirectURI = redirectURI
+        self.callbackPath = callback.path
+        self.headerName = headerName
+        self.credentials = CredentialManager(client: client, store: store, refreshesAhead: true, observer: observer)
+        self.isSecure = isSecure
+        self.observer = observer
+        credentials.followRemovals()
+    }
+
+    private let resource: String?
+    let isSecure: Bool
+    let observer: (@Sendable (FlowEvent) -> Void)?
+
+    /// Whether a request is for one of the routes here. Its body has to be read then; every other body is the application's.
+    public func handles(_ request: HTTPRequest) -> Bool {
+        routes[String((request.path ?? "/").prefix { $0 != "?" })] != nil
+    }
+
+    /// Returns the response to a request for one of the routes here; nil for the application's own.
+    /// - Parameters:
+    ///   - request: The request. Its path is taken as it is: a proxy in front must not have changed it.
+    ///   - body: The body, bounded by the caller: nothing here needs more than 64 KiB.
+    public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
+        let target = request.path ?? "/"
+        let path = String(target.prefix { $0 != "?" })
+        let query = target.dropFirst(path.count + 1)
+        guard let route = routes[path] else { return nil }
+        guard route.methods.contains(request.method) else {
+            var response = ServerResponse.plain(.methodNotAllowed)
+            response.head.headerFields[.allow] = route.methods.map(\.rawValue).joined(separator: ", ")
+            return response
+        }
+        guard body.count <= 64 * 1024 else { return ServerResponse.plain(.contentTooLarge) }
+        switch route.kind {
+        case .login: return await beginSignIn(String(query), request)
+        case .callback:
+            return await finishSignIn(
+                request.method == .post ? String(decoding: body, as: UTF8.self) : String(query),
+                request
+            )
+        case .logout: return await signOut(String(query), body, request)
+        case .session: return await describeSession(request)
+        case .backChannelLogout: return await endSessions(body, request)
+        }
+    }
+
+    private enum Route { case login, callback, logout, session, backChannelLogout }
+
+    private var routes: [String: (kind: Route, methods: [HTTPRequest.Method])] {
+        let posts = client.registration.responseMode.delivery == .formPost
+        return [
+            options.loginPath: (.login, [.get]), callbackPath: (.callback, [posts ? .post : .get]),
+            options.logoutPath: (.logout, [.post]), options.sessionPath: (.session, [.get]),
+            options.backChannelLogoutPath: (.backChannelLogout, [.post]),
+        ]
+    }
+
+    // MARK: Sessions
+
+    /// Returns the session of a request; nil when there is none, or it has ended. It counts as a use, which moves the idle end on.
+    ///
+    /// Another process may have ended it in the last ten seconds without this one having been told.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`: it is not known whether there is a session.
+    public func session(of request: HTTPRequest) async throws -> Session? {
+        try await session(of: request, isUse: true)
+    }
+
+    /// - Parameter isUse: Whether it moves the idle end on.
+    func session(of request: HTTPRequest, isUse: Bool) async throws -> Session? {
+        guard let identifier = sessionIdentifier(of: request) else { return nil }
+        let key = key(identifier)
+        let credential: Credential
+        do {
+            credential = try await credentials.lastCredential(for: key)
+        } catch let error as AuthError where error.code == .loginRequired {
+            return nil
+        }
+        let record = credentials.recordKey(for: key)
+        // A store moves the end on at most as often.
+        let pause = min(options.idleTime / 10, .seconds(60))
+        if isUse, touched.withLock({ $0.isDue(record.name, after: pause) }) {
+            guard try await credentials.touch(key) else { return nil }
+            touched.withLock { $0.note(record.name) }
+        }
+        return Session(
+            identifier: identifier,
+            identity: credential.identity,
+            signedInAt: credential.signedInAt,
+            name: record.name
+        )
+    }
+
+    /// The key of a session's credential.
+    func key(_ identifier: Secret) -> CredentialKey { CredentialKey(identifier.exposed, resource: resource) }
+
+    /// The identifier in the cookie, when it can be one of ours.
+    func sessionIdentifier(of request: HTTPRequest) -> Secret? {
+        guard let value = RequestCookies(request)[options.cookieName], value.utf8.count == 43,
+            Base64URL.decode(value)?.count == 32
+        else { return nil }
+        return Secret(value)
+    }
+
+    /// Returns tokens of a session whose access token is fresh.
+    /// - Throws: As ``/AuthFlow/CredentialManager/freshTokens(for:)-(CredentialKey)``.
+    public func freshTokens(for session: Session, resource: String? = nil) async throws -> TokenSet {
+        let key = key(session.identifier)
+        guard let resource, resource != key.resource else { return try await credentials.freshTokens(for: key) }
+        return try await credentials.freshTokens(of: key, for: resource)
+    }
+
+    /// Whether a request comes from a page of the application, and so may change something or be told something: pages of other sites
+    /// can make a browser send requests with its cookies (RFC 10017 section 6.1.3.3).
+    ///
+    /// It has the header field of ``SessionServerOptions/headerName``, and no `Origin` or `Sec-Fetch-Site` of another site.
+    public func isFromOwnPage(_ request: HTTPRequest) -> Bool {
+        request.headerFields[headerName] != nil && !isFromOtherSite(request)
+    }
+
+    /// Whether a request comes from a form of a page of the application, which has no header field of its own: the browser says so
+    /// (`Origin`), as browsers do with every POST.
+    public func isFromOwnForm(_ request: HTTPRequest) -> Bool {
+        let origin = request.headerFields[.origin]
+        let isOwn = origin == options.origin || origin == "null" && site(of: request) == "same-origin"
+        return isOwn && !isFromOtherSite(request)
+    }
+
+    /// Whether the browser says that another site has made it send the request.
+    func isFromOtherSite(_ request: HTTPRequest) -> Bool {
+        let site = site(of: request)
+        // A page whose referrer policy is no-referrer has an origin that is not told.
+        if let origin = request.headerFields[.origin], origin != options.origin {
+            guard origin == "null", site == "same-origin" else { return true }
+        }
+        return site != nil && site != "same-origin" && site != "none"
+    }
+
+    /// Whether a browser asks for a page, and not for an image, a frame or a script's data (Fetch Metadata section 2.1): a page of another
+    /// site can make it ask for those as often as it likes. Browsers that do not say are let through.
+    func isNavigation(_ request: HTTPRequest) -> Bool {
+        let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { request.headerFields[$0] }
+        return destination.map { $0 == "document" } ?? true
+    }
+
+    private func site(of request: HTTPRequest) -> String? {
+        HTTPField.Name("Sec-Fetch-Site").flatMap { request.headerFields[$0] }
+    }
+
+    /// Removes what has ended from the store, every minute, until the task is cancelled. One process is enough, and several do no harm.
+    public func removeEndedSessions() async {
+        while !Task.isCancelled {
+            // Processes that were started together do not come together.
+            let seconds = 45 + Int(client.server.host.randomBytes(1).first ?? 0) % 30
+            try? await client.server.host.clock.sleep(for: .seconds(seconds))
+            while !Task.isCancelled, ((try? await store.removeEnded()) ?? 0) > 0 {}
+        }
+    }
+
+    /// Waits until nothing is under way that must not be lost. Call it before the process ends.
+    /// - Returns: Whether everything is finished.
+    public func drain(within patience: Duration = .seconds(10)) async -> Bool {
+        await credentials.drain(within: patience)
+    }
+}
+
+/// When sessions were touched last.
+private struct TouchTimes {
+    private static let limit = 20_000
+    private var times: [String: ContinuousClock.Instant] = [:]
+
+    func isDue(_ name: String, after pause: Duration) -> Bool {
+        times[name].map { $0.duration(to: .now) >= pause } ?? true
+    }
+
+    mutating func note(_ name: String) {
+        if times.count >= Self.limit { times.removeAll() }
+        times[name] = .now
+    }
+}

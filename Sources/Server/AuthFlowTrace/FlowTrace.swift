@@ -1,0 +1,132 @@
+public import AuthFlow
+import AuthFlowEssentials
+import Synchronization
+
+/// Records a login as it happens: the messages between the parties, how long it took, and which checks it passed.
+///
+/// ```swift
+/// let trace = FlowTrace()
+/// let client = try AuthClient(profile: profile, ..., transport: trace.transport(SystemTransport()), observer: trace.observer)
+/// _ = try await client.signIn()
+/// try Data(trace.html().utf8).write(to: file)
+/// ```
+///
+/// Nothing secret is recorded: of parameters, only the names, and the values of the few that are never secret
+/// (``/AuthFlow/RedactedMessage``).
+public final class FlowTrace: Sendable {
+    /// A party to a login.
+    public enum Party: Int, Sendable, CaseIterable {
+        /// The user.
+        case person
+        /// The program that signs the user in.
+        case app
+        /// The user agent that shows the provider's pages.
+        case browser
+        /// The provider.
+        case provider
+    }
+
+    /// An entry of the trace.
+    enum Entry: Sendable {
+        /// A message.
+        case message(from: Party, to: Party, RedactedMessage)
+        /// A description of something between two parties.
+        case words(from: Party, to: Party, String)
+        /// A step of the app that has ended.
+        case step(String, isGood: Bool)
+        /// A check that was passed.
+        case check(String, clause: String)
+    }
+
+    struct Record: Sendable {
+        let time: Date
+        let entry: Entry
+    }
+
+    private let now: @Sendable () -> Date
+    private let written = Mutex<[Record]>([])
+    private let visit = Mutex<RedactedMessage?>(nil)
+
+    /// Creates an empty trace.
+    /// - Parameter host: Gives the time.
+    public init(host: HostServices = .system) {
+        self.now = host.now
+    }
+
+    var records: [Record] { written.withLock { $0 } }
+
+    func write(_ entry: Entry) {
+        let record = Record(time: now(), entry: entry)
+        written.withLock { $0.append(record) }
+    }
+
+    /// The observer to give to the client, or to call from its observer.
+    public var observer: @Sendable (FlowEvent) -> Void { { [self] in observe($0) } }
+
+    /// A transport that records what goes through another.
+    public func transport(_ base: any HTTPTransport) -> any HTTPTransport {
+        TracingTransport(base: base, trace: self)
+    }
+
+    private func observe(_ event: FlowEvent) {
+        switch (event.step, event.progress) {
+        case (let step, .note) where event.details["check"] != nil:
+            write(.check("\(step): \(event.details["check"] ?? "")", clause: event.details["clause"] ?? ""))
+        case (.userAgentChoice, .note):
+            let because = event.details["because"].map { ", because \($0)" } ?? ""
+            write(.words(from: .app, to: .browser, "user agent: \(event.details["name"] ?? "")\(because)"))
+        case (.userAgentVisit, .note):
+            observeVisit(event)
+        case (.authorizationResponse, .note):
+            write(.words(from: .browser, to: .app, "redirect with \(event.details["parameters"] ?? "nothing")"))
+        case (.flowChoice, .note):
+            write(.step("\(event.details["passed_over"] ?? ""): \(event.details["reason"] ?? "")", isGood: false))
+        case (let step, .succeeded):
+            if step == .userAgentVisit { writeVisit() }
+            write(.step(step.rawValue, isGood: true))
+        case (let step, .failed(let code)):
+            if step == .userAgentVisit { writeVisit() }
+            write(.step("\(step): \(code?.rawValue ?? "unknown error")", isGood: false))
+        case (let step, .cancelled):
+            if step == .userAgentVisit { writeVisit() }
+            write(.step("\(step): cancelled", isGood: false))
+        default:
+            break
+        }
+    }
+
+    private func observeVisit(_ event: FlowEvent) {
+        if let url = event.url {
+            write(.words(from: .app, to: .person, "shows the address to sign in at"))
+            visit.withLock { $0 = RedactedMessage(visit: url) }
+        } else if let browser = event.details["browser"] {
+            write(.words(from: .app, to: .browser, "opens \(browser)"))
+            writeVisit()
+        }
+    }
+
+    /// The visit itself cannot be seen from here. It happens after the browser was opened and before the redirect.
+    private func writeVisit() {
+        guard let message = visit.withLock({ $0.take() }) else { return }
+        write(.message(from: .browser, to: .provider, message))
+        write(.words(from: .person, to: .provider, "signs in on the provider's pages"))
+    }
+}
+
+/// Records what goes through another transport.
+private struct TracingTransport: HTTPTransport {
+    let base: any HTTPTransport
+    let trace: FlowTrace
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        trace.write(.message(from: .app, to: .provider, RedactedMessage(call)))
+        do {
+            let response = try await base.send(call)
+            trace.write(.message(from: .provider, to: .app, RedactedMessage(response)))
+            return response
+        } catch {
+            trace.write(.words(from: .provider, to: .app, (error as? AuthError)?.code.rawValue ?? "no response"))
+            throw error
+        }
+    }
+}

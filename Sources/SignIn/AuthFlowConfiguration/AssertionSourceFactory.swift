@@ -1,0 +1,107 @@
+public import AuthFlowHTTP
+public import AuthFlowOAuth
+import AuthFlowSignIn
+
+/// Makes a source of assertions from its options. Programs list the factories of the sources that they support.
+public struct AssertionSourceFactory: Sendable {
+    /// What a source may be made of.
+    public struct Context: Sendable {
+        /// The environment.
+        public let host: HostServices
+        /// The client's own key, with the algorithm that it is registered for; nil when the profile has none.
+        let clientKey: ClientKey?
+        /// Makes the client of another profile of the same file.
+        let client: @Sendable (_ profile: String) throws -> AuthClient
+        /// The names of the other profiles.
+        let profileNames: [String]
+    }
+
+    /// The name that a profile chooses it by.
+    public let name: String
+
+    /// The options it takes.
+    let keys: [ConfigurationKeyDeclaration]
+
+    let make: @Sendable (_ options: ConfigurationObject, _ context: Context) throws -> AssertionSource
+
+    /// Creates a factory.
+    public init(
+        _ name: String,
+        keys: [any AnyConfigurationKey] = [],
+        make: @escaping @Sendable (_ options: ConfigurationObject, _ context: Context) throws -> AssertionSource
+    ) {
+        self.name = name
+        self.keys = keys.map(\.declaration)
+        self.make = make
+    }
+}
+
+extension AssertionSourceFactory {
+    /// The audience of the assertions, a key of several sources.
+    public static let audience = ConfigurationKey(
+        "audience",
+        .text,
+        "The audience that the assertion must have. Default: any, which the provider checks."
+    )
+
+    /// `file`: a file that the platform keeps up to date.
+    public static var file: AssertionSourceFactory {
+        let path = ConfigurationKey("path", required: .path, "The file. It is read for every use.")
+        return AssertionSourceFactory("file", keys: [path, audience]) { options, _ in
+            .file(path: try options[path], audience: try options[audience])
+        }
+    }
+
+    /// `environment`: a variable that a CI system sets.
+    public static var environment: AssertionSourceFactory {
+        let variable = ConfigurationKey("variable", required: .text, "The name of the variable.")
+        return AssertionSourceFactory("environment", keys: [variable, audience]) { options, _ in
+            .environment(try options[variable], audience: try options[audience])
+        }
+    }
+
+    /// `actions`: the runner of a CI job.
+    public static var actionsRunner: AssertionSourceFactory {
+        let audience = ConfigurationKey("audience", .text, "The audience to ask for. Default: the issuer.")
+        return AssertionSourceFactory("actions", keys: [audience]) { options, _ in
+            .actionsRunner(audience: try options[audience])
+        }
+    }
+
+    /// `key`: an assertion that the client signs itself, with `client_key`.
+    public static var key: AssertionSourceFactory {
+        let subject = ConfigurationKey("subject", required: .text, "sub: whom the access token is for.")
+        let issuer = ConfigurationKey("issuer", .text, "iss. Default: client_id.")
+        let audience = ConfigurationKey("audience", .text, "aud. Default: the issuer of the provider.")
+        return AssertionSourceFactory("key", keys: [subject, issuer, audience]) { options, context in
+            guard let key = context.clientKey else {
+                throw options.error("assertions of the client's own need a \"client_key\"")
+            }
+            return .signed(
+                by: key.source,
+                subject: try options[subject],
+                issuer: try options[issuer],
+                audience: try options[audience],
+                algorithm: key.algorithm
+            )
+        }
+    }
+
+    /// `profile`: the sign-in of another profile, whose provider gives an assertion for this one.
+    public static var profile: AssertionSourceFactory {
+        let profile = ConfigurationKey("profile", required: .text, "The profile of the user's identity provider.")
+        return AssertionSourceFactory("profile", keys: [profile]) { options, context in
+            let name = try options[profile]
+            guard context.profileNames.contains(name) else {
+                throw options.error(
+                    "there is no other profile \"\(DisplayText.sanitized(name, limit: 60))\"",
+                    at: profile
+                )
+            }
+            return .signIn(name) { try context.client(name) }
+        }
+    }
+
+    /// The sources that need only this package and the system.
+    public static var standard: [AssertionSourceFactory] { [.file, .environment, .actionsRunner, .key, .profile] }
+}

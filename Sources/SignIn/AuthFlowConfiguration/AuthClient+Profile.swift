@@ -1,0 +1,156 @@
+public import AuthFlowHTTP
+public import AuthFlowOAuth
+public import AuthFlowSignIn
+import AuthFlowStorage
+
+extension AuthClient {
+    /// What a program's user chooses in place of a profile's settings.
+    public struct Overrides: Sendable {
+        /// The flows to sign in with; default: those of the profile.
+        public var flows: [SignInFlow]?
+        /// The name of the user agent, which gets the profile's options for it, if there are any; default: the profile's choice.
+        public var userAgent: String?
+        /// The subject of the account to use; default: that of the profile.
+        public var account: String?
+        /// Where the program runs; default: detected.
+        public var launchEnvironment: LaunchEnvironment?
+
+        /// Creates overrides.
+        public init(flows: [SignInFlow]? = nil, userAgent: String? = nil, account: String? = nil) {
+            self.flows = flows
+            self.userAgent = userAgent
+            self.account = account
+        }
+    }
+
+    /// Creates a client from a profile of a configuration file and the lists of what the profile may choose from.
+    ///
+    /// There is no global registry: what a program lists is what its configuration can name.
+    /// - Parameters:
+    ///   - profile: The profile.
+    ///   - providers: The provider adapters to choose from.
+    ///   - userAgents: The user agents to choose from. Without `user_agent`, or with `auto`, the first that can work here is
+    ///     used.
+    ///   - devicePresenter: Shows the user the code for signing in on another screen; nil for no device grant.
+    ///   - stores: The token stores to choose from.
+    ///   - assertions: The sources of assertions to choose from.
+    ///   - overrides: The choices of the program's user in place of the profile's; default: none.
+    ///   - transport: The client's transport; default: the one that the profile describes. User agents always use that.
+    ///   - host: Time, randomness and environment.
+    ///   - observer: Receives every event of every flow, immediately and in order. It must not block.
+    /// - Throws: ``ConfigurationError`` with the place of every fault; ``AuthError`` when an override cannot be used.
+    public convenience init(
+        profile: Profile,
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        devicePresenter: (any DevicePresenter)? = nil,
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        overrides: Overrides = Overrides(),
+        transport: (any HTTPTransport)? = nil,
+        host: HostServices = .system,
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
+    ) throws {
+        let (choices, configuration) = try profile.checked(
+            providers: providers,
+            userAgents: userAgents,
+            stores: stores,
+            assertions: assertions,
+            environment: host.environment
+        )
+        let factory = try configuration[choices.provider]
+        let context = AssertionSourceFactory.Context(
+            host: host,
+            clientKey: try configuration[ProfileKeys.clientKey],
+            client: { name in
+                guard let other = profile.other(name) else { throw CancellationError() }
+                return try AuthClient(
+                    profile: other,
+                    providers: providers,
+                    userAgents: userAgents,
+                    devicePresenter: devicePresenter,
+                    stores: stores,
+                    assertions: assertions,
+                    transport: transport,
+                    host: host,
+                    observer: observer
+                )
+            },
+            profileNames: Array(profile.others.keys)
+        )
+        let registration = try ClientRegistration(
+            configuration: configuration,
+            provider: factory,
+            clientAssertion: try configuration[choices.clientAssertion]?.make(in: context)
+        )
+        let network = try profile.transport(environment: host.environment)
+        let flows = try overrides.flows ?? configuration[ProfileKeys.flow]
+        if flows == [.device], devicePresenter == nil {
+            throw configuration.error(
+                "this program cannot show a code for signing in on another screen",
+                at: ProfileKeys.flow
+            )
+        }
+        if let flow = flows.first(where: { !$0.hasUser }) {
+            guard flows.count == 1 else {
+                throw configuration.error(
+                    "\"\(flow.rawValue)\" has no user, so it does not stand in for a flow that has one",
+                    at: ProfileKeys.flow
+                )
+            }
+            guard try configuration[ProfileKeys.account] == nil, overrides.account == nil else {
+                throw configuration.error(
+                    "\"\(flow.rawValue)\" has no user, so no account can be chosen",
+                    at: ProfileKeys.account
+                )
+            }
+        }
+        let assertion = try configuration[choices.assertion]?.make(in: context)
+        if flows == [.jwtBearer], assertion == nil {
+            throw configuration.error("\"jwt_bearer\" needs an \"assertion\"", at: ProfileKeys.flow)
+        }
+        guard !flows.isEmpty else { throw AuthError(.invalidConfiguration, "The list of flows is empty.") }
+        let choice = try UserAgentChoice(
+            of: overrides.userAgent,
+            in: configuration,
+            choices.userAgents,
+            factories: userAgents,
+            context: UserAgentContext(
+                launchEnvironment: overrides.launchEnvironment ?? .current(environment: host.environment),
+                redirectURIs: registration.redirectURIs,
+                transport: network
+            )
+        )
+        let server = AuthorizationServer(
+            try factory.make(configuration),
+            transport: transport ?? network,
+            host: host
+        )
+        var options = try Options(configuration)
+        options.name = profile.name
+        if let account = overrides.account { options.account = account }
+        self.init(
+            client: OAuthClient(
+                server: server,
+                registration: registration,
+                sharedCredentials: try configuration[choices.shared].map {
+                    SharedCredentialStore(group: $0.group, store: try $0.store.make(host: host))
+                }
+            ),
+            methods: try choice.methods(flows, devicePresenter: devicePresenter, assertions: assertion),
+            store: try choices.makeStore(configuration, stores, host),
+            options: options,
+            observer: observer
+        )
+    }
+}
+
+extension AuthClient.Options {
+    fileprivate init(_ configuration: ConfigurationObject) throws {
+        self.init()
+        account = try configuration[ProfileKeys.account]
+        timeout = try configuration[ProfileKeys.timeout]
+        freshnessMargin = try configuration[ProfileKeys.freshnessMargin]
+        apiOrigins = try configuration[ProfileKeys.apiOrigins]
+    }
+}

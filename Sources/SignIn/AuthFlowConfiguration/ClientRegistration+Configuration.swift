@@ -1,0 +1,177 @@
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+import AuthFlowOAuth
+
+extension ClientRegistration {
+    /// Reads the registration of a profile.
+    /// - Throws: ``ConfigurationError``.
+    init(configuration: ConfigurationObject, provider: ProviderFactory, clientAssertion: AssertionSource?) throws {
+        let keys = ProfileKeys.self
+        let authentication = try ClientAuthentication(
+            configuration: configuration,
+            provider: provider,
+            assertion: clientAssertion
+        )
+        let algorithms = try configuration[keys.idTokenSigningAlgorithms]
+        try configuration.located(keys.idTokenSigningAlgorithms) { () throws(AuthError) in
+            try ClientRegistration.Values.check(algorithms, authentication)
+        }
+        var values = ClientRegistration.Values(clientID: try configuration[keys.clientID])
+        values.authentication = authentication
+        if let redirectURIs = try configuration[keys.redirectURI] { values.redirectURIs = redirectURIs }
+        values.requiresAnnouncedPKCE = try configuration[keys.requiresAnnouncedPKCE]
+        values.namesResourcesOnRefresh = try configuration[keys.namesResourcesOnRefresh]
+        values.scopes = try configuration[keys.scopes] ?? provider.defaultScopes
+        values.parameters = try configuration[keys.parameters]
+        values.responseMode = try configuration[keys.responseMode]
+        values.idTokenSigningAlgorithms = algorithms
+        values.clockLeeway = try configuration[keys.clockLeeway]
+        values.postLogoutRedirectURI = try configuration[keys.postLogoutRedirectURI]
+        values.sendsClientIDAtSignOut = try configuration[keys.sendsClientIDAtSignOut]
+        values.usesDPoP = try configuration[keys.usesDPoP]
+        values.resources = try configuration[keys.resources]
+        values.demandsExactAuthorizationDetails = try configuration[keys.demandsExactDetails]
+        values.authorizationDetails = try configuration[keys.authorizationDetails]
+        values.pushedRequests = try configuration[keys.pushedRequests]
+        values.repeatedPushedParameters = try configuration[keys.repeatedPushedParameters]
+        values.securityProfile = try configuration[keys.securityProfile]
+        values.decryptionKeys = try configuration[keys.decryptionKey].map(DecryptionKeySource.init)
+        values.encryptedResponses = Set(try configuration[keys.encryptedResponses])
+        guard values.encryptedResponses.isEmpty || values.decryptionKeys != nil else {
+            throw configuration.error("encrypted responses need a \"decryption_key\"", at: keys.encryptedResponses)
+        }
+        try configuration.located(keys.decryptionKey) { [values] () throws(AuthError) in
+            _ = try values.decryptionKeys?.keys()
+        }
+        if let certificate = try configuration[NetworkSettings.Keys.clientCertificate] {
+            values.certificate = .file(path: certificate.file)
+        }
+        values.signedIntrospection = try configuration[keys.signedIntrospection]
+        let key = try configuration[keys.clientKey]
+        // A key file that cannot be used is a fault of the configuration, and said before the first request.
+        if let key, !key.source.isInToken {
+            try configuration.located(keys.clientKey) { () throws(AuthError) in _ = try key.source.key() }
+        }
+        if let dpopKey = try configuration[keys.dpopKey] {
+            values.dpopKey = dpopKey.source
+            values.dpopAlgorithm = dpopKey.algorithm
+            values.usesDPoP = true
+        }
+        if try configuration[keys.signsRequests] || values.securityProfile == .fapi2MessageSigning {
+            guard let key else {
+                let place: any AnyConfigurationKey =
+                    values.securityProfile == nil ? keys.signsRequests : keys.securityProfile
+                throw configuration.error("signed requests need a \"client_key\"", at: place)
+            }
+            values.requestObjectKey = key.source
+        }
+        try values.apply(switchesOf: configuration)
+        values.requestObjectEncryption = try configuration[keys.requestEncryption]
+        guard values.requestObjectEncryption == nil || values.requestObjectKey != nil else {
+            throw configuration.error(
+                "encrypted requests have to be signed: set \"signed_requests\"",
+                at: keys.requestEncryption
+            )
+        }
+        values = try configuration.located(keys.securityProfile) { [values] () throws(AuthError) in
+            var values = values
+            try values.applyProfile()
+            return values
+        }
+        self = try configuration.located(keys.scopes) { [values] () throws(AuthError) in
+            try ClientRegistration(values)
+        }
+        try provider.check(self, configuration)
+    }
+}
+
+extension ClientRegistration.Values {
+    /// Applies what a profile switches off: `"dpop": false` with a certificate binds tokens to that, and what the security profile demands
+    /// cannot be switched off.
+    fileprivate mutating func apply(switchesOf configuration: ConfigurationObject) throws(ConfigurationError) {
+        let keys = ProfileKeys.self
+        func isOff(_ key: any AnyConfigurationKey) -> Bool {
+            configuration.member(key.declaration.name)?.json == false
+        }
+        if certificate != nil {
+            bindsTokensToCertificate = isOff(keys.usesDPoP) || securityProfile == nil && !usesDPoP
+        }
+        if isOff(keys.usesDPoP), dpopKey != nil {
+            throw configuration.error("\"dpop_key\" is a key for DPoP", at: keys.usesDPoP)
+        }
+        guard let securityProfile else { return }
+        if isOff(keys.usesDPoP), !usesCertificate {
+            throw configuration.error(
+                "\(securityProfile.rawValue) binds tokens to a key or to a \"client_certificate\" (FAPI 2.0 Security Profile section 5.3.3.1)",
+                at: keys.usesDPoP
+            )
+        }
+        guard securityProfile == .fapi2MessageSigning else { return }
+        for (key, clause) in [
+            (keys.signedIntrospection as any AnyConfigurationKey, "5.5.2"), (keys.signsRequests, "5.3.2"),
+        ] where isOff(key) {
+            throw configuration.error(
+                "fapi2-message-signing demands it (FAPI 2.0 Message Signing section \(clause))",
+                at: key
+            )
+        }
+    }
+}
+
+extension ClientAuthentication {
+    fileprivate init(
+        configuration: ConfigurationObject,
+        provider: ProviderFactory,
+        assertion: AssertionSource?
+    ) throws(ConfigurationError) {
+        let key = ProfileKeys.clientAuthentication
+        let secret = try configuration[ProfileKeys.clientSecret]
+        let clientKey = try configuration[ProfileKeys.clientKey]
+        let audience = try configuration[ProfileKeys.assertionAudience]
+        let method = try configuration[key]
+        let usual: Method =
+            clientKey != nil || assertion != nil ? .privateKeyJWT : secret != nil ? provider.secretMethod : .none
+        func needed<Value>(_ value: Value?, _ name: String, _ method: Method) throws(ConfigurationError) -> Value {
+            guard let value else { throw configuration.error("\"\(method.rawValue)\" needs a \"\(name)\"", at: key) }
+            return value
+        }
+        if let issuer = try configuration[ProfileKeys.clientSecretIssuer] {
+            guard method == .clientSecretPost, secret == nil, assertion == nil else {
+                throw configuration.error(
+                    "a secret that client_key signs needs \"client_authentication\": \"client_secret_post\", and no other secret",
+                    at: ProfileKeys.clientSecretIssuer
+                )
+            }
+            let clientKey = try needed(clientKey, "client_key", .clientSecretPost)
+            self = .signedSecret(by: clientKey.source, issuer: issuer, algorithm: clientKey.algorithm)
+            return
+        }
+        switch method ?? usual {
+        case .none:
+            guard secret == nil else {
+                throw configuration.error("\"none\" sends no secret, but there is a \"client_secret\"", at: key)
+            }
+            self = .none
+        case .clientSecretPost: self = .clientSecretPost(try needed(secret, "client_secret", .clientSecretPost))
+        case .clientSecretJWT:
+            let algorithm = try configuration[ProfileKeys.assertionAlgorithm]
+            let secret = try needed(secret, "client_secret", .clientSecretJWT)
+            self = .clientSecretJWT(secret, algorithm: algorithm, audience: audience)
+        case .privateKeyJWT where assertion != nil, .spiffeJWT:
+            let method = method ?? usual
+            self = .assertion(
+                from: try needed(assertion, "client_assertion", method),
+                isSPIFFE: method == .spiffeJWT
+            )
+        case .privateKeyJWT:
+            let clientKey = try needed(clientKey, "client_key", .privateKeyJWT)
+            self = .privateKeyJWT(clientKey.source, algorithm: clientKey.algorithm, audience: audience)
+        case .tlsClientAuth, .selfSignedTLSClientAuth:
+            let method = method ?? usual
+            _ = try needed(try configuration[NetworkSettings.Keys.clientCertificate], "client_certificate", method)
+            self = method == .tlsClientAuth ? .tlsClientAuth : .selfSignedTLSClientAuth
+        default: self = .clientSecretBasic(try needed(secret, "client_secret", .clientSecretBasic))
+        }
+    }
+}

@@ -1,0 +1,138 @@
+import AuthFlowHTTP
+import AuthFlowJSON
+
+/// Compares a configuration with the shapes it should have, and collects what differs.
+struct ConfigurationChecker {
+    private let source: ConfigurationSource
+    private(set) var issues: [ConfigurationIssue] = []
+
+    init(source: ConfigurationSource) {
+        self.source = source
+    }
+
+    mutating func check(_ json: JSON, _ shape: ConfigurationShape, at path: JSONPath) {
+        switch shape {
+        case .any:
+            break
+        case .text, .path:
+            if json.string?.isEmpty != false { expected("a string that is not empty", json, at: path) }
+        case .formatted(let format, let problem):
+            guard let text = json.string, !text.isEmpty else {
+                return expected(format == "uri" ? "a URL" : "a string that is not empty", json, at: path)
+            }
+            if let problem = problem(text) { report(problem, at: path) }
+        case .number(let range):
+            guard let number = json.integer, range.contains(Int(number)) else {
+                return expected("a whole number from \(range.lowerBound) to \(range.upperBound)", json, at: path)
+            }
+        case .flag:
+            if json.bool == nil { expected("true or false", json, at: path) }
+        case .choice(let names):
+            guard let name = json.string else { return expected(Self.list(names), json, at: path) }
+            if !names.contains(name) { unknown("value", name, among: names, at: path) }
+        case .secret:
+            checkSecret(json, at: path)
+        case .list(let element, let canBeEmpty):
+            guard let elements = json.array, canBeEmpty || !elements.isEmpty else {
+                return expected(canBeEmpty ? "an array" : "an array with at least one element", json, at: path)
+            }
+            for (index, value) in elements.enumerated() { check(value, element, at: path.element(index)) }
+        case .map(let value, let problem):
+            guard let members = json.object else { return expected("an object", json, at: path) }
+            for (name, member) in members.sorted(by: { $0.key < $1.key }) {
+                if let problem = problem(name) { report(problem, at: path.member(name)) }
+                check(member, value, at: path.member(name))
+            }
+        case .object(let keys):
+            checkObject(json, keys, at: path)
+        case .named(let variants):
+            checkNamed(json, variants, at: path)
+        case .either(let first, let second):
+            // The second is an array or an object; the first is the plain form.
+            let isSecond =
+                switch second {
+                case .secret, .object: json.object != nil
+                default: json.array != nil
+                }
+            check(json, isSecond ? second : first, at: path)
+        }
+    }
+
+    private mutating func checkObject(_ json: JSON, _ keys: [ConfigurationKeyDeclaration], at path: JSONPath) {
+        guard let members = json.object else { return expected("an object", json, at: path) }
+        let names = keys.map(\.name)
+        var meant: [String] = []
+        for name in members.keys.sorted() where !names.contains(name) {
+            unknown("key", name, among: names, at: path.member(name))
+            if let near = NearestName.of(name, among: names) { meant.append(near) }
+        }
+        for key in keys {
+            if let member = members[key.name] {
+                check(member, key.shape, at: path.member(key.name))
+            } else if key.isRequired, !meant.contains(key.name) {
+                // A misspelt one is reported once.
+                report(key.missing, at: path)
+            }
+        }
+    }
+
+    private mutating func checkNamed(_ json: JSON, _ variants: [ConfigurationVariant], at path: JSONPath) {
+        let names = variants.map(\.name)
+        if let name = json.string {
+            guard let variant = variants.first(where: { $0.name == name }) else {
+                return unknown("name", name, among: names, at: path)
+            }
+            for key in variant.keys where key.isRequired {
+                report(
+                    "\"\(name)\" needs options: write {\"name\": \"\(name)\", \"\(key.name)\": ...}. \(key.summary)",
+                    at: path
+                )
+            }
+        } else if json.object != nil {
+            guard let name = json["name"]?.string else {
+                return report("the key \"name\" is missing: one of \(Self.list(names))", at: path)
+            }
+            guard let variant = variants.first(where: { $0.name == name }) else {
+                return unknown("name", name, among: names, at: path.member("name"))
+            }
+            checkObject(json, variant.allKeys, at: path)
+        } else {
+            expected("\(Self.list(names)), or an object with \"name\" and options", json, at: path)
+        }
+    }
+
+    private mutating func checkSecret(_ json: JSON, at path: JSONPath) {
+        let forms = #"{"env": "NAME"}, {"file": "path"} or {"command": ["program"]}"#
+        guard let members = json.object else {
+            return report("a secret is never written into the file: give \(forms)", at: path)
+        }
+        guard members.count == 1, let (kind, value) = members.first else {
+            return report("a secret is given as one of \(forms)", at: path)
+        }
+        let kinds = ["env", "file", "command"]
+        guard kinds.contains(kind) else { return unknown("key", kind, among: kinds, at: path.member(kind)) }
+        let isValid =
+            kind == "command" ? value.strings?.first?.isEmpty == false : value.string?.isEmpty == false
+        if !isValid { report("a secret is given as one of \(forms)", at: path) }
+    }
+
+    // MARK: Wording
+
+    private mutating func report(_ problem: String, at path: JSONPath) {
+        issues.append(source.issue(problem, at: path))
+    }
+
+    private mutating func expected(_ what: String, _ json: JSON, at path: JSONPath) {
+        let isEmpty = json.string?.isEmpty == true
+        report(isEmpty ? "the string is empty" : "expected \(what), found \(json.kind)", at: path)
+    }
+
+    private mutating func unknown(_ what: String, _ name: String, among names: [String], at path: JSONPath) {
+        let shown = DisplayText.sanitized(name, limit: 60)
+        report("the \(what) \"\(shown)\" is not known. \(NearestName.advice(name, among: names))", at: path)
+    }
+
+    private static func list(_ names: [String]) -> String {
+        names.map { "\"\($0)\"" }.joined(separator: " or ")
+    }
+}

@@ -1,0 +1,45 @@
+public import AuthFlowHTTP
+import AuthFlowJSON
+import AuthFlowOAuth
+public import AuthFlowStorage
+
+/// A thing that a configuration chose by its name, with the options for it.
+public struct ConfigurationChoice<Thing: Sendable>: Sendable {
+    let name: String
+    let thing: Thing
+    let options: ConfigurationObject
+}
+
+extension ConfigurationValue {
+    /// One of several named things: its name, or an object with `name` and the options of that thing.
+    static func named<Thing>(
+        _ things: [(thing: Thing, name: String, keys: [ConfigurationKeyDeclaration])]
+    ) -> Self where Value == ConfigurationChoice<Thing> {
+        Self(.named(things.map { ConfigurationVariant(name: $0.name, keys: $0.keys) })) {
+            node throws(ConfigurationError) in
+            let name = try node.required(node.json.string ?? node.json["name"]?.string)
+            let thing = try node.required(things.first { $0.name == name }).thing
+            let options = node.json.object == nil ? node.with([:], at: node.path) : node
+            return ConfigurationChoice(name: name, thing: thing, options: ConfigurationObject(options))
+        }
+    }
+}
+
+extension ConfigurationValue<ConfigurationChoice<TokenStoreFactory>> {
+    /// One of these token stores, with its options.
+    public static func store(of factories: [TokenStoreFactory]) -> Self {
+        .named(factories.map { ($0, $0.name, $0.keys) })
+    }
+}
+
+extension ConfigurationChoice<TokenStoreFactory> {
+    /// Makes the token store.
+    /// - Throws: ``ConfigurationError``, or what making the store throws.
+    public func make(host: HostServices) throws -> any TokenStore { try thing.make(options, host) }
+}
+
+extension ConfigurationChoice<AssertionSourceFactory> {
+    /// Makes the source.
+    /// - Throws: ``ConfigurationError``, or what making it throws.
+    func make(in context: AssertionSourceFactory.Context) throws -> AssertionSource { try thing.make(options, context) }
+}

@@ -1,0 +1,168 @@
+import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowJSON
+
+/// A configuration file: named profiles, each saying which provider, which client, which user agent and which store.
+///
+/// `docs/configuration.md` describes every key. Reading checks the outline; a profile's own keys are checked when a
+/// client is made from it, because they depend on the providers and user agents that the program lists.
+public struct ConfigurationFile: Sendable {
+    /// The names of the profiles, sorted.
+    public let profileNames: [String]
+
+    private let json: JSON
+    private let source: ConfigurationSource
+    private let defaultProfile: String?
+
+    /// The largest file that is read, in bytes.
+    private static let maximumSize = 1024 * 1024
+
+    /// Reads a file. It decides where secrets go, so it must belong to this user or root, and no other user may be able
+    /// to write to it or to its folder.
+    /// - Parameters:
+    ///   - path: The file.
+    ///   - presets: The presets that a profile can name; default: none.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when there is no such file, or other users can write to it;
+    ///   ``ConfigurationError`` when its text is not acceptable.
+    public init(path: String, presets: [ProviderPreset] = []) throws {
+        try self.init(
+            text: try Self.contents(ofFile: path),
+            name: path,
+            directory: Self.directory(of: path),
+            presets: presets
+        )
+    }
+
+    /// The bytes of a configuration file, after checking that only this user or root could have written them.
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    package static func contents(ofFile path: String) throws(AuthError) -> [UInt8] {
+        try TrustedFile(path).contents(maximumSize: maximumSize)
+    }
+
+    /// The folder that relative paths in a configuration file start from.
+    package static func directory(of path: String) -> String {
+        let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
+        let directory = absolute.prefix(upTo: absolute.lastIndex(of: "/") ?? absolute.startIndex)
+        return directory.isEmpty ? "/" : String(directory)
+    }
+
+    /// Reads a text.
+    /// - Parameters:
+    ///   - text: The JSON text.
+    ///   - name: The file's name, for messages.
+    ///   - directory: The folder that relative paths start from.
+    ///   - presets: The presets that a profile can name; default: none.
+    /// - Throws: ``ConfigurationError``.
+    public init(
+        text: [UInt8],
+        name: String = "configuration",
+        directory: String = ".",
+        presets: [ProviderPreset] = []
+    ) throws {
+        let json: JSON
+        do throws(JSONError) {
+            json = try JSON(parsing: text)
+            self.source = ConfigurationSource(file: name, directory: directory, text: text)
+        } catch {
+            throw ConfigurationError(issues: [
+                ConfigurationIssue(
+                    file: name,
+                    line: error.line ?? 1,
+                    column: error.column ?? 1,
+                    keyPath: "",
+                    problem: "this is not JSON that can be accepted: \(error.code.rawValue)\(Self.hint(text, error))"
+                )
+            ])
+        }
+        self.json = try ProviderPreset.expand(json, presets, source)
+        var checker = ConfigurationChecker(source: source)
+        // A profile depends on the program's lists, and is checked later, with them.
+        checker.check(json, .object(Self.keys(profile: .any, resourceClient: .any)), at: JSONPath())
+        guard checker.issues.isEmpty else { throw ConfigurationError(issues: checker.issues) }
+        self.profileNames = (json["profiles"]?.object ?? [:]).keys.sorted()
+        self.defaultProfile = json["default_profile"]?.string
+        guard !profileNames.isEmpty || json["resource_client"] != nil else {
+            throw source.error("there is no profile in it", at: JSONPath().member("profiles"))
+        }
+        if let defaultProfile, !profileNames.contains(defaultProfile) {
+            throw unknownProfile(defaultProfile, at: JSONPath().member("default_profile"))
+        }
+    }
+
+    /// What is often the reason.
+    private static func hint(_ text: [UInt8], _ error: JSONError) -> String {
+        let lines = text.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+        guard let line = error.line, lines.indices.contains(line - 1) else { return "" }
+        let start = lines[line - 1].drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
+        return start.starts(with: "//".utf8) || start.starts(with: "/*".utf8) || start.starts(with: "#".utf8)
+            ? ". JSON has no comments" : ""
+    }
+
+    /// A profile by its name; without one, `default_profile`, or the only one there is.
+    /// - Throws: ``ConfigurationError`` when there is no such profile, or no name and several to choose from.
+    public func profile(_ name: String? = nil) throws -> Profile {
+        let only = profileNames.count == 1 ? profileNames.first : nil
+        guard !profileNames.isEmpty else { throw source.error("there is no profile in it", at: JSONPath()) }
+        guard let name = name ?? defaultProfile ?? only else {
+            throw source.error(
+                "there are several profiles (\(profileNames.joined(separator: ", "))) and no \"default_profile\": name one of them, or set it",
+                at: JSONPath().member("profiles")
+            )
+        }
+        guard let profile = json["profiles"]?[name] else {
+            throw unknownProfile(name, at: JSONPath().member("profiles"))
+        }
+        return Profile(
+            name: name,
+            json: profile,
+            path: JSONPath().member("profiles").member(name),
+            source: source,
+            others: (json["profiles"]?.object ?? [:]).filter { $0.key != name }
+        )
+    }
+
+    /// The profiles that are for a protected resource: those that name it among their `resources`.
+    public func profileNames(for resource: String) -> [String] {
+        profileNames.filter { name in
+            json["profiles"]?[name]?["resources"]?.strings?.contains { $0.isIdentical(to: resource) } == true
+        }
+    }
+
+    /// Whether the file has settings for protected resources of which only the address is known.
+    package var hasResourceClient: Bool { json["resource_client"] != nil }
+
+    /// The settings for protected resources of which only the address is known; default: none.
+    public var resourceClient: ResourceClientSettings {
+        guard let settings = json["resource_client"] else { return ResourceClientSettings() }
+        return ResourceClientSettings(json: settings, path: JSONPath().member("resource_client"), source: source)
+    }
+
+    private func unknownProfile(_ name: String, at path: JSONPath) -> ConfigurationError {
+        let hint = NearestName.advice(name, among: profileNames)
+        let shown = DisplayText.sanitized(name, limit: 60)
+        return source.error(
+            "there is no profile \"\(shown)\". \(hint)",
+            at: path
+        )
+    }
+
+    /// The keys of the whole file.
+    static func keys(profile: ConfigurationShape, resourceClient: ConfigurationShape) -> [ConfigurationKeyDeclaration] {
+        let schema = ConfigurationKey("$schema", .text, "Where editors find the JSON Schema of this file.")
+        let defaultProfile = ConfigurationKey(
+            "default_profile",
+            .text,
+            "The profile to use when none is named; not needed when there is only one."
+        )
+        let profiles = ConfigurationShape.map(profile) { _ in nil }
+        return [
+            schema.declaration, defaultProfile.declaration,
+            ConfigurationKeyDeclaration("profiles", profiles, "The profiles, by name."),
+            ConfigurationKeyDeclaration(
+                "resource_client",
+                resourceClient,
+                "The client of protected resources of which only the address is known. Without it, the defaults."
+            ),
+        ]
+    }
+}

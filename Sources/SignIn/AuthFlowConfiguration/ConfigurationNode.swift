@@ -1,0 +1,51 @@
+import AuthFlowHTTP
+import AuthFlowJSON
+
+/// A value of a configuration file with its place, and what reading it may need.
+struct ConfigurationNode: Sendable {
+    let json: JSON
+    let path: JSONPath
+    let source: ConfigurationSource
+    /// The variables that secrets are read from.
+    let environment: [String: String]
+
+    func member(_ name: String) -> ConfigurationNode? { json[name].map { with($0, at: path.member(name)) } }
+
+    var members: [(name: String, node: ConfigurationNode)] {
+        (json.object ?? [:]).sorted { $0.key < $1.key }.map { ($0.key, with($0.value, at: path.member($0.key))) }
+    }
+
+    var elements: [ConfigurationNode] {
+        (json.array ?? []).enumerated().map { with($1, at: path.element($0)) }
+    }
+
+    func with(_ json: JSON, at path: JSONPath) -> ConfigurationNode {
+        ConfigurationNode(json: json, path: path, source: source, environment: environment)
+    }
+
+    /// A value that must be there, because the file has been checked against the shape that says so.
+    func required<Value>(_ value: Value?) throws(ConfigurationError) -> Value {
+        guard let value else { throw error("this is not what its key is declared to be") }
+        return value
+    }
+
+    func error(_ problem: String) -> ConfigurationError { source.error(problem, at: path) }
+
+    /// Runs `body`, which may refuse the value, and adds the place to its error.
+    func located<Return>(_ body: () throws(AuthError) -> Return) throws(ConfigurationError) -> Return {
+        do throws(AuthError) { return try body() } catch { throw self.error(error.message) }
+    }
+
+    /// A path, made absolute: relative to the folder of the configuration file, `~/` to the home directory.
+    func absolute(_ path: String) -> String {
+        if path.hasPrefix("~/") { return HomeDirectory.path(environment: environment) + path.dropFirst() }
+        return path.hasPrefix("/") ? path : "\(source.directory)/\(path)"
+    }
+
+    /// A program and its arguments, where a name with a slash is a path: relative to the directory of the configuration file, never to
+    /// the working directory, which may be an attacker's repository.
+    func command(_ words: [String]) -> [String] {
+        guard let program = words.first, program.contains("/") else { return words }
+        return [absolute(program)] + words.dropFirst()
+    }
+}

@@ -1,0 +1,265 @@
+import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJSON
+import AuthFlowSignIn
+
+/// A kind of value in a configuration file: the shape that it has there, and the Swift value that it is read as.
+public struct ConfigurationValue<Value: Sendable>: Sendable {
+    let shape: ConfigurationShape
+    let read: @Sendable (ConfigurationNode) throws(ConfigurationError) -> Value
+    /// A value as the file has it, for the JSON Schema; nil where that has no form.
+    let write: @Sendable (Value) -> JSON?
+
+    init(
+        _ shape: ConfigurationShape,
+        write: @escaping @Sendable (Value) -> JSON? = { _ in nil },
+        read: @escaping @Sendable (ConfigurationNode) throws(ConfigurationError) -> Value
+    ) {
+        self.shape = shape
+        self.write = write
+        self.read = read
+    }
+
+    /// The value made into another when it is read. An error of `transform` is reported with the place of the value.
+    public func map<New>(
+        _ transform: @escaping @Sendable (Value) throws(AuthError) -> New
+    ) -> ConfigurationValue<New> {
+        ConfigurationValue<New>(shape) { node throws(ConfigurationError) in
+            let value = try read(node)
+            return try node.located { () throws(AuthError) in try transform(value) }
+        }
+    }
+
+    /// Either of two forms of a value, of which only the second is an array or an object.
+    public static func either(_ plain: Self, _ structured: Self) -> Self {
+        Self(.either(plain.shape, structured.shape), write: { plain.write($0) ?? structured.write($0) }) {
+            node throws(ConfigurationError) in
+            node.json.array == nil && node.json.object == nil ? try plain.read(node) : try structured.read(node)
+        }
+    }
+
+    /// A string with at least one character that `parse` accepts. It runs when the file is checked, so that the errors of
+    /// all values are reported at once.
+    /// - Parameters:
+    ///   - format: A format of JSON Schema, such as `uri`; default: none.
+    ///   - parse: Makes the value from the string.
+    public static func parsed(
+        _ format: String? = nil,
+        _ parse: @escaping @Sendable (String) throws(AuthError) -> Value
+    ) -> Self {
+        let problem: @Sendable (String) -> String? = { text in
+            do throws(AuthError) { _ = try parse(text) } catch { return error.message }
+            return nil
+        }
+        return Self(.formatted(format, problem: problem)) { node throws(ConfigurationError) in
+            let text = try node.required(node.json.string)
+            return try node.located { () throws(AuthError) in try parse(text) }
+        }
+    }
+}
+
+extension ConfigurationValue<String> {
+    /// A string with at least one character.
+    public static var text: Self {
+        Self(.text, write: JSON.string) { node throws(ConfigurationError) in try node.required(node.json.string) }
+    }
+
+    /// One of these strings.
+    public static func choice(_ names: [String]) -> Self {
+        Self(.choice(names), write: JSON.string) { node throws(ConfigurationError) in
+            try node.required(node.json.string)
+        }
+    }
+
+    /// An issuer: a URL that is kept character by character, as issuers are compared (RFC 9207 section 2.4).
+    public static var issuer: Self {
+        .parsed("uri") { text throws(AuthError) in try Endpoint(text).url }
+    }
+
+    /// The path of a file or folder, read as an absolute one: in the file it may be relative to the folder of the
+    /// configuration file, or begin with `~/`.
+    public static var path: Self {
+        Self(.path) { node throws(ConfigurationError) in node.absolute(try node.required(node.json.string)) }
+    }
+}
+
+extension ConfigurationValue<JSON> {
+    /// An array of any JSON that `check` accepts, when it is read.
+    static func array(_ check: @escaping @Sendable (JSON) throws(AuthError) -> Void) -> Self {
+        Self(.list(.any, canBeEmpty: false)) { node throws(ConfigurationError) in
+            try node.located { () throws(AuthError) in try check(node.json) }
+            return node.json
+        }
+    }
+}
+
+extension ConfigurationValue<Endpoint> {
+    /// An absolute URL: `https`, or `http` on this machine.
+    public static var url: Self { .parsed("uri") { text throws(AuthError) in try Endpoint(text) } }
+}
+
+extension ConfigurationValue<Int> {
+    /// A whole number within bounds.
+    public static func number(_ range: ClosedRange<Int>) -> Self {
+        Self(.number(range), write: { .integer(Int64($0)) }) { node throws(ConfigurationError) in
+            Int(try node.required(node.json.integer))
+        }
+    }
+}
+
+extension ConfigurationValue<Duration> {
+    /// A whole number of seconds within bounds.
+    public static func seconds(_ range: ClosedRange<Int>) -> Self {
+        Self(.number(range), write: { .integer($0.components.seconds) }) { node throws(ConfigurationError) in
+            .seconds(try node.required(node.json.integer))
+        }
+    }
+}
+
+extension ConfigurationValue<Bool> {
+    /// `true` or `false`.
+    public static var flag: Self {
+        Self(.flag, write: JSON.bool) { node throws(ConfigurationError) in try node.required(node.json.bool) }
+    }
+}
+
+extension ConfigurationValue where Value: RawRepresentable<String> {
+    /// One of these values, by their raw values.
+    public static func choice(of values: [Value]) -> Self {
+        Self(.choice(values.map(\.rawValue)), write: { .string($0.rawValue) }) { node throws(ConfigurationError) in
+            try node.required(values.first { $0.rawValue == node.json.string })
+        }
+    }
+}
+
+extension ConfigurationValue where Value: RawRepresentable<String> & CaseIterable {
+    /// One of the cases of a type, by its raw value.
+    public static var choice: Self { .choice(of: Array(Value.allCases)) }
+}
+
+extension ConfigurationValue {
+    /// An array with elements of one kind.
+    /// - Parameters:
+    ///   - element: The kind of its elements.
+    ///   - canBeEmpty: Whether it may have no element; default: no.
+    public static func list<Element>(_ element: ConfigurationValue<Element>, canBeEmpty: Bool = false) -> Self
+    where Value == [Element] {
+        Self(
+            .list(element.shape, canBeEmpty: canBeEmpty),
+            write: { $0.isEmpty && !canBeEmpty ? nil : .array($0.compactMap(element.write)) }
+        ) { node throws(ConfigurationError) in
+            // `map` loses the type of the error.
+            var values: [Element] = []
+            for node in node.elements { values.append(try element.read(node)) }
+            return values
+        }
+    }
+
+    /// One value, or an array of them with at least one.
+    public static func oneOrMore<Element>(_ element: ConfigurationValue<Element>) -> Self where Value == [Element] {
+        let one = ConfigurationValue<[Element]>(element.shape, write: { $0.count == 1 ? element.write($0[0]) : nil }) {
+            node throws(ConfigurationError) in [try element.read(node)]
+        }
+        let more = ConfigurationValue<[Element]>.list(element)
+        return Self(.either(one.shape, more.shape), write: { one.write($0) ?? more.write($0) }) {
+            node throws(ConfigurationError) in
+            node.json.array == nil ? try one.read(node) : try more.read(node)
+        }
+    }
+
+    /// An object with names of the user's choice, and values of one kind.
+    /// - Parameters:
+    ///   - element: The kind of its values.
+    ///   - name: Refuses a name by throwing; default: every name is accepted.
+    public static func map<Element>(
+        _ element: ConfigurationValue<Element>,
+        name: @escaping @Sendable (String) throws(AuthError) -> Void = { _ throws(AuthError) in }
+    ) -> Self where Value == [String: Element] {
+        let problem: @Sendable (String) -> String? = { text in
+            do throws(AuthError) { try name(text) } catch { return error.message }
+            return nil
+        }
+        return Self(.map(element.shape, problem: problem)) { node throws(ConfigurationError) in
+            var values: [String: Element] = [:]
+            for (name, member) in node.members { values[name] = try element.read(member) }
+            return values
+        }
+    }
+
+    /// An object with these keys and no others, made into a value when it is read.
+    public static func object(
+        _ keys: [any AnyConfigurationKey],
+        _ make: @escaping @Sendable (ConfigurationObject) throws(ConfigurationError) -> Value
+    ) -> Self {
+        Self(.object(keys.map(\.declaration))) { node throws(ConfigurationError) in
+            try make(ConfigurationObject(node))
+        }
+    }
+}
+
+extension ConfigurationValue<[String]> {
+    /// A program and its arguments. A name with a slash is a path, relative to the directory of the configuration file; any other name is
+    /// looked up in the absolute directories of `PATH`.
+    public static var command: Self {
+        Self(.list(.text, canBeEmpty: false)) { node throws(ConfigurationError) in
+            node.command(try node.required(node.json.strings))
+        }
+    }
+}
+
+extension ConfigurationValue<Secret> {
+    /// A secret by reference: `{"env": "NAME"}`, `{"file": "path"}` or `{"command": ["program", "argument"]}`. Reading it fails when the
+    /// variable is not set, the file cannot be read, or the program fails.
+    public static var secret: Self {
+        Self(.secret) { node throws(ConfigurationError) in
+            if let variable = node.json["env"]?.string {
+                guard let value = node.environment[variable], !value.isEmpty else {
+                    throw node.error("the environment variable \(DisplayText.sanitized(variable)) is not set")
+                }
+                return Secret(value)
+            }
+            if let command = node.json["command"]?.strings { return try printed(by: node.command(command), node) }
+            let file = node.absolute(try node.required(node.json["file"]?.string))
+            guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 64 * 1024) else {
+                throw node.error("the file \(file) cannot be read, or has more than 64 KiB")
+            }
+            guard let secret = secret(in: bytes) else { throw node.error("the file \(file) is empty") }
+            return secret
+        }
+    }
+
+    /// Editors and `echo` end a text with a line break that is not part of the secret.
+    private static func secret(in bytes: [UInt8]) -> Secret? {
+        let text = String(decoding: bytes, as: UTF8.self)
+        let value = text.hasSuffix("\r\n") || text.hasSuffix("\n") ? String(text.dropLast()) : text
+        return value.isEmpty ? nil : Secret(value)
+    }
+
+    /// How long a program may take that prints a secret.
+    private static var limit: Duration { .seconds(30) }
+
+    /// What a program prints. No shell is involved, it has no terminal, and what it writes to its standard error is discarded.
+    private static func printed(by command: [String], _ node: ConfigurationNode) throws(ConfigurationError) -> Secret {
+        let name = DisplayText.sanitized(command.first ?? "", limit: 200)
+        guard let program = command.first, let path = LaunchEnvironment.find(program, node.environment) else {
+            throw node.error("the program \(name) is not installed")
+        }
+        let found: (status: Int32, bytes: [UInt8]?)
+        do {
+            found = try ProgramOutput.waiting(
+                for: [path] + command.dropFirst(),
+                environment: node.environment,
+                maximumSize: 64 * 1024,
+                limit: limit
+            )
+        } catch {
+            throw node.error("the program \(name) could not be run")
+        }
+        guard let bytes = found.bytes else {
+            throw node.error("the program \(name) took longer than 30 seconds, or printed more than 64 KiB")
+        }
+        guard found.status == 0 else { throw node.error("the program \(name) ended with status \(found.status)") }
+        guard let secret = secret(in: bytes) else { throw node.error("the program \(name) printed nothing") }
+        return secret
+    }
+}

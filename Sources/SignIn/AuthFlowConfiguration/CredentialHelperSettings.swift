@@ -1,0 +1,164 @@
+import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowPKCS11
+
+/// Which other programs may have a profile's tokens, and for which addresses: what a credential helper hands out.
+package struct CredentialHelperSettings: Sendable {
+    /// A token that services take.
+    package enum Token: String, Sendable, CaseIterable {
+        case accessToken = "access_token"
+        case idToken = "id_token"
+    }
+
+    /// For Git: hosts that take the access token as a password.
+    package struct Git: Sendable {
+        package let hosts: [String]
+        package let username: String
+    }
+
+    /// For Docker and its kin: registries that take the access token as a password.
+    package struct Docker: Sendable {
+        package let registries: [String]
+        package let username: String
+    }
+
+    /// For kubectl and other programs of Kubernetes.
+    package struct Kubernetes: Sendable {
+        package let servers: [Endpoint]
+        /// A file with the certificate authorities that a kubeconfig file may name; nil for none but the system's.
+        package let certificateAuthorities: String?
+        package let token: Token
+    }
+
+    /// For the programs of AWS: a role that the token is exchanged for.
+    package struct AWS: Sendable {
+        package let role: String
+        package let session: String
+        package let token: Token
+        package let lifetime: Duration?
+        package let endpoint: Endpoint
+    }
+
+    package let git: Git?
+    package let docker: Docker?
+    package let kubernetes: Kubernetes?
+    package let aws: AWS?
+
+    /// Settings by which nothing is handed out.
+    init() { (git, docker, kubernetes, aws) = (nil, nil, nil, nil) }
+
+    private init(_ object: ConfigurationObject) throws(ConfigurationError) {
+        git = try object[Self.gitKey]
+        docker = try object[Self.dockerKey]
+        kubernetes = try object[Self.kubernetesKey]
+        aws = try object[Self.awsKey]
+    }
+}
+
+extension CredentialHelperSettings {
+    static let key = ConfigurationKey(
+        "helpers",
+        ConfigurationValue<CredentialHelperSettings>.object([gitKey, dockerKey, kubernetesKey, awsKey]) {
+            object throws(ConfigurationError) in try CredentialHelperSettings(object)
+        },
+        default: CredentialHelperSettings(),
+        "Which other programs may have the tokens, and for which addresses. Default: none."
+    )
+
+    private static let username = ConfigurationKey(
+        "username",
+        .text,
+        default: "oauth2",
+        "The user name beside the token, as the service wants it, such as oauth2, x-access-token or x-token-auth."
+    )
+    private static let hosts = ConfigurationKey(
+        "hosts",
+        required: .list(.text),
+        "The hosts, with their port where it is not the usual one: git.example.com, git.example.com:8443."
+    )
+    private static let gitKey = ConfigurationKey(
+        "git",
+        ConfigurationValue<Git>.object([hosts, username]) { object throws(ConfigurationError) in
+            Git(hosts: try object[hosts].map { $0.lowercased() }, username: try object[username])
+        },
+        "Git: hosts that take the access token as a password."
+    )
+    private static let registries = ConfigurationKey(
+        "registries",
+        required: .list(.text),
+        "The registries, as the programs name them: registry.example.com, 127.0.0.1:5000."
+    )
+    private static let dockerKey = ConfigurationKey(
+        "docker",
+        ConfigurationValue<Docker>.object([registries, username]) { object throws(ConfigurationError) in
+            Docker(registries: try object[registries].map { $0.lowercased() }, username: try object[username])
+        },
+        "Docker, Podman, Skopeo: registries that take the access token as a password."
+    )
+    private static let servers = ConfigurationKey(
+        "servers",
+        .list(.url),
+        default: [],
+        "The API servers that may have the token, for kubeconfig files with \"provideClusterInfo: true\". Default: the one of the kubeconfig file, which then has to be trusted."
+    )
+    private static let kubernetesAuthorities = ConfigurationKey(
+        "ca_file",
+        ConfigurationValue<String>.certificateFile,
+        "A PEM file with the certificate authorities of the servers. With \"servers\", a kubeconfig file may name no other ones. Default: none, for servers that the system trusts."
+    )
+    private static let kubernetesToken = ConfigurationKey(
+        "token",
+        ConfigurationValue<Token>.choice,
+        default: .idToken,
+        "Which token API servers take: id_token, as with their own OpenID Connect, or access_token, as with webhooks."
+    )
+    private static let kubernetesKey = ConfigurationKey(
+        "kubernetes",
+        ConfigurationValue<Kubernetes>.object([servers, kubernetesAuthorities, kubernetesToken]) {
+            object throws(ConfigurationError) in
+            Kubernetes(
+                servers: try object[servers],
+                certificateAuthorities: try object[kubernetesAuthorities],
+                token: try object[kubernetesToken]
+            )
+        },
+        "Kubernetes: what API servers take."
+    )
+    private static let role = ConfigurationKey("role_arn", required: .text, "The ARN of the role.")
+    private static let session = ConfigurationKey(
+        "session_name",
+        .text,
+        default: "authflow",
+        "The name of the session, which AWS writes into its logs."
+    )
+    private static let awsToken = ConfigurationKey(
+        "token",
+        ConfigurationValue<Token>.choice,
+        default: .idToken,
+        "Which token is exchanged. Its audience has to be one of the identity provider's at AWS."
+    )
+    private static let lifetime = ConfigurationKey(
+        "duration",
+        .seconds(900...43_200),
+        "How long the keys last, in seconds. Default: an hour, by AWS."
+    )
+    private static let endpoint = ConfigurationKey(
+        "endpoint",
+        .url,
+        "The endpoint of the Security Token Service. Default: https://sts.amazonaws.com/."
+    )
+    private static let awsKey = ConfigurationKey(
+        "aws",
+        ConfigurationValue<AWS>.object([role, session, awsToken, lifetime, endpoint]) {
+            object throws(ConfigurationError) in
+            AWS(
+                role: try object[role],
+                session: try object[session],
+                token: try object[awsToken],
+                lifetime: try object[lifetime],
+                endpoint: try object[endpoint] ?? "https://sts.amazonaws.com/"
+            )
+        },
+        "AWS: a role whose keys the token is exchanged for (AssumeRoleWithWebIdentity)."
+    )
+}

@@ -1,0 +1,199 @@
+public import AuthFlowHTTP
+public import AuthFlowOAuth
+public import AuthFlowStorage
+import AuthFlowStores
+
+/// Makes a provider adapter from a profile. Programs list the factories of the adapters that they support.
+///
+/// ```swift
+/// extension ProviderFactory {
+///     public static var example: ProviderFactory {
+///         let tenant = ConfigurationKey("tenant", required: .text, "The tenant's name.")
+///         return ProviderFactory("example", keys: [tenant]) { profile in
+///             ExampleProvider(tenant: try profile[tenant])
+///         }
+///     }
+/// }
+/// ```
+public struct ProviderFactory: Sendable {
+    /// The name that `provider` chooses it by.
+    public let name: String
+
+    /// The keys it adds to a profile.
+    let keys: [ConfigurationKeyDeclaration]
+
+    /// How a client with a secret authenticates by default.
+    public let secretMethod: ClientAuthentication.Method
+
+    /// The scopes that are requested by default.
+    public let defaultScopes: [String]
+
+    /// Checks what this provider requires of a profile's settings.
+    let check: @Sendable (_ registration: ClientRegistration, _ profile: ConfigurationObject) throws -> Void
+
+    let make: @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
+
+    /// Creates a factory.
+    /// - Parameters:
+    ///   - name: The name to choose it by.
+    ///   - keys: The keys it adds to a profile.
+    ///   - secretMethod: How a client with a secret authenticates; default: `client_secret_basic`.
+    ///   - defaultScopes: The scopes that are requested when the profile names none; default: `openid`.
+    ///   - check: Checks what this provider requires of a profile's settings. It throws
+    ///     ``ConfigurationObject/error(_:at:)`` of the profile that it is given.
+    ///   - make: Makes the adapter.
+    public init(
+        _ name: String,
+        keys: [any AnyConfigurationKey],
+        secretMethod: ClientAuthentication.Method = .clientSecretBasic,
+        defaultScopes: [String] = ["openid"],
+        check: @escaping @Sendable (_ registration: ClientRegistration, _ profile: ConfigurationObject) throws -> Void =
+            {
+                _,
+                _ in
+            },
+        make: @escaping @Sendable (_ profile: ConfigurationObject) throws -> any ProviderAdapter
+    ) {
+        self.name = name
+        self.keys = keys.map(\.declaration)
+        self.secretMethod = secretMethod
+        self.defaultScopes = defaultScopes
+        self.check = check
+        self.make = make
+    }
+}
+
+/// Makes a token store from its options. Programs list the factories of the stores that they support.
+public struct TokenStoreFactory: Sendable {
+    /// The name that `store` chooses it by.
+    public let name: String
+
+    /// The options it takes.
+    let keys: [ConfigurationKeyDeclaration]
+
+    let make: @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
+
+    /// Creates a factory.
+    public init(
+        _ name: String,
+        keys: [any AnyConfigurationKey] = [],
+        make: @escaping @Sendable (_ options: ConfigurationObject, _ host: HostServices) throws -> any TokenStore
+    ) {
+        self.name = name
+        self.keys = keys.map(\.declaration) + [Self.encryptionKeys.declaration]
+        self.make = { options, host in
+            let store = try make(options, host)
+            guard let keys = try options[Self.encryptionKeys] else { return store }
+            if let sessions = store as? any SessionTokenStore {
+                return EncryptedSessionStore(sessions, keys: keys, host: host)
+            }
+            return EncryptedTokenStore(store, key: .keys(keys), host: host)
+        }
+    }
+}
+
+extension TokenStoreFactory {
+    private static let keyName = ConfigurationKey("id", required: .text, "The name, which is no secret.")
+    private static let keyValue = ConfigurationKey("key", .secret, "32 random bytes in base64url.")
+    private static let keyInToken = ConfigurationKey(
+        "pkcs11",
+        .text,
+        "In place of \"key\": the URI of a secret key in a PKCS #11 token (RFC 7512), which makes it from the name, such as pkcs11:token=Server;object=sessions."
+    )
+    private static let keyPIN = ConfigurationKey("pin", .secret, "The PIN of the token, by reference.")
+
+    /// Every store takes them.
+    static let encryptionKeys = ConfigurationKey(
+        "encryption_keys",
+        ConfigurationValue<[NamedKey]>.list(
+            .object([keyName, keyValue, keyInToken, keyPIN]) { object throws(ConfigurationError) in
+                try namedKey(object)
+            }
+        ).map { keys throws(AuthError) in try EncryptionKeys(keys.map { ($0.id, $0.key) }) },
+        "The keys that what is stored is encrypted by: the first encrypts, all decrypt. Default: none, and the store keeps it as it is."
+    )
+
+    struct NamedKey: Sendable {
+        let id: String
+        let key: Secret
+    }
+
+    private static func namedKey(_ object: ConfigurationObject) throws(ConfigurationError) -> NamedKey {
+        let id = try object[keyName]
+        switch (try object[keyValue], try object[keyInToken]) {
+        case (let key?, nil): return NamedKey(id: id, key: key)
+        case (nil, let uri?):
+            #if os(Linux) || os(macOS)
+            let pin = try object[keyPIN]
+            let made = try object.located(keyInToken) { () throws(AuthError) in
+                try EncryptionKeys.inToken(id: id, uri: uri, pin: pin)
+            }
+            return NamedKey(id: made.id, key: made.key)
+            #else
+            throw object.error("this system has no PKCS #11 tokens", at: keyInToken)
+            #endif
+        default: throw object.error("an encryption key needs either \"key\" or \"pkcs11\"")
+        }
+    }
+
+    /// `memory`: forgotten when the process ends.
+    public static var memory: TokenStoreFactory { TokenStoreFactory("memory") { _, _ in MemoryTokenStore() } }
+
+    /// `file`: a file that only its owner can read.
+    public static var file: TokenStoreFactory {
+        TokenStoreFactory("file", keys: [directory]) { options, host in
+            FileTokenStore(directory: try directory(options, host), clock: host.clock)
+        }
+    }
+
+    /// `encrypted-file`: files that are useless without a key, which `key_file`, `passphrase` or `key_store` says.
+    public static var encryptedFile: TokenStoreFactory {
+        let keyFile = ConfigurationKey(
+            "key_file",
+            .path,
+            "A file with the key; created when it is missing. Keep it on another disk, or it protects nothing."
+        )
+        let passphrase = ConfigurationKey(
+            "passphrase",
+            .secret,
+            "A passphrase that the key is derived from, with scrypt."
+        )
+        let keyStore = ConfigurationKey(
+            "key_store",
+            .choice(PlatformKeyStore.names),
+            "The key store of the system, which keeps the key."
+        )
+        let keys: [any AnyConfigurationKey] = [directory, keyFile, passphrase, keyStore]
+        return TokenStoreFactory("encrypted-file", keys: keys) { options, host in
+            let file = FileTokenStore(directory: try directory(options, host), clock: host.clock)
+            switch (try options[keyFile], try options[passphrase], try options[keyStore]) {
+            case (let path?, nil, nil): return EncryptedTokenStore(file, key: .file(path: path), host: host)
+            case (nil, let passphrase?, nil): return EncryptedTokenStore(file, key: .passphrase(passphrase), host: host)
+            case (nil, nil, let name?):
+                return EncryptedTokenStore(
+                    file,
+                    key: .store(try PlatformKeyStore.store(name, host)),
+                    host: host
+                )
+            default:
+                throw options.error("an encrypted store needs one of \"key_file\", \"passphrase\" and \"key_store\"")
+            }
+        }
+    }
+
+    private static let directory = ConfigurationKey(
+        "directory",
+        .path,
+        "The directory for the files, one for each client, with mode 0600. Default: the user's data directory."
+    )
+
+    private static func directory(
+        _ options: ConfigurationObject,
+        _ host: HostServices
+    ) throws(ConfigurationError) -> String {
+        try options[directory] ?? FileTokenStore.defaultDirectory(environment: host.environment)
+    }
+
+    /// The stores that need only this package and the system.
+    public static var standard: [TokenStoreFactory] { [.file, .memory, .encryptedFile] + PlatformKeyStore.factories }
+}

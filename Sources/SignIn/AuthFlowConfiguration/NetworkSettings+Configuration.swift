@@ -1,0 +1,186 @@
+import AuthFlowHTTP
+
+extension NetworkSettings {
+    /// The keys of a profile for its network settings.
+    enum Keys {
+        static let proxy = ConfigurationKey(
+            "proxy",
+            ConfigurationValue<ProxyChoice>.either(
+                .parsed { text throws(AuthError) in try ProxyChoice(text) },
+                .object([proxyURL, proxyUsername, proxyPassword]) { object throws(ConfigurationError) in
+                    let url = try object[proxyURL]
+                    let username = try object[proxyUsername]
+                    let password = try object[proxyPassword]
+                    return .server(
+                        try object.located(proxyURL) { () throws(AuthError) in
+                            try ProxyServer(url: url, username: username, password: password)
+                        }
+                    )
+                }
+            ),
+            default: .environment,
+            "The proxy: its address, \"none\", or \"environment\" for what https_proxy and no_proxy say. It is never used for this machine itself. Default: environment."
+        )
+        private static let proxyURL = ConfigurationKey(
+            "url",
+            required: .text,
+            "Its address: http://proxy.example.com:3128."
+        )
+        private static let proxyUsername = ConfigurationKey("username", .text, "The user name for it.")
+        private static let proxyPassword = ConfigurationKey(
+            "password",
+            .secret,
+            "The password that goes with it, by reference."
+        )
+
+        static let certificateAuthorities = ConfigurationKey(
+            "ca_file",
+            ConfigurationValue<String>.certificateFile,
+            "A PEM file with certificates of authorities that are trusted besides the system's, where those are in a folder as on Debian."
+        )
+
+        static let clientCertificate = ConfigurationKey(
+            "client_certificate",
+            ConfigurationValue<ClientCertificate>.either(
+                ConfigurationValue<String>.certificateFile.map { path throws(AuthError) in
+                    try PEMFile(path).requireUsableKey()
+                    return ClientCertificate(file: path, keyFile: path)
+                },
+                .object([certificate, certificateKey]) { object throws(ConfigurationError) in
+                    ClientCertificate(file: try object[certificate], keyFile: try object[certificateKey])
+                }
+            ),
+            "The certificate that is shown to servers that request one: a PEM file with the certificate and its private key, or a file for each."
+        )
+        private static let certificate = ConfigurationKey(
+            "certificate",
+            required: ConfigurationValue<String>.certificateFile,
+            "A PEM file with the certificate."
+        )
+        private static let certificateKey = ConfigurationKey(
+            "key",
+            required: ConfigurationValue<String>.path.map { path throws(AuthError) in
+                try PEMFile(path).requireUsableKey()
+                return path
+            },
+            "A PEM file with its private key, without a passphrase."
+        )
+
+        static let addresses = ConfigurationKey(
+            "resolve",
+            .map(
+                .parsed { address throws(AuthError) in try requireAddress(address) },
+                name: { name throws(AuthError) in try requireHostAndPort(name) }
+            ),
+            default: [:],
+            "Addresses of hosts that are not looked up, by host and port: {\"id.example.com:443\": \"127.0.0.1\"}. For tests."
+        )
+
+        static let connectionsPerHost = ConfigurationKey(
+            "connections_per_host",
+            .number(1...10_000),
+            default: 64,
+            "The maximum number of requests in progress at one host; further requests wait. Token requests and API calls are counted separately. Default: 64."
+        )
+
+        static let declarations =
+            ([proxy, certificateAuthorities, clientCertificate, addresses, connectionsPerHost]
+            as [any AnyConfigurationKey])
+            .map(\.declaration)
+    }
+
+    /// What a profile says about a proxy.
+    enum ProxyChoice: Sendable {
+        case none
+        case environment
+        case server(ProxyServer)
+
+        init(_ text: String) throws(AuthError) {
+            switch text {
+            case "none": self = .none
+            case "environment": self = .environment
+            default: self = .server(try ProxyServer(url: text))
+            }
+        }
+    }
+
+    /// Reads the settings of a profile.
+    /// - Throws: ``ConfigurationError`` with the place of what is wrong.
+    init(configuration: ConfigurationObject, environment: [String: String]) throws(ConfigurationError) {
+        self.init()
+        switch try configuration[Keys.proxy] {
+        case .none: proxy = .none
+        case .environment: proxy = .environment(environment)
+        case .server(let server): proxy = .server(server)
+        }
+        certificateAuthorities = try configuration[Keys.certificateAuthorities]
+        clientCertificate = try configuration[Keys.clientCertificate]
+        for (name, address) in try configuration[Keys.addresses] { addresses[name.lowercased()] = address }
+        connectionsPerHost = try configuration[Keys.connectionsPerHost]
+        maximumConnections = max(maximumConnections, connectionsPerHost)
+    }
+
+    private static func requireHostAndPort(_ text: String) throws(AuthError) {
+        let parts = text.utf8.split(separator: UInt8(ascii: ":"), omittingEmptySubsequences: false)
+        // `*`, `+` and `-` are special to libcurl.
+        let allowed = Set("abcdefghijklmnopqrstuvwxyz0123456789.-".utf8)
+        let host = String(parts[0])?.lowercased() ?? ""
+        guard parts.count == 2, !host.isEmpty, !host.hasPrefix("-"), allowed.isSuperset(of: host.utf8),
+            String(parts[1]).flatMap({ UInt16($0) }) ?? 0 > 0
+        else {
+            throw AuthError(.invalidConfiguration, "this is not a host with a port, such as id.example.com:443")
+        }
+    }
+
+    private static func requireAddress(_ text: String) throws(AuthError) -> String {
+        guard NetworkReach.isAddress(text.contains(":") ? "[\(text)]" : text) else {
+            let shown = DisplayText.sanitized(text, limit: 60)
+            throw AuthError(.invalidConfiguration, "\"\(shown)\" is not an IP address")
+        }
+        return text
+    }
+}
+
+extension ConfigurationValue<String> {
+    /// The path of a PEM file with a certificate.
+    static var certificateFile: Self {
+        .path.map { path throws(AuthError) in
+            try PEMFile(path).requireCertificate()
+            return path
+        }
+    }
+}
+
+/// A file of certificates or keys in PEM (RFC 7468).
+private struct PEMFile {
+    private static let maximumSize = 4 * 1024 * 1024
+
+    private let path: String
+    private let text: String
+
+    /// Reads a file that only this user or root could have written: it decides which servers are trusted, or how this
+    /// client identifies itself.
+    init(_ path: String) throws(AuthError) {
+        self.path = path
+        self.text = String(
+            decoding: try TrustedFile(path, kind: "PEM file").contents(maximumSize: Self.maximumSize),
+            as: UTF8.self
+        )
+    }
+
+    func requireCertificate() throws(AuthError) {
+        guard text.contains("-----BEGIN CERTIFICATE-----") else { throw refusal("there is no certificate in it") }
+    }
+
+    func requireUsableKey() throws(AuthError) {
+        guard text.contains("PRIVATE KEY-----") else { throw refusal("there is no private key in it") }
+        // PKCS #8 has a label for keys with a passphrase, older files a line beneath theirs (RFC 1421).
+        guard !text.contains("BEGIN ENCRYPTED PRIVATE KEY-----"), !text.contains("Proc-Type: 4,ENCRYPTED") else {
+            throw refusal("its private key has a passphrase, which cannot be asked for at every request")
+        }
+    }
+
+    private func refusal(_ reason: String) -> AuthError {
+        AuthError(.invalidConfiguration, "\(path) cannot be used: \(reason)")
+    }
+}

@@ -1,0 +1,28 @@
+import AuthFlowStores
+
+extension PlatformKeyStore {
+    static var factories: [TokenStoreFactory] {
+        let accessGroup = ConfigurationKey(
+            "access_group",
+            .text,
+            "The keychain access group that several apps of one team share."
+        )
+        let isSynchronizable = ConfigurationKey(
+            "synchronizable_to_all_devices",
+            .flag,
+            default: false,
+            "Whether iCloud carries it to the user's other devices; one of them can then not be signed out alone."
+        )
+        return [
+            TokenStoreFactory("secret-service") { _, host in try store("secret-service", host) },
+            TokenStoreFactory("keychain", keys: [accessGroup, isSynchronizable]) { options, host in
+                try store(
+                    "keychain",
+                    host,
+                    accessGroup: try options[accessGroup],
+                    isSynchronizable: try options[isSynchronizable]
+                )
+            },
+        ]
+    }
+}

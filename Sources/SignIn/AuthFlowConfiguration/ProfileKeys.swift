@@ -1,0 +1,433 @@
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+import AuthFlowOAuth
+public import AuthFlowSignIn
+import AuthFlowStorage
+
+/// The keys of a profile that do not depend on what the program lists. Adapters read those that are public.
+public enum ProfileKeys {
+    static let clientID = ConfigurationKey(
+        "client_id",
+        required: .text,
+        "The client's identifier, as registered with the provider."
+    )
+    static let clientSecret = ConfigurationKey(
+        "client_secret",
+        .secret,
+        "The client's secret, by reference. Leave it out for a public client: apps and command-line tools cannot keep a secret."
+    )
+    static let clientAuthentication = ConfigurationKey(
+        "client_authentication",
+        .choice(of: [
+            ClientAuthentication.Method.none, .clientSecretBasic, .clientSecretPost, .clientSecretJWT, .privateKeyJWT,
+            .spiffeJWT, .tlsClientAuth, .selfSignedTLSClientAuth,
+        ]),
+        "How the client authenticates. private_key_jwt needs client_key or client_assertion, spiffe_jwt client_assertion, and the TLS methods client_certificate. Default: private_key_jwt with a client_key or client_assertion, none without a secret, otherwise what the provider asks for, mostly client_secret_basic."
+    )
+    static let clientSecretIssuer = ConfigurationKey(
+        "client_secret_issuer",
+        .text,
+        "The client's secret is a JWT that client_key signs for each request, with this iss: at Apple the identifier of the team. With client_authentication client_secret_post."
+    )
+    static let clientKey = ConfigurationKey(
+        "client_key",
+        ClientKey.value,
+        "The private key that client assertions and request objects are signed with: a PEM, JWK or JWK set file that others cannot read, and that is read again when it was replaced; or a key in a PKCS #11 token."
+    )
+    static let dpopKey = ConfigurationKey(
+        "dpop_key",
+        ClientKey.value,
+        "A key that tokens are bound to (RFC 9449) in place of one for each sign-in: for keys in hardware. With it, dpop is true."
+    )
+    static let decryptionKey = ConfigurationKey(
+        "decryption_key",
+        ConfigurationValue<[DecryptionKeySource]>.oneOrMore(
+            .either(
+                ConfigurationValue<String>.path.map { path throws(AuthError) in DecryptionKeySource.file(path: path) },
+                .object([decryptionFile, ClientKey.keyID, decryptionAlgorithm]) { object throws(ConfigurationError) in
+                    .file(
+                        path: try object[decryptionFile],
+                        keyID: try object[ClientKey.keyID],
+                        algorithm: try object[decryptionAlgorithm]
+                    )
+                }
+            )
+        ),
+        "The private key that the provider encrypts tokens to: a PEM, JWK or JWK set file that others cannot read; during a rotation the old one too."
+    )
+    private static let decryptionFile = ConfigurationKey("file", required: .path, "The file.")
+    private static let decryptionAlgorithm = ConfigurationKey(
+        "algorithm",
+        .choice(of: KeyManagementAlgorithm.all),
+        "The algorithm that the key is registered for. Default: that of the JWK, else every one that fits the key but RSA-OAEP with SHA-1."
+    )
+    static let encryptedResponses = ConfigurationKey(
+        "encrypted_responses",
+        .list(ConfigurationValue<EncryptedResponse>.choice),
+        default: [],
+        "What has to be encrypted to the client; plain ones are then refused. With a decryption_key, all may be."
+    )
+    private static let introspectionAudience = ConfigurationKey(
+        "audience",
+        .text,
+        "The audience that the response must have. Default: client_id; some providers name the audience of the token."
+    )
+    static let signedIntrospection = ConfigurationKey(
+        "signed_introspection",
+        ConfigurationValue<SignedIntrospection?>.either(
+            ConfigurationValue<Bool>.flag.map { isDemanded throws(AuthError) in isDemanded ? SignedIntrospection() : nil
+            },
+            .object([introspectionAudience]) { object throws(ConfigurationError) in
+                SignedIntrospection(audience: try object[introspectionAudience])
+            }
+        ),
+        default: nil,
+        "Whether the provider has to sign what it says about a token (RFC 9701). Default: false; true under fapi2-message-signing."
+    )
+    static let assertionAudience = ConfigurationKey(
+        "client_assertion_audience",
+        ConfigurationValue<ClientAuthentication.Audience>.choice,
+        default: .issuer,
+        "Who client assertions are made for: the issuer (FAPI 2.0), the token endpoint, or the endpoint that is called. Servers differ."
+    )
+    static let assertionAlgorithm = ConfigurationKey(
+        "client_assertion_algorithm",
+        .choice(of: SignatureAlgorithm.symmetric),
+        default: .hs256,
+        "The algorithm of client_secret_jwt."
+    )
+    static let pushedRequests = ConfigurationKey(
+        "par",
+        ConfigurationValue<PushedRequests>.choice,
+        default: .automatic,
+        "Whether authorization requests are pushed to the provider (RFC 9126): auto when it requires or offers that."
+    )
+    static let repeatedPushedParameters = ConfigurationKey(
+        "par_repeats",
+        .list(ConfigurationValue<RepeatedPushedParameter>.choice),
+        default: [],
+        "Parameters of a pushed request that are repeated in the browser, for providers that want them there."
+    )
+    static let signsRequests = ConfigurationKey(
+        "signed_requests",
+        .flag,
+        default: false,
+        "Whether authorization requests are signed with client_key (RFC 9101)."
+    )
+    private static let requestAlgorithm = ConfigurationKey(
+        "algorithm",
+        .choice(of: KeyManagementAlgorithm.all),
+        "The algorithm that is registered (request_object_encryption_alg). Default: the best one that the provider announces and has a key for."
+    )
+    private static let requestContent = ConfigurationKey(
+        "content",
+        .choice(of: ContentEncryption.allCases),
+        "How the content is encrypted (request_object_encryption_enc). Default: the best one that the provider announces, else A128CBC-HS256."
+    )
+    static let requestEncryption = ConfigurationKey(
+        "encrypted_requests",
+        ConfigurationValue<RequestObjectEncryption?>.either(
+            ConfigurationValue<Bool>.flag.map { isWanted throws(AuthError) in isWanted ? RequestObjectEncryption() : nil
+            },
+            .object([requestAlgorithm, requestContent]) { object throws(ConfigurationError) in
+                RequestObjectEncryption(algorithm: try object[requestAlgorithm], content: try object[requestContent])
+            }
+        ),
+        default: nil,
+        "Whether signed requests are encrypted to the provider, with a key of its key set. Default: false."
+    )
+    static let authorizationDetails = ConfigurationKey(
+        "authorization_details",
+        ConfigurationValue<JSON>.array { json throws(AuthError) in try AuthorizationDetails.check(json) },
+        "What is asked for beside scopes (RFC 9396): an array of objects, each with a type."
+    )
+    static let demandsExactDetails = ConfigurationKey(
+        "authorization_details_exact",
+        .flag,
+        default: false,
+        "Whether tokens are refused that have other authorization details than were asked for."
+    )
+    static let securityProfile = ConfigurationKey(
+        "security_profile",
+        ConfigurationValue<SecurityProfile>.choice,
+        "The profile that the client keeps to as a whole; settings that break it are refused."
+    )
+    static let resources = ConfigurationKey(
+        "resources",
+        .list(.issuer),
+        default: [],
+        "The addresses of the services that access tokens are for (RFC 8707)."
+    )
+    static let namesResourcesOnRefresh = ConfigurationKey(
+        "resources_on_refresh",
+        .flag,
+        default: true,
+        "Whether a refresh names the resources again; some providers, such as Microsoft Entra, refuse it."
+    )
+    static let requiresAnnouncedPKCE = ConfigurationKey(
+        "announced_pkce",
+        .flag,
+        default: false,
+        "Whether the provider has to announce PKCE with S256 in its metadata; without it, only a provider that announces other methods is refused."
+    )
+    /// The sign-in flows, best first.
+    public static let flow = ConfigurationKey(
+        "flow",
+        .oneOrMore(ConfigurationValue<SignInFlow>.choice),
+        default: [.authorizationCode],
+        "The grant: the authorization code grant in a user agent, the device grant (RFC 8628), or without a user client_credentials (RFC 6749 section 4.4) or jwt_bearer, with an assertion (RFC 7523 section 2.1). Of a list, the first is used that can begin here and that the provider supports; once the user has been shown something, no other is tried."
+    )
+    /// The scopes that are requested; nil for those of the provider's adapter.
+    public static let scopes = ConfigurationKey(
+        "scopes",
+        .list(.text, canBeEmpty: true),
+        "The scopes to request; [] for none. Default: those of the provider's adapter, mostly [\"openid\"]."
+    )
+    static let redirectURI = ConfigurationKey(
+        "redirect_uri",
+        .oneOrMore(.parsed("uri") { text throws(AuthError) in try RedirectURI(text) }),
+        "Where the provider sends the user back to, as registered; of several, the first that the user agent can receive. Default: http://127.0.0.1/callback, on a free port."
+    )
+    static let responseMode = ConfigurationKey(
+        "response_mode",
+        ConfigurationValue<ResponseMode>.choice,
+        default: .query,
+        "How the provider sends the authorization response through the browser."
+    )
+    static let idTokenSigningAlgorithms = ConfigurationKey(
+        "id_token_signing_algorithms",
+        .list(.choice(of: SignatureAlgorithm.asymmetric + SignatureAlgorithm.symmetric)),
+        "The algorithms that ID Tokens may be signed with, as registered (id_token_signed_response_alg). Default: those that the provider announces and that use a public key; HS256, HS384 and HS512 must be named, and need a client_secret."
+    )
+    static let clockLeeway = ConfigurationKey(
+        "clock_leeway",
+        .seconds(0...300),
+        default: .seconds(60),
+        "How far this machine's clock and the provider's may be apart, in seconds."
+    )
+    static let freshnessMargin = ConfigurationKey(
+        "freshness_margin",
+        .seconds(0...3600),
+        default: AuthClient.Options().freshnessMargin,
+        "How long before its expiry an access token counts as expired, in seconds; never more than a quarter of its lifetime."
+    )
+    static let account = ConfigurationKey(
+        "account",
+        .text,
+        "The subject of the account to use when several are signed in. Default: the one that signed in or was selected last."
+    )
+    static let postLogoutRedirectURI = ConfigurationKey(
+        "post_logout_redirect_uri",
+        .parsed("uri") { text throws(AuthError) in try RedirectURI(text) },
+        "Where the provider sends the user back to after a sign-out, as registered; without it the session at the provider cannot be ended. The return is awaited for 30 seconds at most."
+    )
+    static let sendsClientIDAtSignOut = ConfigurationKey(
+        "client_id_at_sign_out",
+        .flag,
+        default: true,
+        "Whether a sign-out at the provider sends client_id beside the ID Token, which some providers need to accept the post-logout redirect URI."
+    )
+    static let usesDPoP = ConfigurationKey(
+        "dpop",
+        .flag,
+        default: false,
+        "Whether tokens are bound to a key of this client (RFC 9449): a key for each sign-in, kept with its tokens. Tokens that are not bound are then refused."
+    )
+    static let apiOrigins = ConfigurationKey(
+        "api_origins",
+        .list(.url),
+        default: [],
+        "The origins of the APIs that the access token may be sent to."
+    )
+    static let timeout = ConfigurationKey(
+        "timeout",
+        .seconds(5...3600),
+        default: AuthClient.Options().timeout,
+        "How long a sign-in may take, in seconds. With the flow device, until the device code expires."
+    )
+    static let parameters = ConfigurationKey<[ProviderRequest.Purpose: FormParameters]>(
+        "parameters",
+        .object(parametersOfPurposes.map(\.key)) { object throws(ConfigurationError) in
+            var parameters: [ProviderRequest.Purpose: FormParameters] = [:]
+            for (purpose, key) in parametersOfPurposes {
+                for (name, value) in try object[key].sorted(by: { $0.key < $1.key }) {
+                    parameters[purpose, default: [:]].append(name, value)
+                }
+            }
+            return parameters
+        },
+        default: [:],
+        "More parameters for requests, by their purpose, each an object of strings. Parameters that protect the sign-in (state, nonce, redirect_uri and others) cannot be set. max_age and an essential acr in claims are checked in the ID Token."
+    )
+
+    private static let parametersOfPurposes = ProviderRequest.Purpose.configurable.map { purpose in
+        let values = ConfigurationValue<[String: String]>.map(.text) { name throws(AuthError) in
+            guard !ProviderRequest.reservedNames.contains(name) else {
+                throw AuthError(.invalidConfiguration, "this parameter is set by AuthFlow and cannot be given")
+            }
+        }
+        let summary = "More parameters of \(purpose) requests."
+        return (purpose, key: ConfigurationKey(purpose.rawValue, values, default: [:], summary))
+    }
+
+    /// Their declarations, in the order of the manual.
+    static let declarations: [ConfigurationKeyDeclaration] =
+        ([
+            clientID, clientSecret, clientAuthentication, clientSecretIssuer, clientKey, decryptionKey,
+            encryptedResponses,
+            signedIntrospection,
+            assertionAudience, assertionAlgorithm, flow,
+            scopes,
+            resources, namesResourcesOnRefresh, requiresAnnouncedPKCE, authorizationDetails, demandsExactDetails,
+            redirectURI, responseMode, pushedRequests,
+            repeatedPushedParameters,
+            signsRequests, requestEncryption, securityProfile,
+            idTokenSigningAlgorithms, clockLeeway, freshnessMargin, account, postLogoutRedirectURI,
+            sendsClientIDAtSignOut, usesDPoP, dpopKey, apiOrigins, timeout, parameters, CredentialHelperSettings.key,
+        ] as [any AnyConfigurationKey]).map(\.declaration)
+}
+
+/// The keys of a profile that depend on what the program lists.
+struct ProfileChoices: Sendable {
+    let provider: ConfigurationKey<ProviderFactory>
+    let userAgents: ConfigurationKey<[ConfigurationChoice<UserAgentFactory?>]>
+    let store: ConfigurationKey<ConfigurationChoice<TokenStoreFactory>?>
+    let shared: ConfigurationKey<Shared?>
+    let assertion: ConfigurationKey<ConfigurationChoice<AssertionSourceFactory>?>
+    let clientAssertion: ConfigurationKey<ConfigurationChoice<AssertionSourceFactory>?>
+
+    /// What several apps of one vendor share.
+    struct Shared: Sendable {
+        let group: String
+        let store: ConfigurationChoice<TokenStoreFactory>
+    }
+
+    init(
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory],
+        assertions: [AssertionSourceFactory]
+    ) {
+        let names = providers.map(\.name)
+        self.provider = ConfigurationKey(
+            "provider",
+            required: ConfigurationValue(.choice(names)) { node throws(ConfigurationError) in
+                try node.required(providers.first { $0.name == node.json.string })
+            },
+            "The provider adapter."
+        )
+        // Every agent that `auto` may choose receives the options of `auto`.
+        let automatic = userAgents.filter(\.isAutomatic).flatMap(\.keys)
+            .reduce(into: [ConfigurationKeyDeclaration]()) { keys, key in
+                if !keys.contains(where: { $0.name == key.name }) { keys.append(key) }
+            }
+        let agents = userAgents.map { (Optional($0), $0.name, $0.keys) }
+        self.userAgents = ConfigurationKey(
+            "user_agent",
+            .oneOrMore(.named([(nil, UserAgentChoice.auto, automatic)] + agents)),
+            default: [],
+            "How the user is shown the provider's page; of a list, the first that can work where the program runs. Default: auto."
+        )
+        self.store = ConfigurationKey(
+            "store",
+            .store(of: stores),
+            "Where the credential is stored. Default: file."
+        )
+        let sources = assertions.map { ($0, $0.name, $0.keys) }
+        self.assertion = ConfigurationKey(
+            "assertion",
+            .named(sources),
+            "Where the assertion comes from that the flow jwt_bearer exchanges for an access token. It is asked for every use."
+        )
+        // Another sign-in gives an assertion for one server, and not for the client itself.
+        self.clientAssertion = ConfigurationKey(
+            "client_assertion",
+            .named(sources.filter { $0.1 != "key" && $0.1 != "profile" }),
+            "Where the JWT comes from by which the client authenticates in place of a key of its own: with client_authentication spiffe_jwt as a SPIFFE JWT-SVID, otherwise as private_key_jwt."
+        )
+        let group = ConfigurationKey("group", required: .text, "The name that all apps of the group give.")
+        let sharedStore = ConfigurationKey(
+            "store",
+            required: .store(of: stores),
+            "Where it is stored: the same for all of them."
+        )
+        self.shared = ConfigurationKey(
+            "shared",
+            .object([group, sharedStore]) { object throws(ConfigurationError) in
+                Shared(group: try object[group], store: try object[sharedStore])
+            },
+            "What several apps of one vendor share, for providers that can sign in to one app with another app's tokens."
+        )
+    }
+
+    /// The store that a configuration names; default: the first of the list.
+    func makeStore(
+        _ configuration: ConfigurationObject,
+        _ stores: [TokenStoreFactory],
+        _ host: HostServices
+    ) throws -> any TokenStore {
+        try configuration[store]?.make(host: host)
+            ?? stores.first?.make(ConfigurationObject(empty: configuration), host) ?? MemoryTokenStore()
+    }
+
+    /// Their declarations.
+    var declarations: [ConfigurationKeyDeclaration] {
+        [
+            provider.declaration, userAgents.declaration, store.declaration, shared.declaration, assertion.declaration,
+            clientAssertion.declaration,
+        ]
+    }
+}
+
+/// The place of a client's key.
+struct ClientKey: Sendable {
+    /// A key as a profile has it: the path of its file, or an object.
+    static let value = ConfigurationValue<ClientKey>.either(
+        ConfigurationValue<String>.path.map { path throws(AuthError) in ClientKey(path: path) },
+        .object([file, keyID, algorithm, token, pin]) { object throws(ConfigurationError) in try ClientKey(object) }
+    )
+
+    static let file = ConfigurationKey("file", ConfigurationValue<String>.path, "The file.")
+    static let keyID = ConfigurationKey(
+        "kid",
+        .text,
+        "The kid that the key is registered by; in a set, the key to use. Default: that of the JWK, else its thumbprint."
+    )
+    private static let algorithm = ConfigurationKey(
+        "algorithm",
+        .choice(of: SignatureAlgorithm.asymmetric),
+        "The algorithm that assertions are registered with. Default: the best of the key's that the provider announces."
+    )
+    private static let token = ConfigurationKey(
+        "pkcs11",
+        .text,
+        "In place of a file: the URI of a key in a PKCS #11 token (RFC 7512), such as pkcs11:token=Work;object=signing. Its library is named by module-path; without it, p11-kit knows."
+    )
+    private static let pin = ConfigurationKey("pin", .secret, "The PIN of the token, by reference.")
+
+    let source: SigningKeySource
+    let algorithm: SignatureAlgorithm?
+
+    private init(path: String) {
+        self.source = .file(path: path)
+        self.algorithm = nil
+    }
+
+    private init(_ object: ConfigurationObject) throws(ConfigurationError) {
+        self.algorithm = try object[Self.algorithm]
+        switch (try object[Self.file], try object[Self.token]) {
+        case (let file?, nil): self.source = .file(path: file, keyID: try object[Self.keyID])
+        case (nil, let uri?):
+            #if os(Linux) || os(macOS)
+            let (pin, keyID) = (try object[Self.pin], try object[Self.keyID])
+            self.source = try object.located(Self.token) { () throws(AuthError) in
+                try .pkcs11(uri, pin: pin, keyID: keyID)
+            }
+            #else
+            throw object.error("this system has no PKCS #11 tokens", at: Self.token)
+            #endif
+        default: throw object.error("a key is in a \"file\" or, by \"pkcs11\", in a token")
+        }
+    }
+}

@@ -1,0 +1,196 @@
+public import AuthFlowHTTP
+public import AuthFlowJSON
+import AuthFlowStorage
+
+/// What a profile for a provider says that is the same for everyone: the issuer, usual scopes, and what the provider does in its own way.
+///
+/// A profile names it (`"preset": "example"`, or an object with its parameters), and adds the client. It is data: whatever it says, a
+/// profile could say itself, and a member of the profile takes the place of the preset's.
+public struct ProviderPreset: Sendable {
+    /// A part that differs: a tenant, a host.
+    public struct Parameter: Sendable {
+        /// What a value can be.
+        public enum Kind: Sendable {
+            /// A name: letters, digits, hyphens, underscores and dots.
+            case name
+            /// A host, with its port where it is not the usual one.
+            case host
+            /// The address of a server, without a slash at its end.
+            case url
+            /// One of these.
+            case choice([String])
+        }
+
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let name: String
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public let kind: Kind
+        /// What it is, as a sentence.
+        public let summary: String
+        /// The value when none is given; nil when one has to be.
+        public let defaultValue: String?
+
+        /// Creates a parameter.
+        public init(_ name: String, _ kind: Kind, default defaultValue: String? = nil, _ summary: String) {
+            self.name = name
+            self.kind = kind
+            self.defaultValue = defaultValue
+            self.summary = summary
+        }
+
+        func check(_ value: String) throws(AuthError) {
+            let isName = value.utf8.allSatisfy { byte in
+                (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
+                    || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || "-_.".utf8.contains(byte)
+            }
+            let isValid =
+                switch kind {
+                case .name: isName && value != "." && value != ".."
+                case .host: (try? Endpoint("https://\(value)/")).map { $0.origin == "https://\(value)" } ?? false
+                case .choice(let values): values.contains(value)
+                case .url: (try? Endpoint(value)).map { $0.query == nil && !value.hasSuffix("/") } ?? false
+                }
+            guard isValid, !value.isEmpty, value.utf8.count <= 200 else {
+                let kind =
+                    switch kind {
+                    case .name: "name"
+                    case .host: "host"
+                    case .url: "address without a slash at its end"
+                    case .choice(let values): "value: \(values.joined(separator: " or "))"
+                    }
+                throw AuthError(
+                    .invalidConfiguration,
+                    "\"\(DisplayText.sanitized(value, limit: 60))\" is no \(kind) (\(name): \(summary))"
+                )
+            }
+        }
+    }
+
+    /// The name that a profile chooses it by.
+    public let name: String
+
+    /// The provider's name, as users know it.
+    public let title: String
+
+    /// The parts that differ.
+    public let parameters: [Parameter]
+
+    /// The members of a profile. A parameter in braces stands for its value.
+    public let members: JSON
+
+    /// What to do at the provider before the first sign-in, one sentence each.
+    public let registration: [String]
+
+    /// Where clients are registered; nil where that differs.
+    public let console: String?
+
+    /// The provider's page that this is from.
+    public let source: String
+
+    /// Creates a preset.
+    /// - Parameters:
+    ///   - name: The name that a profile chooses it by.
+    ///   - title: The provider's name, as users know it.
+    ///   - parameters: The parts that differ; default: none.
+    ///   - members: The members of a profile: `provider` among them. A parameter in braces stands for its value.
+    ///   - registration: What to do at the provider before the first sign-in, one sentence each.
+    ///   - console: Where clients are registered; default: that differs.
+    ///   - source: The provider's page that this is from.
+    public init(
+        _ name: String,
+        title: String,
+        parameters: [Parameter] = [],
+        members: JSON,
+        registration: [String],
+        console: String? = nil,
+        source: String
+    ) {
+        self.name = name
+        self.title = title
+        self.parameters = parameters
+        self.members = members
+        self.registration = registration
+        self.console = console
+        self.source = source
+    }
+
+    /// The members of a profile, with the values of the parameters.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when a value is missing, unknown or not acceptable.
+    public func members(_ values: [String: String]) throws(AuthError) -> JSON {
+        for name in values.keys.sorted() where !parameters.contains(where: { $0.name == name }) {
+            throw AuthError(
+                .invalidConfiguration,
+                "the preset \(self.name) has no \"\(DisplayText.sanitized(name, limit: 60))\""
+            )
+        }
+        var known: [(placeholder: String, value: String)] = []
+        for parameter in parameters {
+            guard let value = values[parameter.name] ?? parameter.defaultValue else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "the preset \(name) needs \"\(parameter.name)\": \(parameter.summary)"
+                )
+            }
+            try parameter.check(value)
+            known.append(("{\(parameter.name)}", value))
+        }
+        return Self.filled(members, known)
+    }
+
+    private static func filled(_ json: JSON, _ values: [(placeholder: String, value: String)]) -> JSON {
+        if let text = json.string {
+            return .string(values.reduce(text) { $0.replacing($1.placeholder, with: $1.value) })
+        }
+        if let object = json.object { return .object(object.mapValues { filled($0, values) }) }
+        if let array = json.array { return .array(array.map { filled($0, values) }) }
+        return json
+    }
+}
+
+extension ProviderPreset {
+    /// Puts the members of the presets that profiles name into these profiles.
+    static func expand(_ json: JSON, _ presets: [ProviderPreset], _ source: ConfigurationSource) throws -> JSON {
+        guard var file = json.object, let profiles = file["profiles"]?.object else { return json }
+        file["profiles"] = .object(
+            try profiles.reduce(into: [:]) { expanded, entry in
+                let path = JSONPath().member("profiles").member(entry.key).member("preset")
+                guard var members = entry.value.object, let choice = members.removeValue(forKey: "preset") else {
+                    expanded[entry.key] = entry.value
+                    return
+                }
+                expanded[entry.key] = .object(try self.members(choice, presets, source, path).merging(members) { $1 })
+            }
+        )
+        return .object(file)
+    }
+
+    private static func members(
+        _ choice: JSON,
+        _ presets: [ProviderPreset],
+        _ source: ConfigurationSource,
+        _ path: JSONPath
+    ) throws -> [String: JSON] {
+        var values = choice.object ?? [:]
+        guard let name = choice.string ?? values.removeValue(forKey: "name")?.string else {
+            throw source.error("this must be the name of a preset, or an object with its name", at: path)
+        }
+        guard let preset = presets.first(where: { $0.name == name }) else {
+            let names = presets.map(\.name)
+            let hint = names.isEmpty ? "This program has none" : NearestName.advice(name, among: names)
+            throw source.error(
+                "there is no preset \"\(DisplayText.sanitized(name, limit: 60))\". \(hint)",
+                at: path
+            )
+        }
+        var texts: [String: String] = [:]
+        for (name, value) in values {
+            guard let text = value.string else { throw source.error("this must be a string", at: path.member(name)) }
+            texts[name] = text
+        }
+        do throws(AuthError) {
+            return try preset.members(texts).object ?? [:]
+        } catch {
+            throw source.error(error.message, at: path)
+        }
+    }
+}

@@ -1,0 +1,98 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// A file whose text is trusted, because only this user or root could have written it.
+struct TrustedFile {
+    let path: String
+
+    /// What it is, for messages.
+    private let kind: String
+
+    init(_ path: String, kind: String = "configuration file") {
+        self.path = path
+        self.kind = kind
+    }
+
+    /// Reads the file.
+    /// - Throws: ``AuthError`` with `invalid_configuration` and the command that fixes what is wrong.
+    func contents(maximumSize: Int) throws(AuthError) -> [UInt8] {
+        // Non-blocking: opening a pipe of that name would wait.
+        let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else {
+            throw refusal("There is no \(kind) at \(path), or it cannot be read.")
+        }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+            throw refusal("\(path) is not a plain file.")
+        }
+        try requireOwn(status, path)
+        // A link can be replaced by users who can write to its folder, and its target by users who can write to the
+        // folder of the target.
+        var link = stat()
+        if unsafe lstat(path, &link) == 0, link.st_mode & S_IFMT == S_IFLNK {
+            guard link.st_uid == geteuid() || link.st_uid == 0 else { throw foreign(path) }
+        }
+        for folder in [folder(of: path), folder(of: resolved)] {
+            var status = stat()
+            guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
+            // In a folder like /tmp only its owner can replace a file.
+            if status.st_mode & S_ISVTX == 0 { try requireOwn(status, folder) }
+        }
+        try requireClosedAncestors()
+        guard let bytes = BoundedFile.contents(of: descriptor, maximumSize: maximumSize) else {
+            throw refusal("\(path) cannot be read, or has more than \(maximumSize) bytes.")
+        }
+        return bytes
+    }
+
+    /// Requires that no other user can replace this tree by writing to a folder further up.
+    private func requireClosedAncestors() throws(AuthError) {
+        var folder = folder(of: resolved)
+        while folder != "/", folder != "." {
+            folder = self.folder(of: folder)
+            var status = stat()
+            guard unsafe stat(folder, &status) == 0 else { throw refusal("\(folder) cannot be examined.") }
+            guard status.st_mode & 0o002 == 0 || status.st_mode & S_ISVTX != 0 else { throw writable(folder) }
+        }
+    }
+
+    private func requireOwn(_ status: stat, _ path: String) throws(AuthError) {
+        guard status.st_uid == geteuid() || status.st_uid == 0 else { throw foreign(path) }
+        let isOpenToGroup = status.st_mode & 0o020 != 0 && !PrivateGroup.isOwn(status.st_gid)
+        guard status.st_mode & 0o002 == 0, !isOpenToGroup else {
+            throw writable(path)
+        }
+    }
+
+    private func writable(_ path: String) -> AuthError {
+        refusal(
+            "Others can write to \(DisplayText.sanitized(path)), so the configuration cannot be trusted. Look at it, then run: chmod go-w '\(DisplayText.sanitized(path))'"
+        )
+    }
+
+    private func foreign(_ path: String) -> AuthError {
+        refusal(
+            "\(DisplayText.sanitized(path)) belongs to another user, so the configuration cannot be trusted. Look at it, then copy it, or run: chown \(geteuid()) '\(DisplayText.sanitized(path))'"
+        )
+    }
+
+    private func refusal(_ message: String) -> AuthError { AuthError(.invalidConfiguration, message) }
+
+    private var resolved: String {
+        guard let found = unsafe realpath(path, nil) else { return path }
+        defer { unsafe free(found) }
+        return unsafe String(cString: found)
+    }
+
+    private func folder(of path: String) -> String {
+        guard let slash = path.lastIndex(of: "/") else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+}

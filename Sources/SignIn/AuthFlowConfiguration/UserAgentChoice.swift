@@ -1,0 +1,213 @@
+import AuthFlowHTTP
+import AuthFlowOAuth
+import AuthFlowSignIn
+
+/// The choice among user agents: by a profile, by the user, or by `auto`, which takes what works here.
+///
+/// The first agent in the list that certainly can work is taken; when there is none, the first that may.
+struct UserAgentChoice: Sendable {
+    /// The name that stands for all agents that need no options, in the order in which the program lists them.
+    static let auto = "auto"
+
+    /// What a profile says: one agent with its options, or nil for all that need none.
+    typealias Choice = ConfigurationChoice<UserAgentFactory?>
+
+    /// An agent whose availability is known.
+    struct Candidate: Sendable {
+        let factory: UserAgentFactory
+        let options: ConfigurationObject
+        let availability: UserAgentFactory.Availability
+    }
+
+    let candidates: [Candidate]
+    private let context: UserAgentContext
+
+    /// - Parameters:
+    ///   - override: The name of the agent to use; nil for the profile's choice.
+    ///   - configuration: The profile.
+    ///   - key: Its key for user agents.
+    ///   - factories: The agents that the program lists.
+    ///   - context: Where the program runs.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the override cannot be used.
+    init(
+        of override: String?,
+        in configuration: ConfigurationObject,
+        _ key: ConfigurationKey<[Choice]>,
+        factories: [UserAgentFactory],
+        context: UserAgentContext
+    ) throws {
+        var choices = try configuration[key]
+        if let override { choices = [try Self.choice(override, choices, configuration, factories)] }
+        if choices.isEmpty {
+            choices = [Choice(name: Self.auto, thing: nil, options: ConfigurationObject(empty: configuration))]
+        }
+        let pairs = choices.flatMap { choice in
+            (choice.thing.map { [$0] } ?? factories.filter(\.isAutomatic)).map { ($0, choice.options) }
+        }
+        self.context = context
+        self.candidates = try pairs.map { factory, options in
+            Candidate(factory: factory, options: options, availability: try factory.availability(options, context))
+        }
+    }
+
+    private static func choice(
+        _ name: String,
+        _ choices: [Choice],
+        _ configuration: ConfigurationObject,
+        _ factories: [UserAgentFactory]
+    ) throws -> Choice {
+        if let configured = choices.first(where: { $0.name == name }) { return configured }
+        let names = [auto] + factories.map(\.name)
+        guard names.contains(name) else {
+            let hint = NearestName.advice(name, among: names)
+            throw AuthError(
+                .invalidConfiguration,
+                "The user agent \"\(DisplayText.sanitized(name, limit: 60))\" is not known. \(hint)"
+            )
+        }
+        let factory = factories.first { $0.name == name }
+        guard factory?.isAutomatic != false else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The user agent \"\(name)\" needs options. Write them into the profile, under \"user_agent\"."
+            )
+        }
+        return Choice(name: name, thing: factory, options: ConfigurationObject(empty: configuration))
+    }
+
+    /// The agent to use: the first that certainly can work, otherwise the first that may.
+    var best: Candidate? {
+        candidates.first { if case .available = $0.availability { true } else { false } } ?? lastResort
+    }
+
+    private var lastResort: Candidate? {
+        candidates.first { if case .lastResort = $0.availability { true } else { false } }
+    }
+
+    /// The reasons why the agents before it in the list are not used.
+    func passedOver(for choice: Candidate) -> [String] {
+        candidates.prefix { $0.factory.name != choice.factory.name }.map {
+            "\($0.factory.name): \($0.availability.reason)"
+        }
+    }
+
+    /// Each agent and why it can or cannot work here, in order.
+    var reasons: [String] { candidates.map { "\($0.factory.name): \($0.availability.reason)" } }
+
+    /// The methods for these flows, best first. An agent of the last resort comes after the other flows.
+    /// - Parameter devicePresenter: Shows a code for signing in on another screen; nil when the program cannot.
+    /// - Throws: What making the agent throws. That none can work here is said when a user has to sign in, and not before:
+    ///   most of what a client does needs none.
+    func methods(
+        _ flows: [SignInFlow],
+        devicePresenter: (any DevicePresenter)?,
+        assertions: AssertionSource?
+    ) throws -> SignInMethods {
+        var result = SignInMethods(methods: [])
+        var lastResort: SignInMethod?
+        for flow in flows {
+            switch flow {
+            case .device:
+                guard let devicePresenter else {
+                    let reason = "This program cannot show a code for signing in on another screen."
+                    result.passedOver.append((flow, AuthError(.unsupported, reason)))
+                    continue
+                }
+                result.methods.append(.device(devicePresenter))
+            case .clientCredentials: result.methods.append(.clientCredentials)
+            case .jwtBearer:
+                guard let assertions else {
+                    throw AuthError(.invalidConfiguration, "The flow jwt_bearer needs an \"assertion\".")
+                }
+                result.methods.append(.jwtBearer(assertions))
+            case .authorizationCode:
+                guard let best else {
+                    result.passedOver.append((flow, noUserAgent))
+                    continue
+                }
+                let method = SignInMethod.userAgent(try chosen(best))
+                if case .lastResort(let reason) = best.availability, flows.contains(.device),
+                    context.launchEnvironment.mayOpenBrowser
+                {
+                    result.passedOver.append((flow, AuthError(.noUserAgent, "\(best.factory.name): \(reason).")))
+                    lastResort = method
+                } else {
+                    result.methods.append(method)
+                }
+            }
+        }
+        if let lastResort { result.methods.append(lastResort) }
+        return result
+    }
+
+    private var noUserAgent: AuthError {
+        AuthError(
+            .noUserAgent,
+            "You have to sign in, and no user agent can work here. \(reasons.joined(separator: "; ")). Sign in where there is a browser or a terminal."
+        )
+    }
+
+    private func chosen(_ candidate: Candidate) throws -> ChosenUserAgent {
+        ChosenUserAgent(
+            name: candidate.factory.name,
+            because: candidate.availability.reason,
+            passedOver: passedOver(for: candidate),
+            base: try candidate.factory.make(candidate.options, context)
+        )
+    }
+}
+
+extension Profile {
+    /// The user agent of a profile that would be chosen, and why.
+    package struct UserAgentExplanation: Sendable {
+        /// Its name; nil when none can work here.
+        package let chosen: String?
+        /// A line for each agent, including the chosen one: its name, a colon, and the reason.
+        package let reasons: [String]
+    }
+
+    /// Explains which user agent a client of this profile would use, without making one.
+    /// - Throws: ``ConfigurationError``.
+    package func userAgentExplanation(
+        providers: [ProviderFactory],
+        userAgents: [UserAgentFactory],
+        stores: [TokenStoreFactory] = TokenStoreFactory.standard,
+        assertions: [AssertionSourceFactory] = AssertionSourceFactory.standard,
+        context: UserAgentContext
+    ) throws -> UserAgentExplanation {
+        let (choices, configuration) = try checked(
+            providers: providers,
+            userAgents: userAgents,
+            stores: stores,
+            assertions: assertions,
+            environment: context.launchEnvironment.environment
+        )
+        let choice = try UserAgentChoice(
+            of: nil,
+            in: configuration,
+            choices.userAgents,
+            factories: userAgents,
+            context: context
+        )
+        return UserAgentExplanation(chosen: choice.best?.factory.name, reasons: choice.reasons)
+    }
+}
+
+/// A user agent that was chosen by configuration, and reports so when it is used.
+private struct ChosenUserAgent: UserAgent {
+    let name: String
+    let because: String
+    let passedOver: [String]
+    let base: any UserAgent
+
+    func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: (RedirectSession) async throws -> Return
+    ) async throws -> Return {
+        var details = ["name": name]
+        if !because.isEmpty { details["because"] = because }
+        if !passedOver.isEmpty { details["passed_over"] = passedOver.joined(separator: "; ") }
+        options.reporter.report(.userAgentChoice, details: details)
+        return try await base.withRedirectSession(options, body)
+    }
+}

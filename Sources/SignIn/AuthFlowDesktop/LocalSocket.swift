@@ -1,0 +1,111 @@
+package import AuthFlow
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// The POSIX calls for a Unix domain socket; Foundation has none.
+package enum LocalSocket {
+    package static func listen(at path: String) throws(AuthError) -> Int32 {
+        let descriptor = socket(AF_UNIX, stream, 0)
+        guard descriptor >= 0 else { throw failure() }
+        // It gets its final name once it listens: another command removes a name at which no process listens. The name
+        // before that tells which process creates it.
+        let unfinished =
+            "\(path.prefix(upTo: path.lastIndex(of: "/") ?? path.startIndex))/\(getpid())-\(Base64URL.encode(HostServices.systemRandomBytes(6))).new"
+        // On Linux the mode of a socket's name is that of its descriptor; no other user can enter the folder meanwhile.
+        guard fchmod(descriptor, 0o600) == 0 || errno == EINVAL,
+            unsafe with(unfinished, { unsafe bind(descriptor, $0, $1) }) == 0,
+            unsafe chmod(unfinished, 0o600) == 0, SystemCall.listen(descriptor, 4) == 0,
+            unsafe rename(unfinished, path) == 0
+        else {
+            let error = failure()
+            unsafe unlink(unfinished)
+            close(descriptor)
+            throw error
+        }
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        return descriptor
+    }
+
+    /// A connection; nil when there is none, and then `errno` says why: `EAGAIN` when a process listens but accepts no
+    /// more, such as one that was stopped.
+    package static func connect(to path: String) -> Int32? {
+        let descriptor = socket(AF_UNIX, stream, 0)
+        guard descriptor >= 0 else { return nil }
+        _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
+        // Otherwise this would wait for as long as that process is stopped. Reading waits by `poll`.
+        _ = fcntl(descriptor, F_SETFL, O_NONBLOCK)
+        guard unsafe with(path, { unsafe SystemCall.connect(descriptor, $0, $1) }) == 0 else {
+            let number = errno
+            close(descriptor)
+            errno = number
+            return nil
+        }
+        return descriptor
+    }
+
+    static func write(_ bytes: [UInt8], to descriptor: Int32) {
+        #if os(Linux)
+        let flags = Int32(MSG_NOSIGNAL)
+        #else
+        let flags: Int32 = 0
+        #endif
+        _ = unsafe bytes.withUnsafeBytes { unsafe send(descriptor, $0.baseAddress, $0.count, flags) }
+    }
+
+    /// Reads up to a line break; nil when none comes in time or within bounds.
+    static func readLine(from descriptor: Int32, maximumSize: Int, patience: Int32) -> String? {
+        let start = ContinuousClock.now
+        var line: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 4096)
+        while line.count <= maximumSize {
+            // A machine that slept for weeks has no time left, and not more than fits.
+            let left = patience - Int32(min(start.duration(to: .now) / .milliseconds(1), Double(patience)))
+            var ready = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard left > 0, unsafe poll(&ready, 1, left) > 0 else { return nil }
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe recv(descriptor, $0.baseAddress, $0.count, 0) }
+            guard count > 0 else { return nil }
+            line += buffer[..<count]
+            if let end = line.firstIndex(of: UInt8(ascii: "\n")) {
+                return String(validating: line[..<end], as: UTF8.self)
+            }
+        }
+        return nil
+    }
+
+    private static func with(_ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Int32) -> Int32 {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        let bytes = Array(path.utf8) + [0]
+        guard bytes.count <= MemoryLayout.size(ofValue: address.sun_path) else {
+            errno = ENAMETOOLONG
+            return -1
+        }
+        unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
+        return unsafe withUnsafePointer(to: &address) {
+            unsafe $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                unsafe body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+    }
+
+    private static func failure() -> AuthError {
+        let reason = unsafe String(cString: strerror(errno))
+        return AuthError(
+            .userAgentFailed,
+            "No socket could be opened to receive the redirect: \(reason)."
+        )
+    }
+
+    private static var stream: Int32 {
+        #if os(Linux)
+        Int32(SOCK_STREAM.rawValue)
+        #else
+        SOCK_STREAM
+        #endif
+    }
+}

@@ -1,0 +1,132 @@
+public import AuthFlow
+public import AuthFlowEssentials
+import Crypto
+import Dispatch
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Hands a redirect from the process that the system opens it with to the process that waits for it, on the same machine.
+///
+/// The process that waits listens on a socket that only its user can reach, in a folder that only its user can enter.
+/// The socket's name is a hash of the sign-in's state, so that the other process finds it by the redirect alone, and
+/// the redirect names no path.
+public struct RedirectHandOver: Sendable {
+    /// The most that is read from a connection, in bytes, and how long that may take, in milliseconds.
+    private static let maximumSize = 64 * 1024
+    private static let patience: Int32 = 2000
+
+    private let directory: String
+
+    /// Creates a hand-over through a folder, which is created when it is needed.
+    /// - Parameter directory: Its path; short, because the path of a socket may have about a hundred characters.
+    public init(directory: String) {
+        self.directory = directory
+    }
+
+    /// Creates a hand-over in the user's runtime folder: `$XDG_RUNTIME_DIR/authflow`.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is none.
+    public init(environment: [String: String] = ProcessInfo.processInfo.environment) throws(AuthError) {
+        let given = environment["XDG_RUNTIME_DIR"].flatMap { $0.hasPrefix("/") ? $0 : nil }
+        let usual = "/run/user/\(geteuid())"
+        guard let folder = given ?? (FileManager.default.fileExists(atPath: usual) ? usual : nil) else {
+            throw AuthError(
+                .userAgentFailed,
+                "XDG_RUNTIME_DIR is not set, so no other program can hand a redirect over. Set it to a folder of your own."
+            )
+        }
+        self.init(directory: "\(folder)/authflow")
+    }
+
+    /// The outcome of handing over a redirect.
+    public enum Outcome: String, Sendable {
+        /// A process waits for this redirect and took it.
+        case taken
+        /// A process waits, but not for this redirect.
+        case refused
+        /// No process waits.
+        case nobody
+    }
+
+    /// Hands a redirect to the process that waits for it.
+    /// - Throws: ``/AuthFlow/AuthError`` when the folder cannot be trusted.
+    public func deliver(_ url: String) throws(AuthError) -> Outcome {
+        guard FileManager.default.fileExists(atPath: directory) else { return .nobody }
+        try PrivateFile.createDirectory(directory)
+        removeLeftovers()
+        let parameters = url.unicodeScalars.split { $0 == "?" || $0 == "#" }.dropFirst().last
+        let state = FormURLEncoding.decode(parameters.map { String($0) } ?? "")?["state"]
+        guard let state, let descriptor = LocalSocket.connect(to: path(for: Secret(state))) else { return .nobody }
+        defer { close(descriptor) }
+        LocalSocket.write(Array("\(url)\n".utf8), to: descriptor)
+        let response = LocalSocket.readLine(from: descriptor, maximumSize: 32, patience: Self.patience)
+        return response.flatMap(Outcome.init(rawValue:)) ?? .nobody
+    }
+
+    /// Waits for a redirect while `body` runs.
+    /// - Parameters:
+    ///   - state: The state of the visit.
+    ///   - isAnswer: Whether a redirect is the expected one.
+    ///   - body: Receives the expected redirects, at most one.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when no redirect could be handed over; what `body` throws.
+    func listen<Return: Sendable>(
+        for state: Secret,
+        isAnswer: @escaping @Sendable (_ url: String) -> Bool,
+        _ body: (AsyncStream<String>) async throws -> Return
+    ) async throws -> Return {
+        try PrivateFile.createDirectory(directory)
+        removeLeftovers()
+        let path = path(for: state)
+        let (redirects, redirect) = AsyncStream<String>.makeStream(bufferingPolicy: .bufferingOldest(1))
+        let descriptor = try LocalSocket.listen(at: path)
+        let queue = DispatchQueue(label: "redirect hand-over")
+        let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
+        source.setEventHandler {
+            let peer = accept(descriptor, nil, nil)
+            guard peer >= 0 else { return }
+            defer { close(peer) }
+            let url = LocalSocket.readLine(from: peer, maximumSize: Self.maximumSize, patience: Self.patience)
+            guard let url, isAnswer(url), case .enqueued = redirect.yield(url) else {
+                return LocalSocket.write(Array("\(Outcome.refused.rawValue)\n".utf8), to: peer)
+            }
+            LocalSocket.write(Array("\(Outcome.taken.rawValue)\n".utf8), to: peer)
+        }
+        // The source owns the descriptor until its cancel handler runs; the name is removed when this returns.
+        source.setCancelHandler { close(descriptor) }
+        source.resume()
+        defer {
+            unsafe unlink(path)
+            source.cancel()
+        }
+        return try await body(redirects)
+    }
+
+    private func path(for state: Secret) -> String {
+        let hash = SHA256.hash(data: Array(state.exposed.utf8)).prefix(16)
+        return "\(directory)/\(hash.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()).sock"
+    }
+
+    /// Removes the sockets of processes that were killed: none listens there any more.
+    private func removeLeftovers() {
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+        where name.hasSuffix(".new") {
+            guard let process = Int32(name.prefix { $0 != "-" }), process > 0, kill(process, 0) != 0, errno == ESRCH
+            else {
+                continue
+            }
+            unsafe unlink("\(directory)/\(name)")
+        }
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+        where name.hasSuffix(".sock") {
+            let path = "\(directory)/\(name)"
+            if let descriptor = LocalSocket.connect(to: path) {
+                close(descriptor)
+            } else if errno == ECONNREFUSED {
+                unsafe unlink(path)
+            }
+        }
+    }
+}

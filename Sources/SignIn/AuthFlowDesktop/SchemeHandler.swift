@@ -1,0 +1,187 @@
+import AuthFlow
+public import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// A private-use scheme that the desktop opens with a program (RFC 8252 section 7.1), by a desktop entry of the user
+/// (freedesktop.org's Desktop Entry and MIME Applications specifications).
+///
+/// Only for Linux and similar systems: on Apple's systems an app declares its schemes in its bundle.
+public struct SchemeHandler: Sendable {
+    /// The scheme.
+    public let scheme: String
+
+    private let environment: [String: String]
+
+    /// Creates a handler for a scheme.
+    /// - Parameters:
+    ///   - scheme: The scheme, in lower case.
+    ///   - environment: The variables that name the user's folders.
+    public init(scheme: String, environment: [String: String] = ProcessInfo.processInfo.environment) {
+        self.scheme = scheme
+        self.environment = environment
+    }
+
+    /// The file name of the entry.
+    public var entryName: String { "authflow-\(scheme).desktop" }
+
+    /// The path of the entry.
+    public var entryPath: String { "\(applications)/\(entryName)" }
+
+    /// Whether the entry exists.
+    public var hasEntry: Bool { FileManager.default.fileExists(atPath: entryPath) }
+
+    /// Whether the entry exists and the desktop opens the scheme with it.
+    public var isInstalled: Bool { hasEntry && handler == entryName }
+
+    /// The name of the entry that the desktop opens the scheme with, by `xdg-mime`; nil when there is none.
+    public var handler: String? { try? currentHandler() }
+
+    private func currentHandler() throws -> String? {
+        let response = try run("xdg-mime", ["query", "default", mimeType])
+        return response.isEmpty ? nil : response
+    }
+
+    /// The program that the entry starts; nil when there is no entry.
+    public var program: String? {
+        let text = FileManager.default.contents(atPath: entryPath).map { String(decoding: $0, as: UTF8.self) }
+        let line = text?.split(separator: "\n").first { $0.hasPrefix("Exec=") }
+        return line.map { String($0.dropFirst("Exec=".count).prefix { $0 != " " }) }
+    }
+
+    /// Registers a program, for this user alone.
+    /// - Parameters:
+    ///   - program: Its path. It is started as `PROGRAM handle-redirect URL`, without a shell.
+    ///   - replacing: Whether to take the scheme over from another program that has registered it.
+    /// - Throws: ``/AuthFlow/AuthError`` with `invalid_configuration` when the path or the scheme cannot be registered, or the scheme
+    ///   is another program's; `user_agent_failed` when the desktop did not accept it.
+    public func install(program: String, replacing: Bool = false) throws {
+        // RFC 8252 section 7.1; and no character to which a key file or a launcher gives a meaning.
+        let isReversedName =
+            scheme.contains(".")
+            && scheme.utf8.allSatisfy { byte in
+                UInt8(ascii: "a")...UInt8(ascii: "z") ~= byte || UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte
+                    || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "-") || byte == UInt8(ascii: "+")
+            }
+        guard isReversedName, scheme.first?.isLetter == true else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\"\(DisplayText.sanitized(scheme, limit: 80))\" is not a reversed domain name such as com.example.app (RFC 8252 section 7.1)."
+            )
+        }
+        guard program.hasPrefix("/"), program.utf8.allSatisfy(Self.isPlain) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "Launchers differ in how they read \(DisplayText.sanitized(program)). Install the program at a path without spaces and quotes."
+            )
+        }
+        // A query that fails says nothing, and another program's scheme is not taken over by accident.
+        if !replacing, let handler = try currentHandler(), handler != entryName {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(scheme): is already opened by \(DisplayText.sanitized(handler)), which is replaced only on request."
+            )
+        }
+        do {
+            try FileManager.default.createDirectory(atPath: applications, withIntermediateDirectories: true)
+        } catch {
+            throw AuthError(.userAgentFailed, "The folder \(applications) cannot be created.", underlyingError: error)
+        }
+        let entry = """
+            [Desktop Entry]
+            Type=Application
+            Version=1.0
+            Name=AuthFlow sign-in
+            Comment=Hands a redirect to the program that waits for it
+            Exec=\(program) handle-redirect %u
+            Terminal=false
+            NoDisplay=true
+            StartupNotify=false
+            MimeType=\(mimeType);
+
+            """
+        // Written completely or not at all, even when this process is killed.
+        try PrivateFile(entryPath).replace(with: Array(entry.utf8))
+        // Some desktops look into a cache; those without the program have none.
+        _ = try? run("update-desktop-database", [applications])
+        _ = try run("xdg-mime", ["default", entryName, mimeType])
+        guard isInstalled else {
+            throw AuthError(
+                .userAgentFailed,
+                "The desktop still opens \(scheme): with \(handler ?? "nothing"). Is XDG_CONFIG_HOME writable?"
+            )
+        }
+    }
+
+    /// Removes the registration.
+    /// - Returns: Whether there was one.
+    /// - Throws: ``/AuthFlow/AuthError`` when it cannot be removed.
+    public func remove() throws -> Bool {
+        let existed = hasEntry
+        try PrivateFile(entryPath).remove()
+        for list in ["\(configuration)/mimeapps.list", "\(applications)/mimeapps.list"] {
+            try removeAssociation(in: list)
+        }
+        _ = try? run("update-desktop-database", [applications])
+        return existed
+    }
+
+    /// Removes the association itself, because `xdg-mime` can only add one.
+    private func removeAssociation(in list: String) throws {
+        guard let bytes = FileManager.default.contents(atPath: list) else { return }
+        let lines = String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
+        let left = lines.compactMap { line -> String? in
+            guard line.hasPrefix("\(mimeType)=") else { return String(line) }
+            let others = line.dropFirst(mimeType.count + 1).split(separator: ";").filter { $0 != entryName }
+            return others.isEmpty ? nil : "\(mimeType)=\(others.joined(separator: ";"));"
+        }
+        guard left.count != lines.count || left.joined(separator: "\n") != lines.joined(separator: "\n") else { return }
+        try PrivateFile(list).replace(with: Array(left.joined(separator: "\n").utf8))
+    }
+
+    private var mimeType: String { "x-scheme-handler/\(scheme)" }
+
+    private var applications: String { "\(folder("XDG_DATA_HOME", ".local/share"))/applications" }
+
+    private var configuration: String { folder("XDG_CONFIG_HOME", ".config") }
+
+    private func folder(_ variable: String, _ usual: String) -> String {
+        if let path = environment[variable], path.hasPrefix("/") { return path }
+        return "\(HomeDirectory.path(environment: environment))/\(usual)"
+    }
+
+    /// Whether no launcher, quoting rule or key file gives the character a meaning.
+    private static func isPlain(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"):
+            true
+        default: "/._-+@".utf8.contains(byte)
+        }
+    }
+
+    /// Runs a program of the desktop and returns what it prints.
+    private func run(_ name: String, _ arguments: [String]) throws -> String {
+        #if os(Linux)
+        guard let path = LaunchEnvironment.find(name, environment) else {
+            throw AuthError(.userAgentFailed, "\(name) is not installed. It comes with the package xdg-utils.")
+        }
+        let (status, bytes) = try ChildProgram.output(of: [path] + arguments, environment: environment)
+        guard status == 0 else { throw AuthError(.userAgentFailed, "\(name) ended with status \(status).") }
+        return String(decoding: bytes, as: UTF8.self).trimmingWhitespace()
+        #else
+        throw AuthError(.unsupported, "This system opens schemes with apps only.")
+        #endif
+    }
+}
+
+extension SchemeHandler: CustomStringConvertible, CustomReflectable {
+    /// The scheme.
+    public var description: String { scheme }
+    /// A mirror without children: the values of the environment's variables may be secrets.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -1,0 +1,189 @@
+public import AuthFlow
+public import AuthFlowEssentials
+
+/// A cookie as a browser keeps it (RFC 6265 section 5.3).
+public struct Cookie: Sendable, Hashable {
+    /// The name.
+    public let name: String
+    /// The value. Session cookies are as good as passwords.
+    public let value: Secret
+    /// The host or domain it belongs to, in lower case.
+    public let domain: String
+    /// Whether it is for exactly that host, and not for its subdomains.
+    public let isHostOnly: Bool
+    /// The path it is for.
+    public let path: String
+    /// Whether it is sent over `https` only.
+    public let isSecure: Bool
+    /// When it expires; nil for a session cookie.
+    public let expiresAt: Date?
+    /// The origin that set it.
+    public let origin: String
+    /// The cross-site requests it is sent with.
+    public let sameSite: SameSite
+
+    /// `SameSite` (RFC 6265bis section 5.6.7).
+    public enum SameSite: String, Sendable, Hashable {
+        /// Not sent with cross-site requests.
+        case strict
+        /// Sent with cross-site requests only when they navigate to another page by GET. The default.
+        case lax
+        /// Sent with all requests.
+        case none
+    }
+}
+
+extension Cookie {
+    /// Reads a `Set-Cookie` field (RFC 6265 section 5.2), as received from an endpoint.
+    /// - Returns: nil when the cookie must be ignored: malformed, or for a domain that the endpoint may not set cookies
+    ///   for.
+    init?(_ field: String, from endpoint: Endpoint, now: Date) {
+        let parts = field.unicodeScalars.split(separator: ";", omittingEmptySubsequences: false)
+        guard let pair = parts.first, let equals = pair.firstIndex(of: "=") else { return nil }
+        let name = Self.trimmed(pair[..<equals])
+        guard !name.isEmpty,
+            !field.unicodeScalars.contains(where: { $0.value < 0x20 && $0.value != 9 || $0.value == 0x7F })
+        else { return nil }
+
+        var domain: String?
+        var path: String?
+        var expiry: Date?
+        var maximumAge: Double?
+        var isSecure = false
+        var sameSite = SameSite.lax
+        for attribute in parts.dropFirst() {
+            let halves = attribute.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let value = halves.count > 1 ? Self.trimmed(halves[1]) : ""
+            switch Self.trimmed(halves[0]).lowercased() {
+            case "domain" where !value.isEmpty:
+                domain = (value.hasPrefix(".") ? String(value.dropFirst()) : value).lowercased()
+            case "path": path = value.hasPrefix("/") ? value : nil
+            case "expires": expiry = CookieDate.parse(value) ?? expiry
+            case "max-age": maximumAge = Int64(value).map(Double.init) ?? maximumAge
+            case "secure": isSecure = true
+            case "samesite": sameSite = SameSite(rawValue: value.lowercased()) ?? .lax
+            default: break
+            }
+        }
+
+        if let domain {
+            // Section 5.3 step 5 requires refusing public suffixes. Without their list, a domain must contain a dot and
+            // match the host at a dot; an IP address has no domain at all.
+            let covers = endpoint.host == domain || endpoint.host.hasSuffix(".\(domain)") && domain.contains(".")
+            let isAddress = endpoint.host.hasPrefix("[") || endpoint.host.allSatisfy { $0.isNumber || $0 == "." }
+            guard covers, !isAddress || endpoint.host == domain else { return nil }
+        }
+        // RFC 6265bis section 5.7: an insecure origin cannot set a secure cookie; the prefixes of section 4.1.3 are
+        // enforced.
+        if isSecure && !Self.isSecure(endpoint) { return nil }
+        // Section 5.7: without Secure, "None" is not honoured.
+        if sameSite == .none, !isSecure { sameSite = .lax }
+        if name.hasPrefix("__Secure-") && !isSecure { return nil }
+        if name.hasPrefix("__Host-"), !isSecure || domain != nil || path != "/" { return nil }
+
+        self.name = name
+        self.value = Secret(Self.trimmed(pair[pair.index(after: equals)...]))
+        self.domain = domain ?? endpoint.host
+        self.isHostOnly = domain == nil
+        self.path = path ?? Self.defaultPath(of: endpoint)
+        self.isSecure = isSecure
+        self.origin = endpoint.origin
+        self.sameSite = sameSite
+        // Section 5.3 step 3: Max-Age has precedence.
+        self.expiresAt = maximumAge.map { $0 <= 0 ? .distantPast : now.addingTimeInterval($0) } ?? expiry
+    }
+
+    /// Whether the cookie is sent with a request (section 5.4).
+    func matches(_ endpoint: Endpoint) -> Bool {
+        let hostFits = endpoint.host == domain || !isHostOnly && endpoint.host.hasSuffix(".\(domain)")
+        let requestPath = endpoint.path.isEmpty ? "/" : endpoint.path
+        // Section 5.1.4: /am covers /am and /am/x, not /amx.
+        let pathFits =
+            requestPath == path
+            || requestPath.hasPrefix(path) && (path.hasSuffix("/") || requestPath.dropFirst(path.count).first == "/")
+        return hostFits && pathFits && (!isSecure || Self.isSecure(endpoint))
+    }
+
+    /// Whether secure cookies go there. Browsers count this machine's own loopback among the origins that can be trusted (Secure Contexts
+    /// section 3.1), and providers for development rely on it.
+    private static func isSecure(_ endpoint: Endpoint) -> Bool {
+        endpoint.scheme == "https" || Endpoint.isLoopback(host: endpoint.host)
+    }
+
+    /// Section 5.1.4, the default-path.
+    private static func defaultPath(of endpoint: Endpoint) -> String {
+        guard let slash = endpoint.path.lastIndex(of: "/"), slash > endpoint.path.startIndex else { return "/" }
+        return String(endpoint.path[..<slash])
+    }
+
+    private static func trimmed(_ text: Substring.UnicodeScalarView) -> String {
+        String(text).trimmingSpaces()
+    }
+}
+
+/// The initiator of a request, as far as the cookie rules need it (RFC 6265bis section 5.2).
+struct RequestContext: Sendable {
+    /// The page that initiated it; nil for a typed address.
+    let initiator: Endpoint?
+    /// Whether it is a navigation to a page by GET.
+    let isPlainVisit: Bool
+
+    /// Whether a cookie may be sent with a request to an endpoint.
+    func allows(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
+        guard let initiator, !Self.isSameSite(initiator, endpoint) else { return true }
+        switch cookie.sameSite {
+        case .strict: return false
+        case .lax: return isPlainVisit
+        case .none: return true
+        }
+    }
+
+    /// Whether two endpoints are same-site: the same scheme, and the same domain below a public suffix. Without the
+    /// list of public suffixes, a suffix is assumed to have one label, or two when both are short, as in `co.uk`.
+    static func isSameSite(_ left: Endpoint, _ right: Endpoint) -> Bool {
+        left.scheme == right.scheme && site(left.host) == site(right.host)
+    }
+
+    private static func site(_ host: String) -> String {
+        let labels = host.split(separator: ".")
+        guard !host.hasPrefix("["), labels.count > 2, labels.last?.allSatisfy(\.isNumber) == false else { return host }
+        let isShort = labels[labels.count - 1].count == 2 && labels[labels.count - 2].count <= 3
+        return labels.suffix(isShort ? 3 : 2).joined(separator: ".")
+    }
+}
+
+/// Parses cookie dates (RFC 6265 section 5.1.1), which come in many formats.
+enum CookieDate {
+    private static let months = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+
+    /// Reads a date in any order of its parts; nil when one is missing or impossible.
+    static func parse(_ text: String) -> Date? {
+        var time: (Int, Int, Int)?
+        var day: Int?
+        var month: Int?
+        var year: Int?
+        let tokens = text.split { !($0.isASCII && ($0.isLetter || $0.isNumber || $0 == ":")) }
+        for token in tokens {
+            let clock = token.split(separator: ":").map { Int($0) }
+            if time == nil, clock.count == 3, let hour = clock[0], let minute = clock[1], let second = clock[2] {
+                time = (hour, minute, second)
+            } else if day == nil, token.count <= 2, let number = Int(token) {
+                day = number
+            } else if month == nil, let index = months.firstIndex(of: token.prefix(3).lowercased()) {
+                month = index + 1
+            } else if year == nil, token.count == 2 || token.count == 4, let number = Int(token) {
+                year = number
+            }
+        }
+        guard let time, let day, let month, var year else { return nil }
+        if (70...99).contains(year) { year += 1900 } else if (0...69).contains(year) { year += 2000 }
+        guard (1...31).contains(day), year >= 1601, (0...23).contains(time.0), (0...59).contains(time.1),
+            (0...59).contains(time.2)
+        else { return nil }
+        var calendar = Calendar(identifier: .gregorian)
+        calendar.timeZone = TimeZone(identifier: "UTC") ?? calendar.timeZone
+        return calendar.date(
+            from: DateComponents(year: year, month: month, day: day, hour: time.0, minute: time.1, second: time.2)
+        )
+    }
+}

@@ -1,0 +1,48 @@
+public import AuthFlow
+public import AuthFlowEssentials
+
+/// The cookies of one visit, by the rules of RFC 6265.
+///
+/// Foundation's storage accepts foreign domains, ignores `Max-Age` and sends cookies where they do not belong (on
+/// Linux), so AuthFlow has its own jar on every system.
+public struct CookieJar: Sendable {
+    /// The maximum number of cookies; the oldest are evicted first (section 6.1 asks for at least 3000; a sign-in needs
+    /// few).
+    private static let capacity = 300
+
+    /// The cookies, oldest first.
+    public private(set) var cookies: [Cookie] = []
+
+    /// Creates an empty jar.
+    public init() {}
+
+    /// Creates a jar with cookies from an earlier visit.
+    init(_ cookies: [Cookie]) { self.cookies = cookies }
+
+    /// Stores the cookie of a `Set-Cookie` field that an endpoint sent (section 5.3).
+    public mutating func store(_ field: String, from endpoint: Endpoint, now: Date) {
+        guard let cookie = Cookie(field, from: endpoint, now: now) else { return }
+        cookies.removeAll { $0.name == cookie.name && $0.domain == cookie.domain && $0.path == cookie.path }
+        if let end = cookie.expiresAt, end <= now { return }
+        cookies.append(cookie)
+        if cookies.count > Self.capacity { cookies.removeFirst() }
+    }
+
+    /// The `Cookie` field for a request (section 5.4): longer paths first, then older cookies; nil without any.
+    /// - Parameters:
+    ///   - endpoint: Where the request goes.
+    ///   - now: The current time.
+    ///   - isAllowed: Whether a matching cookie may be sent there.
+    public func field(
+        for endpoint: Endpoint,
+        now: Date,
+        where isAllowed: (Cookie) -> Bool = { _ in true }
+    ) -> String? {
+        let matching = cookies.enumerated().filter { _, cookie in
+            cookie.matches(endpoint) && isAllowed(cookie) && cookie.expiresAt.map { $0 > now } != false
+        }
+        guard !matching.isEmpty else { return nil }
+        let sorted = matching.sorted { ($1.element.path.count, $0.offset) < ($0.element.path.count, $1.offset) }
+        return sorted.map { "\($0.element.name)=\($0.element.value.exposed)" }.joined(separator: "; ")
+    }
+}

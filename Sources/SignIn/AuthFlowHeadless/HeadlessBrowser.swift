@@ -1,0 +1,182 @@
+public import AuthFlow
+import AuthFlowEssentials
+import HTTPTypes
+
+/// The part of a browser that a sign-in without a window needs: cookies and redirects, within bounds.
+public actor HeadlessBrowser {
+    /// The maximum number of redirects in a row.
+    private static let maximumRedirects = 20
+
+    private let transport: any HTTPTransport
+    private let now: @Sendable () -> Date
+    private let reporter: FlowReporter
+    private let sharedCookies: SharedCookies?
+    private var jar: CookieJar
+    private var hasTypedCredentials = false
+    private let purpose: RedirectOptions.Purpose
+    /// The current page of the visit.
+    private var page: Endpoint?
+    /// What the connection led to by which the page was fetched; nil when that is not known.
+    private var pageReach: NetworkReach?
+
+    init(
+        purpose: RedirectOptions.Purpose = .signIn,
+        transport: any HTTPTransport,
+        now: @escaping @Sendable () -> Date,
+        reporter: FlowReporter,
+        sharedCookies: SharedCookies? = nil,
+        cookies: [Cookie] = []
+    ) {
+        self.purpose = purpose
+        self.sharedCookies = sharedCookies
+        self.jar = CookieJar(cookies)
+        self.transport = transport
+        self.now = now
+        self.reporter = reporter
+    }
+
+    /// Sends one request with the matching cookies, and stores those of the response. Follows no redirect.
+    /// - Throws: What ``/AuthFlow/HTTPTransport/send(_:)`` throws.
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
+        try await send(call, RequestContext(initiator: page, isPlainVisit: false))
+    }
+
+    private func send(_ call: TransportRequest, _ context: RequestContext) async throws -> TransportResponse {
+        let endpoint = try Endpoint(call.url)
+        var call = call
+        let cookies = jar.field(for: endpoint, now: now()) {
+            context.allows($0, to: endpoint) && sharedCookies?.mayGo($0, to: endpoint) != false
+        }
+        if let cookies { call.head.headerFields[.cookie] = cookies }
+        let response = try await transport.send(call)
+        for field in response.head.headerFields[fields: .setCookie] {
+            jar.store(field.value, from: endpoint, now: now())
+        }
+        return response
+    }
+
+    /// Publishes an event about what a driver does.
+    /// - Parameter details: The details by name. They must not be secret.
+    public func report(_ details: [String: String]) { reporter.report(.pageVisit, details: details) }
+
+    /// Stores a cookie that an API has named without setting it.
+    /// - Parameters:
+    ///   - field: The cookie, in the syntax of `Set-Cookie`.
+    ///   - endpoint: The API.
+    public func keep(_ field: String, from endpoint: Endpoint) { jar.store(field, from: endpoint, now: now()) }
+
+    /// Whether any cookie would be sent with a request.
+    public func hasCookies(for endpoint: Endpoint) -> Bool { jar.field(for: endpoint, now: now()) != nil }
+
+    /// Whether a cookie of this name would be sent with a request.
+    public func hasCookie(named name: String, for endpoint: Endpoint) -> Bool {
+        jar.field(for: endpoint, now: now()) { $0.name == name } != nil
+    }
+
+    /// The cookies of the visit so far.
+    var cookies: [Cookie] { jar.cookies }
+
+    /// Where a visit ended.
+    enum Arrival: Sendable {
+        /// At a page.
+        case page(HeadlessPage)
+        /// At the redirect URI, which is not requested.
+        case redirect(String)
+    }
+
+    /// Navigates and follows redirects until a page or the redirect URI is reached.
+    func go(_ navigation: HeadlessNavigation, until redirectURI: String) async throws -> Arrival {
+        if navigation.typesCredentials { hasTypedCredentials = true }
+        // A driver that knows where the visit ends navigates there itself.
+        if navigation.form == nil, Self.isAnswer(navigation.endpoint.url, redirectURI) {
+            return .redirect(navigation.endpoint.url)
+        }
+        var endpoint = navigation.endpoint
+        var form = navigation.form
+        // A page of a public server must not lead to services of this machine or its network.
+        if let page {
+            try Self.require(page.mayName(endpoint), endpoint, from: page)
+            endpoint.limitReach(to: pageReach, unlessAt: page)
+        }
+        for _ in 0...Self.maximumRedirects {
+            try Task.checkCancellation()
+            let context = RequestContext(initiator: page, isPlainVisit: form == nil)
+            let response = try await send(call(endpoint, form), context)
+            reporter.report(.pageVisit, details: ["url": endpoint.description, "status": "\(response.status)"])
+            guard (300..<400).contains(response.status), let location = response.head.headerFields[.location] else {
+                page = endpoint
+                pageReach = response.reach
+                return .page(
+                    HeadlessPage(
+                        endpoint: endpoint,
+                        response: response,
+                        hasTypedCredentials: hasTypedCredentials,
+                        purpose: purpose
+                    )
+                )
+            }
+            if Self.isAnswer(location, redirectURI) { return .redirect(location) }
+            let next = try Self.resolve(location, against: endpoint)
+            if Self.isAnswer(next, redirectURI) { return .redirect(next) }
+            var target = try Endpoint(String(next.prefix { $0 != "#" }), name: "redirect")
+            try Self.require(endpoint.mayName(target), target, from: endpoint)
+            target.limitReach(to: response.reach, unlessAt: endpoint)
+            // RFC 9110 section 15.4: 307 and 308 repeat the request unchanged. What was typed at one site must not be
+            // sent to another.
+            if response.status == 307 || response.status == 308 {
+                guard form == nil || target.origin == endpoint.origin else {
+                    throw AuthError(
+                        .userAgentFailed,
+                        "\(endpoint) redirects the submitted form to \(target.origin), which was refused."
+                    )
+                }
+            } else {
+                form = nil
+            }
+            endpoint = target
+        }
+        throw AuthError(
+            .userAgentFailed,
+            "The sign-in was redirected more than \(Self.maximumRedirects) times in a row."
+        )
+    }
+
+    private func call(_ endpoint: Endpoint, _ form: FormParameters?) -> TransportRequest {
+        var fields: HTTPFields = [.accept: "text/html, application/xhtml+xml, */*;q=0.5"]
+        guard let form else { return TransportRequest(.get, endpoint, headerFields: fields) }
+        fields[.contentType] = "application/x-www-form-urlencoded"
+        // The Fetch Standard, "append a request Origin header": the origin of the page that contains the form.
+        fields[HTTPField.Name("Origin") ?? .accept] = page?.origin ?? "null"
+        return TransportRequest(
+            .post,
+            endpoint,
+            headerFields: fields,
+            body: Array(FormURLEncoding.encodeForm(form).utf8)
+        )
+    }
+
+    private static func require(_ isAllowed: Bool, _ target: Endpoint, from source: Endpoint) throws(AuthError) {
+        guard isAllowed else {
+            throw AuthError(
+                .userAgentFailed,
+                "\(source) leads to \(target.origin), an address of this machine or a private network, which a public server may not name."
+            )
+        }
+    }
+
+    /// Whether an address is the redirect URI with parameters.
+    private static func isAnswer(_ url: String, _ redirectURI: String) -> Bool {
+        // A URI is ASCII; in other text, a separator may not be what it looks like.
+        guard url.utf8.allSatisfy({ $0 < 0x80 }) else { return false }
+        return url == redirectURI || url.hasPrefix("\(redirectURI)?") || url.hasPrefix("\(redirectURI)#")
+            || redirectURI.contains("?") && url.hasPrefix("\(redirectURI)&")
+    }
+
+    /// Resolves a reference from a page or a redirect of `base` (RFC 3986 section 5).
+    static func resolve(_ reference: String, against base: Endpoint) throws -> String {
+        guard let url = URL(string: reference, relativeTo: URL(string: base.url)) else {
+            throw AuthError(.userAgentFailed, "\(base) leads to something that is not a URL.")
+        }
+        return url.absoluteURL.absoluteString
+    }
+}

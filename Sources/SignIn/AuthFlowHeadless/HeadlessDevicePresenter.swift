@@ -1,0 +1,98 @@
+public import AuthFlow
+import AuthFlowEssentials
+
+/// Completes a device authorization without a screen: opens the verification URI and does there what a user would.
+///
+/// For tests and for service accounts, like ``HeadlessUserAgent``.
+public struct HeadlessDevicePresenter: Sendable {
+    /// The maximum number of pages that a driver is asked about.
+    private static let maximumPages = 15
+
+    private let driver: any LoginDriver
+    private let transport: any HTTPTransport
+    private let host: HostServices
+    private let observer: @Sendable (DeviceAuthorization) -> Void
+
+    /// Creates a presenter.
+    /// - Parameters:
+    ///   - driver: Does what a user would do on the provider's pages, except entering the code.
+    ///   - transport: The HTTP transport.
+    ///   - host: Gives the time, for the expiry of cookies.
+    ///   - observer: Called with the code.
+    public init(
+        driver: any LoginDriver,
+        transport: any HTTPTransport = SystemTransport(),
+        host: HostServices = .system,
+        observer: @escaping @Sendable (DeviceAuthorization) -> Void = { _ in }
+    ) {
+        self.driver = driver
+        self.transport = transport
+        self.host = host
+        self.observer = observer
+    }
+}
+
+extension HeadlessDevicePresenter: DevicePresenter {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func present<Return: Sendable>(
+        _ authorization: DeviceAuthorization,
+        while body: nonisolated(nonsending) () async throws -> Return
+    ) async throws -> Return {
+        observer(authorization)
+        // The pages have until the code expires; after them the engine does its own waiting.
+        try await withDeadline(authorization.lifetime, clock: host.clock) {
+            AuthError(.timedOut, "The provider's pages took longer than the code lasts.")
+        } _: {
+            try await enter(authorization)
+        }
+        return try await body()
+    }
+
+    /// Does what a user would do with the code.
+    private func enter(_ authorization: DeviceAuthorization) async throws {
+        let browser = HeadlessBrowser(transport: transport, now: host.now, reporter: FlowReporter(host: host))
+        let link = authorization.verificationURIComplete ?? authorization.verificationURI
+        var navigation = HeadlessNavigation.visit(link)
+        var hasAnswered = false
+        for _ in 0..<Self.maximumPages {
+            // There is no redirect to wait for, and no page can be at an empty address.
+            guard case .page(let page) = try await browser.go(navigation, until: "") else { break }
+            let forms = try await HTMLPage.read(page).forms
+            // A page without a form, after something was submitted, is the final one.
+            if page.response.status == 200, forms.isEmpty, hasAnswered { return }
+            hasAnswered = true
+            if let codeForm = try Self.codeForm(in: forms, page, authorization, at: link.origin) {
+                navigation = codeForm
+            } else {
+                navigation = try await driver.next(after: page, in: browser)
+            }
+        }
+        throw AuthError(
+            .userAgentFailed,
+            "After \(Self.maximumPages) pages the code at \(link) was still not accepted."
+        )
+    }
+
+    /// Enters the code, when the page asks for it.
+    private static func codeForm(
+        in forms: [HTMLForm],
+        _ page: HeadlessPage,
+        _ authorization: DeviceAuthorization,
+        at origin: String
+    ) throws -> HeadlessNavigation? {
+        // The code is entered only at the origin that the provider named.
+        guard page.endpoint.origin == origin else { return nil }
+        for form in forms where form.passwordField == nil {
+            guard let field = form.userNameField, field.name.lowercased().contains("code") else { continue }
+            let target = try form.target(on: page)
+            guard target.origin == origin else { continue }
+            var parameters = FormParameters()
+            for field in form.fields where field.isSent { parameters.append(field.name, field.value) }
+            parameters[field.name] = authorization.userCode
+            return form.method == "post"
+                ? .post(parameters, to: target, typesCredentials: false)
+                : .visit(try Endpoint(target.url(adding: parameters), name: "form action"))
+        }
+        return nil
+    }
+}

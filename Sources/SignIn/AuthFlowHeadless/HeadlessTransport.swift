@@ -1,0 +1,50 @@
+import AuthFlow
+import AuthFlowEssentials
+import HTTPTypes
+import Synchronization
+
+/// Sends the configured `User-Agent`, and records requests and responses without any secret.
+struct HeadlessTransport: HTTPTransport {
+    let base: any HTTPTransport
+    let userAgentString: String?
+    let transcript: Transcript?
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        var call = call
+        if let userAgentString { call.head.headerFields[.userAgent] = userAgentString }
+        transcript?.write(RedactedMessage(call), mark: ">")
+        do {
+            let response = try await base.send(call)
+            transcript?.write(RedactedMessage(response), mark: "<")
+            return response
+        } catch {
+            transcript?.write("< \((error as? AuthError)?.description ?? "no response")")
+            throw error
+        }
+    }
+}
+
+/// A file that records a visit, for finding out why a page was not understood.
+final class Transcript: Sendable {
+    /// The beginning of such a file: a file without it is not overwritten.
+    private static let mark = "# Transcript of a visit, written by AuthFlow\n"
+
+    private let path: String
+    private let text = Mutex(Transcript.mark)
+
+    init(path: String) { self.path = path }
+
+    func write(_ message: RedactedMessage, mark: String) {
+        let parameters = message.parameters.map { "    \($0.name): \($0.value)\n" }.joined()
+        write("\(mark) \(message.title)\n\(parameters)")
+    }
+
+    /// Adds to the file. A failed write does not stop the sign-in.
+    func write(_ entry: String) {
+        let all = text.withLock { text in
+            text += entry.hasSuffix("\n") ? entry : "\(entry)\n"
+            return text
+        }
+        try? PrivateFile(path).write(Array(all.utf8), markedBy: Array(Self.mark.utf8))
+    }
+}

@@ -1,0 +1,94 @@
+public import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+/// Cookies that several apps of one vendor share on one machine, so that the provider recognises a user who has signed
+/// in to one of them when the next one asks.
+///
+/// Only cookies with the listed names are shared, and only those of one origin. The provider decides what a cookie
+/// permits: any program that can read the store can use it until it expires.
+public struct SharedCookies: Sendable {
+    private let store: SharedCredentialStore
+    private let origin: Endpoint
+    private let names: Set<String>
+    private let sharesSessionCookies: Bool
+
+    /// Creates a store for cookies.
+    /// - Parameters:
+    ///   - store: The group and its store. Choose one that encrypts.
+    ///   - origin: The origin of the cookies, such as `https://id.example.com`.
+    ///   - names: The names of the cookies to share.
+    ///   - sharingSessionCookiesAtRisk: Whether session cookies are shared too. They are not meant to outlive the
+    ///     browser's session, and end only when the provider ends them.
+    public init(
+        store: SharedCredentialStore,
+        origin: Endpoint,
+        names: [String],
+        sharingSessionCookiesAtRisk: Bool = false
+    ) {
+        self.store = store
+        self.origin = origin
+        self.names = Set(names)
+        self.sharesSessionCookies = sharingSessionCookiesAtRisk
+    }
+
+    /// The cookies that have not expired.
+    func cookies(now: Date) async throws -> [Cookie] {
+        let shared = try await store.value(for: origin.origin)?.exposed["cookies"]?.array ?? []
+        return shared.compactMap { Cookie(stored: $0, origin: origin.origin) }.filter { isShareable($0, now: now) }
+    }
+
+    /// Stores the shareable cookies of a visit, in place of those that were shared before.
+    func keep(_ cookies: [Cookie], now: Date) async throws {
+        let shareable = cookies.filter { isShareable($0, now: now) }.map(\.stored)
+        try await store.change(for: origin.origin) { _ in
+            shareable.isEmpty ? nil : RedactedJSON(["cookies": .array(shareable)])
+        }
+    }
+
+    /// Deletes the cookies, for every app of the group.
+    /// - Throws: ``/AuthFlow/AuthError`` with `storage_failed`.
+    public func remove() async throws {
+        try await store.change(for: origin.origin) { _ in nil }
+    }
+
+    /// Whether a cookie may be sent to an endpoint. Shared cookies are sent to their own origin only, although the
+    /// cookie rules ignore ports and may include subdomains. A cookie of a shared name that another origin has set is
+    /// never sent.
+    func mayGo(_ cookie: Cookie, to endpoint: Endpoint) -> Bool {
+        !names.contains(cookie.name) || endpoint.origin == origin.origin && cookie.origin == origin.origin
+    }
+
+    /// Cookies that another origin has set for this one (which is possible within a domain) are not shared.
+    private func isShareable(_ cookie: Cookie, now: Date) -> Bool {
+        guard names.contains(cookie.name), cookie.origin == origin.origin else { return false }
+        return cookie.expiresAt.map { $0 > now } ?? sharesSessionCookies
+    }
+}
+
+extension Cookie {
+    fileprivate var stored: JSON {
+        var json: [String: JSON] = [
+            "name": .string(name), "value": .string(value.exposed), "domain": .string(domain), "path": .string(path),
+            "host_only": .bool(isHostOnly), "secure": .bool(isSecure), "same_site": .string(sameSite.rawValue),
+        ]
+        json["expires_at"] = expiresAt.map { .double($0.timeIntervalSince1970) }
+        return .object(json)
+    }
+
+    fileprivate init?(stored json: JSON, origin: String) {
+        guard let name = json["name"]?.string, let value = json["value"]?.string, let domain = json["domain"]?.string,
+            let path = json["path"]?.string, let isHostOnly = json["host_only"]?.bool,
+            let isSecure = json["secure"]?.bool
+        else { return nil }
+        self.name = name
+        self.value = Secret(value)
+        self.domain = domain
+        self.path = path
+        self.isHostOnly = isHostOnly
+        self.isSecure = isSecure
+        self.sameSite = json["same_site"]?.string.flatMap(SameSite.init) ?? .lax
+        self.origin = origin
+        self.expiresAt = json["expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
+    }
+}

@@ -1,0 +1,109 @@
+import AuthFlow
+import AuthFlowEssentials
+import FlyingSocks
+package import HTTPTypes
+
+/// Reads one HTTP/1.1 request from a connection, within bounds (RFC 9112).
+///
+/// Any page in the user's browser and any process on the machine can send anything. A real request is a few hundred
+/// bytes that arrive at once; one that is larger, slower or stranger than these bounds allow is not an authorization
+/// response.
+package struct HTTPMessageReader {
+    /// The largest request line and header fields, in bytes: an authorization response in the query fits easily.
+    static let maximumHeadSize = 64 * 1024
+
+    /// The largest body, in bytes.
+    package static let maximumBodySize = 256 * 1024
+
+    /// A request that is refused, with the status that says why.
+    package struct Refusal: Error {
+        package let status: HTTPResponse.Status
+    }
+
+    /// Reads a request. What follows it on the connection is ignored: it is closed after one response.
+    /// - Throws: ``Refusal``, or what reading throws.
+    static func request(from socket: AsyncSocket) async throws -> (request: HTTPRequest, body: [UInt8]) {
+        var bytes: [UInt8] = []
+        var end: Int?
+        while end == nil {
+            // A little overlap, because the empty line may arrive in two pieces.
+            let searched = max(0, bytes.count - 3)
+            bytes += try await socket.read(atMost: 4096)
+            end = endOfHead(in: bytes, from: searched)
+            guard end ?? bytes.count <= maximumHeadSize else {
+                throw Refusal(status: .requestHeaderFieldsTooLarge)
+            }
+        }
+        let headSize = end ?? bytes.count
+        let request = try head(bytes[..<headSize])
+        let length = try bodySize(of: request)
+        var body = Array(bytes[(headSize + 4)...].prefix(length))
+        while body.count < length { body += try await socket.read(atMost: min(4096, length - body.count)) }
+        return (request, body)
+    }
+
+    /// The offset of the empty line that ends the header fields.
+    private static func endOfHead(in bytes: [UInt8], from start: Int) -> Int? {
+        guard bytes.count >= start + 4 else { return nil }
+        return (start...bytes.count - 4).first {
+            bytes[$0] == 13 && bytes[$0 + 1] == 10 && bytes[$0 + 2] == 13 && bytes[$0 + 3] == 10
+        }
+    }
+
+    package static func head(_ bytes: ArraySlice<UInt8>) throws(Refusal) -> HTTPRequest {
+        guard let text = String(validating: bytes, as: UTF8.self) else { throw Refusal(status: .badRequest) }
+        var lines = text.split(separator: "\r\n", omittingEmptySubsequences: false)[...]
+        // RFC 9112 section 3: request-line = method SP request-target SP HTTP-version
+        let words = (lines.popFirst() ?? "").split(separator: " ", omittingEmptySubsequences: false)
+        guard words.count == 3, let method = HTTPRequest.Method(rawValue: String(words[0])), words[1].hasPrefix("/")
+        else { throw Refusal(status: .badRequest) }
+        // RFC 3986 section 2: a target is made of printable ASCII.
+        guard words[1].utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw Refusal(status: .badRequest) }
+        guard words[2] == "HTTP/1.1" || words[2] == "HTTP/1.0" else { throw Refusal(status: .badRequest) }
+
+        var fields = HTTPFields()
+        for line in lines {
+            // RFC 9112 section 5: field-line = field-name ":" OWS field-value OWS, and no space before the colon.
+            guard let colon = line.firstIndex(of: ":"), let name = HTTPField.Name(String(line[..<colon])) else {
+                throw Refusal(status: .badRequest)
+            }
+            let value = line[line.index(after: colon)...].trimmingSpaces()
+            guard HTTPField.isValidValue(value) else { throw Refusal(status: .badRequest) }
+            fields.append(HTTPField(name: name, value: value))
+        }
+        // RFC 9112 section 3.2: "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message
+        // that lacks a Host header field and to any request message that contains more than one Host header field line".
+        let hosts = fields[values: host]
+        guard hosts.count == 1 else { throw Refusal(status: .badRequest) }
+        fields[values: host] = []
+        return HTTPRequest(
+            method: method,
+            scheme: "http",
+            authority: hosts[0],
+            path: String(words[1]),
+            headerFields: fields
+        )
+    }
+
+    /// RFC 9112 section 6.
+    package static func bodySize(of request: HTTPRequest) throws(Refusal) -> Int {
+        // Browsers send forms with their length; without transfer codings there is less to be confused by.
+        guard request.headerFields[.transferEncoding] == nil else { throw Refusal(status: .lengthRequired) }
+        let lengths = Set(request.headerFields[values: .contentLength])
+        guard let text = lengths.first else { return 0 }
+        guard lengths.count == 1, let length = UInt32(text) else { throw Refusal(status: .badRequest) }
+        guard length <= maximumBodySize else { throw Refusal(status: .contentTooLarge) }
+        return Int(length)
+    }
+
+    /// The bytes of a response, after which the connection is closed.
+    static func bytes(of response: TransportResponse) -> [UInt8] {
+        let status = response.head.status
+        var head = "HTTP/1.1 \(status.code) \(status.reasonPhrase)\r\n"
+        for field in response.head.headerFields { head += "\(field.name.rawName): \(field.value)\r\n" }
+        head += "Content-Length: \(response.body.count)\r\nConnection: close\r\n\r\n"
+        return Array(head.utf8) + response.body
+    }
+
+    private static var host: HTTPField.Name { HTTPField.Name("Host") ?? .cookie }
+}

@@ -1,0 +1,123 @@
+import AuthFlow
+import AuthFlowEssentials
+import FlyingSocks
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// A port of this machine's loopback interface, bound and listening.
+package struct LoopbackPort {
+    let number: Int
+    let sockets: [Socket]
+
+    /// Binds a port.
+    /// - Parameters:
+    ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
+    ///   - port: The port; nil for any free one.
+    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed`.
+    static func open(host: String, port: Int?) throws -> LoopbackPort {
+        do {
+            let isIPv6 = host == "[::1]"
+            // A port that is free in one address family may be taken in the other, so a few are tried.
+            for _ in 0..<(port == nil ? 5 : 1) {
+                let first = try listen(port ?? 0, isIPv6: isIPv6)
+                // RFC 8252 section 8.3 warns of "localhost": a browser may try ::1 first, where another process could
+                // listen. So that address is bound too.
+                do {
+                    let number = try first.port
+                    guard host == "localhost", hasIPv6 else { return LoopbackPort(number: number, sockets: [first]) }
+                    return LoopbackPort(number: number, sockets: [first, try listen(number, isIPv6: true)])
+                } catch SocketError.failed(_, let number, _) where number == EADDRINUSE && port == nil {
+                    try? first.close()
+                } catch {
+                    try? first.close()
+                    throw error
+                }
+            }
+        } catch {
+            throw failure(error, port: port)
+        }
+        throw AuthError(.portBusy, "No free port was found on this machine.")
+    }
+
+    /// Binds a port and releases it.
+    /// - Parameters:
+    ///   - host: As for ``open(host:port:)``.
+    ///   - port: The port; default: any free one.
+    /// - Returns: Its number.
+    package static func tryOut(host: String, port: Int? = nil) throws -> Int {
+        let port = try open(host: host, port: port)
+        port.close()
+        return port.number
+    }
+
+    func close() {
+        for socket in sockets { try? socket.close() }
+    }
+
+    private static func listen(_ port: Int, isIPv6: Bool) throws -> Socket {
+        let socket = try Socket(domain: isIPv6 ? AF_INET6 : AF_INET)
+        do {
+            #if !os(Linux)
+            try socket.setValue(true, for: .noSIGPIPE)
+            #endif
+            // This ignores only closed connections: a port that another process listens at stays taken.
+            try socket.setValue(true, for: .localAddressReuse)
+            if isIPv6 {
+                try socket.bind(to: try sockaddr_in6.inet6(ip6: "::1", port: UInt16(port)))
+            } else {
+                try socket.bind(to: try sockaddr_in.inet(ip4: "127.0.0.1", port: UInt16(port)))
+            }
+            try socket.listen()
+            return socket
+        } catch {
+            try? socket.close()
+            throw error
+        }
+    }
+
+    private static func failure(_ error: any Error, port: Int?) -> AuthError {
+        switch error {
+        case let error as AuthError:
+            return error
+        case SocketError.failed(_, let number, _) where number == EADDRINUSE:
+            return AuthError(
+                .portBusy,
+                """
+                Port \(port ?? 0) on this machine is taken by another program, so the authorization response could not \
+                be received. End that program, or register and configure another redirect URI.
+                """,
+                underlyingError: error
+            )
+        default:
+            return AuthError(
+                .userAgentFailed,
+                "No loopback server could be opened\(port.map { " on port \($0)" } ?? "").",
+                underlyingError: error
+            )
+        }
+    }
+
+    /// Whether this machine has an IPv6 loopback address.
+    private static var hasIPv6: Bool {
+        guard let socket = try? Socket(domain: AF_INET6) else { return false }
+        defer { try? socket.close() }
+        guard let address = try? sockaddr_in6.inet6(ip6: "::1", port: 0) else { return false }
+        return (try? socket.bind(to: address)) != nil
+    }
+}
+
+extension Socket {
+    /// The port that it is bound to.
+    fileprivate var port: Int {
+        get throws {
+            switch try sockname() {
+            case .ip4(_, let port), .ip6(_, let port): Int(port)
+            default: throw SocketError.unsupportedAddress
+            }
+        }
+    }
+}

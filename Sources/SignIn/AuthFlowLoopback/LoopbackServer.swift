@@ -1,0 +1,226 @@
+package import AuthFlow
+import AuthFlowEssentials
+import FlyingSocks
+package import HTTPTypes
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// An HTTP server that only this machine can reach, open for the length of one call.
+package struct LoopbackServer {
+    /// Responds to a request. The body is complete and bounded.
+    package typealias Handler = @Sendable (_ request: HTTPRequest, _ body: [UInt8]) async -> TransportResponse
+
+    /// The program at the other end of the connection whose request is handled; nil outside a handler.
+    @TaskLocal static var peer: PeerOwner?
+
+    /// How long a request may take to arrive, and a response to be written.
+    private static let patience = Duration.seconds(10)
+
+    /// How long pending responses may take once the call is over.
+    private static let grace = Duration.seconds(2)
+
+    /// Opens the server, runs `body`, and closes it again whatever happens.
+    /// - Parameters:
+    ///   - host: `127.0.0.1`, `[::1]`, or `localhost`, which binds both.
+    ///   - port: The port; nil for any free one.
+    ///   - makeHandler: Makes the handler, once the port is known.
+    ///   - onFailure: Called when the server fails while `body` runs, and after it.
+    ///   - body: Runs while the server is open.
+    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when it cannot be opened; what `body` throws.
+    package static func run<Return: Sendable>(
+        host: String,
+        port: Int?,
+        makeHandler: (_ port: Int) -> Handler,
+        onFailure: @escaping @Sendable () -> Void = {},
+        _ body: (_ port: Int) async throws -> Return
+    ) async throws -> Return {
+        let ports = try LoopbackPort.open(host: host, port: port)
+        defer { ports.close() }
+        let pool = SocketPool<Poll>.make()
+        do {
+            try await pool.prepare()
+        } catch {
+            throw AuthError(.userAgentFailed, "No loopback server could be opened.", underlyingError: error)
+        }
+        let connections = Connections(handler: makeHandler(ports.number), patience: patience)
+        return try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                try? await pool.run()
+                onFailure()
+            }
+            for socket in ports.sockets {
+                let listener = try AsyncSocket(socket: socket, pool: pool)
+                group.addTask { await connections.serve(listener) }
+            }
+            // A cancelled task sends nothing more to the browser; otherwise the page for the user is written.
+            defer { group.cancelAll() }
+            do {
+                let result = try await body(ports.number)
+                await waitForAnswers(connections)
+                return result
+            } catch {
+                await waitForAnswers(connections)
+                throw error
+            }
+        }
+    }
+
+    private static func waitForAnswers(_ connections: Connections) async {
+        try? await withDeadline(grace, clock: ContinuousClock()) {
+            AuthError(.timedOut, "A response took too long.")
+        } _: {
+            await connections.waitUntilIdle()
+        }
+    }
+}
+
+/// The connections of a server, which are never many.
+private final class Connections: Sendable {
+    /// The maximum number of connections whose request has not arrived. At this limit no other connection is accepted;
+    /// those that have been silent for a moment are closed to make room. A browser's request arrives with the
+    /// connection.
+    private static let maximumWaiting = 256
+
+    /// How long a connection may be silent while others wait to be accepted.
+    private static let silence = Duration.milliseconds(100)
+
+    private struct State {
+        /// Those whose request has not arrived yet, oldest first.
+        var waiting: [(number: UInt64, socket: Socket, since: ContinuousClock.Instant)] = []
+        var count: UInt64 = 0
+        var responding = 0
+        var isIdle: [AsyncStream<Void>.Continuation] = []
+    }
+
+    private let handler: LoopbackServer.Handler
+    private let patience: Duration
+    private let state = Mutex(State())
+
+    init(handler: @escaping LoopbackServer.Handler, patience: Duration) {
+        self.handler = handler
+        self.patience = patience
+    }
+
+    /// Accepts connections and responds to them until the task is cancelled.
+    func serve(_ listener: AsyncSocket) async {
+        await withDiscardingTaskGroup { group in
+            while !Task.isCancelled {
+                do {
+                    while let pause = makeRoom() { try await Task.sleep(for: pause) }
+                    let socket = try await listener.accept()
+                    group.addTask { await self.respond(socket) }
+                } catch SocketError.failed(_, let number, _) where number == ECONNABORTED || number == EINTR {
+                    continue
+                } catch SocketError.failed {
+                    // Out of descriptors: some will be released.
+                    try? await Task.sleep(for: .milliseconds(50))
+                } catch {
+                    break
+                }
+            }
+            group.cancelAll()
+        }
+    }
+
+    private func respond(_ socket: AsyncSocket) async {
+        let number = begin(socket.socket)
+        let response: TransportResponse
+        do {
+            let (request, body) = try await within(patience) { try await HTTPMessageReader.request(from: socket) }
+            beginAnswer(number)
+            response = await LoopbackServer.$peer.withValue(PeerOwner(of: socket.socket.file.rawValue)) {
+                await handler(request, body)
+            }
+        } catch let refusal as HTTPMessageReader.Refusal {
+            beginAnswer(number)
+            response = TransportResponse(head: HTTPResponse(status: refusal.status))
+        } catch {
+            return end(number, socket.socket)
+        }
+        try? await within(patience) { try await socket.write(Data(HTTPMessageReader.bytes(of: response))) }
+        end(number, socket.socket)
+        endAnswer()
+    }
+
+    private func within<Return: Sendable>(
+        _ duration: Duration,
+        _ body: @escaping @Sendable () async throws -> Return
+    ) async throws -> Return {
+        try await withDeadline(duration, clock: ContinuousClock()) {
+            AuthError(.timedOut, "A connection was too slow.")
+        } _: {
+            try await body()
+        }
+    }
+
+    private func begin(_ socket: Socket) -> UInt64 {
+        state.withLock { state in
+            state.count += 1
+            state.waiting.append((state.count, socket, .now))
+            return state.count
+        }
+    }
+
+    /// Closes connections that have been silent for a moment, when there is no room for another.
+    /// - Returns: How long to wait before looking again; nil when there is room.
+    private func makeRoom() -> Duration? {
+        state.withLock { state in
+            guard state.waiting.count >= Self.maximumWaiting else { return nil }
+            let now = ContinuousClock.now
+            state.waiting.removeAll { connection in
+                guard connection.since.duration(to: now) >= Self.silence, !Self.hasSpoken(connection.socket) else {
+                    return false
+                }
+                // Shut down, so that a waiting reader finds its end; the descriptor still belongs to that connection.
+                shutdown(connection.socket.file.rawValue, Int32(SHUT_RDWR))
+                return true
+            }
+            return state.waiting.count < Self.maximumWaiting ? nil : .milliseconds(10)
+        }
+    }
+
+    /// Whether bytes have arrived that have not been read yet: a request is on its way.
+    private static func hasSpoken(_ socket: Socket) -> Bool {
+        var byte: UInt8 = 0
+        return unsafe recv(socket.file.rawValue, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT)) > 0
+    }
+
+    private func beginAnswer(_ number: UInt64) {
+        state.withLock { state in
+            state.waiting.removeAll { $0.number == number }
+            state.responding += 1
+        }
+    }
+
+    /// Closes a connection, under the lock, so that no task closes another one that has just got the same descriptor.
+    private func end(_ number: UInt64, _ socket: Socket) {
+        state.withLock { state in
+            state.waiting.removeAll { $0.number == number }
+            try? socket.close()
+        }
+    }
+
+    private func endAnswer() {
+        state.withLock { state in
+            state.responding -= 1
+            if state.responding == 0 {
+                for waiter in state.isIdle { waiter.finish() }
+                state.isIdle = []
+            }
+        }
+    }
+
+    /// Returns when no response is pending, or the task is cancelled.
+    func waitUntilIdle() async {
+        let (changes, change) = AsyncStream<Void>.makeStream()
+        state.withLock { state in
+            if state.responding == 0 { change.finish() } else { state.isIdle.append(change) }
+        }
+        for await _ in changes {}
+    }
+}

@@ -1,0 +1,117 @@
+public import AuthFlowHTTP
+public import AuthFlowJSON
+public import AuthFlowOAuth
+public import AuthFlowTransport
+import HTTPTypes
+
+/// A client's description of itself, served by https at the address that is its `client_id` (OAuth Client ID Metadata Document).
+///
+/// A client that has one needs no registration: an authorization server that it has never met fetches it.
+public struct ClientMetadataDocument: Sendable, Hashable {
+    /// The address, which is the `client_id`, kept character by character.
+    public let clientID: String
+
+    /// The document.
+    public let json: JSON
+
+    /// The largest document that servers are recommended to read, in bytes (section 6.6).
+    static let maximumSize = 5 * 1024
+
+    /// Makes a document for a client on users' devices.
+    /// - Parameters:
+    ///   - clientID: The address that it will be served at.
+    ///   - name: `client_name`, which servers show to the user.
+    ///   - redirectURIs: `redirect_uris`. Many servers compare the port of a loopback address too, so list the ones that are used.
+    ///   - metadata: More members of RFC 7591, such as `logo_uri`; default: none.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the address or a member is not allowed.
+    public init(
+        clientID: String,
+        name: String,
+        redirectURIs: [RedirectURI] = [.loopback],
+        metadata: [String: JSON] = [:]
+    ) throws(AuthError) {
+        let own: [String: JSON] = [
+            "client_id": .string(clientID), "client_name": .string(name),
+            "redirect_uris": .array(redirectURIs.map { .string($0.uri) }),
+            "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
+            "application_type": redirectURIs.contains { $0.kind == .https } ? "web" : "native",
+            "token_endpoint_auth_method": "none",
+        ]
+        try self.init(checking: .object(own.merging(metadata) { own, _ in own }), at: clientID)
+    }
+
+    /// Checks a document that was made elsewhere.
+    /// - Parameters:
+    ///   - json: The document.
+    ///   - address: Where it is, or will be, served.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when authorization servers have to refuse it.
+    public init(checking json: JSON, at address: String) throws(AuthError) {
+        func refuse(_ reason: String) -> AuthError {
+            AuthError(.invalidConfiguration, "The client metadata document cannot be used: \(reason).")
+        }
+        try Self.checkAddress(address)
+        // Section 4.1: "The client_id property's value MUST match the client_id URL using simple string comparison".
+        guard let named = json["client_id"]?.string, named.isIdentical(to: address) else {
+            throw refuse("its \"client_id\" is not the address that it is served at")
+        }
+        // MCP, "Client ID Metadata Documents": "client_id, client_name, redirect_uris" are required.
+        guard json["client_name"]?.string?.isEmpty == false else { throw refuse("it has no \"client_name\"") }
+        guard let uris = json["redirect_uris"]?.strings, !uris.isEmpty else {
+            throw refuse("it has no \"redirect_uris\"")
+        }
+        for uri in uris { _ = try RedirectURI(uri) }
+        // Section 4.1: a method "based around a shared symmetric secret" cannot be used, and "client_secret and
+        // client_secret_expires_at properties MUST NOT be used".
+        guard json["client_secret"] == nil, json["client_secret_expires_at"] == nil else {
+            throw refuse("it has a secret in it, which everyone can read")
+        }
+        if let method = json["token_endpoint_auth_method"]?.string,
+            ["client_secret_post", "client_secret_basic", "client_secret_jwt"].contains(method)
+        {
+            throw refuse("its \"token_endpoint_auth_method\" needs a secret, which everyone could read")
+        }
+        guard (try? json.serialized())?.count ?? .max <= Self.maximumSize else {
+            throw refuse("it has more than 5 kB, which servers need not read")
+        }
+        self.clientID = address
+        self.json = json
+    }
+
+    /// Section 3: "Client identifier URLs MUST have an "https" scheme, MUST contain a path component, MUST NOT contain single-dot
+    /// or double-dot path segments, MUST NOT contain a fragment component and MUST NOT contain a username or password."
+    /// - Throws: ``AuthError`` with `invalid_configuration`.
+    package static func checkAddress(_ address: String) throws(AuthError) {
+        let endpoint = try Endpoint(address, name: "client_id")
+        guard endpoint.scheme == "https", !endpoint.path.isEmpty, endpoint.path != "/", !endpoint.hasDotSegments else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The client_id \"\(endpoint)\" is no address of a client metadata document: those have https and a path without \".\" or \"..\"."
+            )
+        }
+    }
+
+    /// Fetches a document as an authorization server does, and checks it: no redirect, status 200, JSON, not too large.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when servers have to refuse it, or a code of the network's.
+    public static func fetch(
+        _ address: String,
+        transport: any HTTPTransport = SystemTransport(),
+        host: HostServices = .system
+    ) async throws -> ClientMetadataDocument {
+        try checkAddress(address)
+        let request = TransportRequest(
+            .get,
+            try Endpoint(address),
+            headerFields: [.accept: "application/json"],
+            maximumResponseSize: maximumSize
+        )
+        let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
+        guard response.status == 200, let json = try? response.parsed() else {
+            throw AuthError(
+                .invalidConfiguration,
+                "There is no client metadata document at \(request.url) (status \(response.status)).",
+                status: response.status
+            )
+        }
+        return try ClientMetadataDocument(checking: json, at: address)
+    }
+}

@@ -1,0 +1,262 @@
+public import AuthFlowEssentials
+public import AuthFlowHTTP
+import AuthFlowJSON
+public import AuthFlowOAuth
+public import AuthFlowStorage
+public import AuthFlowTransport
+import HTTPTypes
+
+/// A registration that was made with an authorization server by itself (RFC 7591), as it is kept.
+public struct KeptRegistration: Sendable {
+    /// The issuer. The registration is never shown to another.
+    public let issuer: String
+
+    /// `client_id`.
+    public let clientID: String
+
+    /// The redirect URIs that were registered, whole.
+    public let redirectURIs: [RedirectURI]
+
+    /// The scopes that it was registered for; empty where none were named.
+    public let scopes: [String]
+
+    /// When it was made.
+    public let registeredAt: Date
+
+    /// When its secret expires; nil when there is none or it does not.
+    public let secretExpiresAt: Date?
+
+    /// How the client authenticates at the token endpoint, its secret included.
+    let authentication: ClientAuthentication
+
+    /// Where it can be changed and removed (RFC 7592), and the token for that.
+    let management: (endpoint: Endpoint, token: Secret)?
+
+    init(
+        _ registered: DynamicRegistration.Registered,
+        issuer: String,
+        redirectURIs: [RedirectURI],
+        scopes: [String],
+        at date: Date
+    ) {
+        self.issuer = issuer
+        self.clientID = registered.clientID
+        self.redirectURIs = redirectURIs
+        self.scopes = scopes
+        self.registeredAt = date
+        self.secretExpiresAt = registered.clientSecretExpiresAt
+        self.authentication = registered.authentication
+        self.management = registered.registrationEndpoint.flatMap { endpoint in
+            registered.registrationAccessToken.map { (endpoint, $0) }
+        }
+    }
+
+    /// Reads what ``json`` wrote; nil when something is missing.
+    init?(_ json: JSON) {
+        guard let issuer = json["issuer"]?.string, let clientID = json["client_id"]?.string, !clientID.isEmpty,
+            let uris = json["redirect_uris"]?.strings, !uris.isEmpty, let date = json["registered_at"]?.number
+        else { return nil }
+        let redirectURIs = uris.compactMap { try? RedirectURI($0) }
+        guard redirectURIs.count == uris.count else { return nil }
+        let secret = json["client_secret"]?.string.map(Secret.init)
+        switch (json["token_endpoint_auth_method"]?.string, secret) {
+        case ("client_secret_basic", let secret?): authentication = .clientSecretBasic(secret)
+        case ("client_secret_post", let secret?): authentication = .clientSecretPost(secret)
+        case ("none", _): authentication = .none
+        default: return nil
+        }
+        self.issuer = issuer
+        self.clientID = clientID
+        self.redirectURIs = redirectURIs
+        self.scopes = json["scopes"]?.strings ?? []
+        self.registeredAt = Date(timeIntervalSince1970: date)
+        self.secretExpiresAt = json["client_secret_expires_at"]?.number.map(Date.init(timeIntervalSince1970:))
+        if let endpoint = json["registration_client_uri"]?.string.flatMap({ try? Endpoint($0) }),
+            let token = json["registration_access_token"]?.string
+        {
+            self.management = (endpoint, Secret(token))
+        } else {
+            self.management = nil
+        }
+    }
+
+    /// The registration as a record of a store. It holds secrets.
+    var json: JSON {
+        var json: [String: JSON] = [
+            "issuer": .string(issuer), "client_id": .string(clientID),
+            "redirect_uris": .array(redirectURIs.map { .string($0.uri) }),
+            "scopes": .array(scopes.map(JSON.string)),
+            "token_endpoint_auth_method": .string(authentication.method.rawValue),
+            "registered_at": .double(registeredAt.timeIntervalSince1970),
+        ]
+        json["client_secret"] = authentication.secret.map { .string($0.exposed) }
+        json["client_secret_expires_at"] = secretExpiresAt.map { .double($0.timeIntervalSince1970) }
+        json["registration_client_uri"] = management.map { .string($0.endpoint.url) }
+        json["registration_access_token"] = management.map { .string($0.token.exposed) }
+        return .object(json)
+    }
+
+    /// Whether its secret is still good.
+    func isUsable(at now: Date) -> Bool { secretExpiresAt.map { now + 60 < $0 } ?? true }
+}
+
+extension KeptRegistration {
+    /// Removes the registration at the authorization server (RFC 7592 section 2.3).
+    /// - Throws: ``AuthError`` with `unsupported` when the server did not say how, `provider_rejected` when it refuses.
+    public func unregister(transport: any HTTPTransport = SystemTransport(), host: HostServices = .system) async throws
+    {
+        guard let management else {
+            throw AuthError(.unsupported, "\(issuer) did not say how a registration can be removed (RFC 7592).")
+        }
+        // The server named the address when it registered the client.
+        var endpoint = management.endpoint
+        if let home = try? Endpoint(issuer) { endpoint.limitReach(to: home.reach, unlessAt: home) }
+        let request = TransportRequest(
+            .delete,
+            endpoint,
+            headerFields: [.authorization: "Bearer \(management.token.exposed)"]
+        )
+        let response = try await ExchangeLimits.send(request, by: transport, clock: host.clock)
+        try response.requireAvailable(from: management.endpoint.host, now: host.now())
+        // RFC 7592 section 2.3: "204 No Content". One that is gone already is refused with 401.
+        guard [200, 204, 401, 404].contains(response.status) else {
+            throw AuthError(
+                .providerRejected,
+                "\(issuer) does not remove the registration (status \(response.status)).",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
+    }
+}
+
+extension KeptRegistration: CustomStringConvertible, CustomReflectable {
+    /// The client's identifier and the issuer.
+    public var description: String { "\(clientID) at \(issuer)" }
+    /// A mirror without children: the registration may hold a secret.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}
+
+extension RecordKey.Kind {
+    /// A registration with an authorization server that was made by itself.
+    public static let registration: Self = "registration"
+    /// What is known about a protected resource: its authorization server and its client.
+    public static let protectedResource: Self = "protected_resource"
+    /// A list of what there are records about.
+    public static let list: Self = "list"
+    /// The right to show a user a sign-in page, and the outcome of the last.
+    public static let signInTurn: Self = "sign_in_turn"
+}
+
+/// The registrations that clients made by themselves for the resources of one origin, by issuer and redirect URI. A resource that lists
+/// the server of another gets a client of its own, which no consent was given to.
+///
+/// MCP authorization, "Authorization Server Binding": registrations "MUST" be kept under the issuer and "MUST NOT" be used with
+/// another.
+public struct KeptRegistrations: Sendable {
+    private let store: any TokenStore
+    private let origin: String
+
+    /// Opens the registrations of a store.
+    /// - Parameters:
+    ///   - store: The store.
+    ///   - origin: The origin of the resources: `https://api.example.com`.
+    public init(store: any TokenStore, for origin: String) {
+        self.store = store
+        self.origin = origin
+    }
+
+    /// The registration with an issuer for a redirect URI; nil when there is none.
+    /// - Parameters:
+    ///   - issuer: The issuer.
+    ///   - redirectURI: The redirect URI as it was configured; default: a loopback address with a free port.
+    ///   - clientID: The identifier of an older registration, whose tokens may still be in use; default: the present one.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func registration(
+        at issuer: String,
+        for redirectURI: RedirectURI = .loopback,
+        clientID: String? = nil
+    ) async throws -> KeptRegistration? {
+        if let present = try await read(key(issuer, redirectURI)),
+            clientID.map({ present.clientID.isIdentical(to: $0) }) ?? true
+        {
+            return present
+        }
+        guard let clientID else { return nil }
+        return try await read(key(issuer, redirectURI, clientID))
+    }
+
+    private func read(_ key: RecordKey) async throws -> KeptRegistration? {
+        guard let bytes = try await store.bytes(for: key), let json = try? JSON(parsing: bytes),
+            let kept = KeptRegistration(json), kept.issuer.isIdentical(to: key.issuer)
+        else { return nil }
+        return kept
+    }
+
+    /// Returns a registration, made by `register` when there is none or it is not wanted: one at a time, across processes.
+    /// - Parameters:
+    ///   - isWanted: Whether the one that is kept will do.
+    ///   - register: Registers a client.
+    func registration(
+        at issuer: String,
+        for redirectURI: RedirectURI,
+        where isWanted: (KeptRegistration) -> Bool,
+        orElse register: nonisolated(nonsending) () async throws -> KeptRegistration
+    ) async throws -> KeptRegistration {
+        let key = self.key(issuer, redirectURI)
+        return try await store.withLease(on: key) { lease in
+            if let kept = try await read(key), isWanted(kept) { return kept }
+            let made = try await register()
+            try await write(made, for: redirectURI, lease)
+            return made
+        }
+    }
+
+    /// Keeps a registration, in the place of the present one. Resources whose tokens belong to that go on to use it.
+    func keep(_ registration: KeptRegistration, for redirectURI: RedirectURI) async throws {
+        try await store.withLease(on: key(registration.issuer, redirectURI)) { lease in
+            try await write(registration, for: redirectURI, lease)
+        }
+    }
+
+    private func write(_ registration: KeptRegistration, for redirectURI: RedirectURI, _ lease: Lease) async throws {
+        let bytes = try registration.json.serialized()
+        let own = key(registration.issuer, redirectURI, registration.clientID)
+        try await store.withLease(on: own) { lease in try await store.write(bytes, under: lease) }
+        try await store.write(bytes, under: lease)
+        await KnownResources(store: store).add(issuer: registration.issuer, origin: origin)
+    }
+
+    /// Forgets a registration. It goes on to exist at the authorization server.
+    /// - Parameters:
+    ///   - issuer: The issuer.
+    ///   - redirectURI: The redirect URI as it was configured; default: a loopback address with a free port.
+    ///   - clientID: The identifier of the registration; default: that of the present one.
+    /// - Returns: The registration that was forgotten.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    @discardableResult
+    public func remove(
+        at issuer: String,
+        for redirectURI: RedirectURI = .loopback,
+        clientID: String? = nil
+    ) async throws -> KeptRegistration? {
+        let key = self.key(issuer, redirectURI)
+        return try await store.withLease(on: key) { lease in
+            let kept = try await registration(at: issuer, for: redirectURI, clientID: clientID)
+            if let kept {
+                let own = self.key(issuer, redirectURI, kept.clientID)
+                try await store.withLease(on: own) { lease in try await store.write(nil, under: lease) }
+            }
+            let present = try await read(key)
+            if clientID == nil || present?.clientID == kept?.clientID {
+                try await store.write(nil, under: lease)
+                await KnownResources(store: store).remove(issuer: issuer, origin: origin)
+            }
+            return kept
+        }
+    }
+
+    private func key(_ issuer: String, _ redirectURI: RedirectURI, _ clientID: String = "") -> RecordKey {
+        RecordKey(name: "\(redirectURI.uri) \(origin)", issuer: issuer, clientID: clientID, kind: .registration)
+    }
+}

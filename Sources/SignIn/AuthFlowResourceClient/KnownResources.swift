@@ -1,0 +1,57 @@
+import AuthFlowJSON
+public import AuthFlowStorage
+
+/// Lists of what a store has records about, because a store finds records by their keys alone: for users to look at. Nothing else
+/// depends on them.
+public struct KnownResources: Sendable {
+    private let store: any TokenStore
+
+    /// The most entries of a list.
+    private static let limit = 1000
+
+    /// Opens the lists of a store.
+    public init(store: any TokenStore) {
+        self.store = store
+    }
+
+    /// The addresses of the protected resources that were signed in to, sorted.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func addresses() async throws -> [String] { try await entries(of: "resources") }
+
+    /// The issuers that clients have registered themselves with, and the origins of the resources that they did it for, sorted.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func registrations() async throws -> [(issuer: String, origin: String)] {
+        try await entries(of: "registrations").map { entry in
+            let parts = entry.split(separator: " ", maxSplits: 1).map(String.init)
+            return (parts.first ?? "", parts.dropFirst().first ?? "")
+        }
+    }
+
+    func add(address: String) async { await change("resources") { $0.contains(address) ? $0 : $0 + [address] } }
+    func remove(address: String) async { await change("resources") { $0.filter { $0 != address } } }
+    func add(issuer: String, origin: String) async {
+        await change("registrations") { $0.contains("\(issuer) \(origin)") ? $0 : $0 + ["\(issuer) \(origin)"] }
+    }
+    func remove(issuer: String, origin: String) async {
+        await change("registrations") { $0.filter { $0 != "\(issuer) \(origin)" } }
+    }
+
+    private func entries(of list: String) async throws -> [String] {
+        try await store.bytes(for: Self.key(list)).flatMap { try? JSON(parsing: $0) }?["entries"]?.strings?.sorted()
+            ?? []
+    }
+
+    /// A list that cannot be written stops no sign-in.
+    private func change(_ list: String, _ body: ([String]) -> [String]) async {
+        guard let known = try? await entries(of: list), body(known) != known else { return }
+        let key = Self.key(list)
+        try? await store.withLease(on: key) { lease in
+            let json: JSON = ["entries": .array(body(try await entries(of: list)).suffix(Self.limit).map(JSON.string))]
+            try await store.write(try json.serialized(), under: lease)
+        }
+    }
+
+    private static func key(_ list: String) -> RecordKey {
+        RecordKey(name: list, issuer: "", clientID: "", kind: .list)
+    }
+}

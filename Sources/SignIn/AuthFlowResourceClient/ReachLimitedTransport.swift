@@ -1,0 +1,62 @@
+import AuthFlowHTTP
+import HTTPTypes
+import Synchronization
+
+/// A transport that limits the servers that a resource names to the network of the resource itself.
+///
+/// A resource in a company's network may name servers there, whatever their names resolve to; a public resource may not have this client
+/// connect to this machine or its network.
+struct ReachLimitedTransport: HTTPTransport {
+    private let base: any HTTPTransport
+    private let home: Endpoint
+    private let known = Known()
+
+    /// What the connections to the resource led to.
+    private final class Known: Sendable {
+        let reach = Mutex<NetworkReach?>(nil)
+    }
+
+    /// - Parameter home: The resource.
+    init(_ base: any HTTPTransport, home: Endpoint) {
+        self.base = base
+        self.home = home
+    }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        guard !call.isFor(home) else {
+            let response = try await base.send(call)
+            learn(response.reach)
+            return response
+        }
+        return try await base.send(limited(call))
+    }
+
+    func stream(_ call: TransportRequest) async throws -> ResponseStream {
+        guard !call.isFor(home) else {
+            let response = try await base.stream(call)
+            learn(response.reach)
+            return response
+        }
+        return try await base.stream(limited(call))
+    }
+
+    /// Learns what a connection to the resource led to that was made by other means.
+    func learn(_ reach: NetworkReach?) {
+        guard let reach else { return }
+        known.reach.withLock { $0 = max($0 ?? reach, reach) }
+    }
+
+    private func limited(_ call: TransportRequest) -> TransportRequest {
+        guard let reach = known.reach.withLock({ $0 }) else { return call }
+        var call = call
+        call.allowedReach = min(call.allowedReach, max(reach, home.reach))
+        return call
+    }
+}
+
+extension TransportRequest {
+    fileprivate func isFor(_ endpoint: Endpoint) -> Bool {
+        let authority = head.authority ?? ""
+        return authority == endpoint.authority || authority.hasPrefix("\(endpoint.host):") || authority == endpoint.host
+    }
+}

@@ -1,0 +1,94 @@
+import AuthFlowHTTP
+import AuthFlowJSON
+import AuthFlowOAuth
+import Crypto
+
+/// The authorization server that a protected resource names, found from its issuer alone.
+///
+/// Nothing is known about it beforehand, so it is held to more than a configured provider: RFC 8414's document comes first, and
+/// PKCE with S256 has to be announced.
+struct ResourceAuthorizationServer: MixUpDefending {
+    let issuer: String
+
+    /// Whether the issuer is only assumed to be one, by the oldest revision of MCP.
+    var isAssumed = false
+
+    /// Whether the user has listed the issuer, so that its metadata is trusted.
+    var isListed = false
+
+    func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+        do {
+            return try await context.discover(order: .oauthFirst, advice: "The protected resource names it.")
+        } catch let error as AuthError where error.code == .discoveryFailed && error.status == 404 && isAssumed {
+            return try Self.assumedMetadata(of: issuer)
+        }
+    }
+
+    /// Passes a request whose response can be told from that of another server.
+    ///
+    /// RFC 9700 section 2.1: with several authorization servers, a defense against mix-up attacks is REQUIRED. Section 4.4: an attacker's
+    /// server may name the authorization endpoint of another as its own, and is then sent that one's code.
+    /// - Throws: ``AuthError`` with `unsupported`.
+    package func requireMixUpDefense(_ metadata: ProviderMetadata, redirectURI: String) throws(AuthError) {
+        // RFC 9207 section 2.4: the issuer is then required in every response, and compared.
+        guard !isListed, !metadata.namesIssuerInResponses else { return }
+        try requireOwnEndpoints(metadata)
+        // RFC 8252 section 8.10: a client "MUST" use "a unique redirect URI for each authorization server used by the app", where it
+        // relies on that to tell responses apart.
+        guard redirectURI.hasSuffix(RedirectURI.mark(of: issuer)) else {
+            throw refusal(
+                "its responses do not name their issuer (RFC 9207), and the redirect URI is shared with other servers"
+            )
+        }
+    }
+
+    /// Passes metadata whose endpoints that lead to a code are the issuer's own, where responses do not name their issuer.
+    func requireOwnEndpoints(_ metadata: ProviderMetadata) throws(AuthError) {
+        guard !isListed, !metadata.namesIssuerInResponses else { return }
+        let names = ["authorization_endpoint", "pushed_authorization_request_endpoint", "registration_endpoint"]
+        for (name, endpoint) in metadata.endpoints where names.contains(name) { try requireOwn(name, endpoint) }
+    }
+
+    /// RFC 8628 has neither a redirect nor `iss` to tell servers apart by.
+    func prepare(_ request: inout ProviderRequest, in context: ProviderContext) async throws {
+        guard request.purpose == .deviceAuthorization, !isListed else { return }
+        try requireOwn("device_authorization_endpoint", request.endpoint)
+    }
+
+    private func requireOwn(_ name: String, _ endpoint: Endpoint?) throws(AuthError) {
+        guard let endpoint, (try? Endpoint(issuer))?.origin != endpoint.origin else { return }
+        throw refusal("its \(name) is at \(endpoint.origin), and its responses do not name their issuer (RFC 9207)")
+    }
+
+    private func refusal(_ reason: String) -> AuthError {
+        AuthError(
+            .unsupported,
+            "The authorization server \(issuer) cannot be told from another: \(reason). No sign-in was started. If you trust it, list it in \"issuers\"."
+        )
+    }
+
+    /// MCP revision 2025-03-26: without a document, "/authorize", "/token" and "/register" at the origin of the server.
+    private static func assumedMetadata(of issuer: String) throws(AuthError) -> ProviderMetadata {
+        var metadata = ProviderMetadata(
+            issuer: issuer,
+            authorizationEndpoint: try Endpoint("\(issuer)/authorize"),
+            tokenEndpoint: try Endpoint("\(issuer)/token"),
+            registrationEndpoint: try Endpoint("\(issuer)/register")
+        )
+        metadata.codeChallengeMethods = ["S256"]
+        return metadata
+    }
+}
+
+extension RedirectURI {
+    /// The last path segment of the redirect URIs for one issuer.
+    static func mark(of issuer: String) -> String {
+        "/" + Base64URL.encode(Array(SHA256.hash(data: Array(issuer.utf8)).prefix(16)))
+    }
+
+    /// The redirect URI for one issuer; the same one where it cannot be varied.
+    func own(for issuer: String) -> RedirectURI {
+        guard kind != .https, !uri.contains("?") else { return self }
+        return (try? RedirectURI(uri.droppingLastSlash + Self.mark(of: issuer))) ?? self
+    }
+}

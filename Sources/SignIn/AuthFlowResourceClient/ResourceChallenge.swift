@@ -1,0 +1,84 @@
+public import AuthFlowHTTP
+import AuthFlowOAuth
+
+/// What a protected resource demands in a 401 or 403 response (RFC 6750 section 3, RFC 9728 section 5.1, RFC 9470).
+public struct ResourceChallenge: Sendable, Hashable {
+    /// What is wrong with the request, as far as the resource says.
+    public enum Demand: Sendable, Hashable {
+        /// A token, or another one: it is missing, has expired, or was revoked.
+        case token
+        /// A token with more scopes than this one has (`insufficient_scope`).
+        case scope
+        /// A proof with a nonce of the resource's (`use_dpop_nonce`, RFC 9449 section 9).
+        case nonce
+        /// A stronger or newer authentication of the user (`insufficient_user_authentication`, RFC 9470).
+        case authentication
+    }
+
+    /// What is demanded.
+    public let demand: Demand
+
+    /// `scope`: the scopes that this operation needs; nil when the resource does not say.
+    public let scopes: [String]?
+
+    /// `resource_metadata`: where the resource's metadata is; nil when the resource does not say.
+    public let metadata: String?
+
+    /// `acr_values` (RFC 9470); empty when the resource does not say.
+    public let acrValues: [String]
+
+    /// `max_age` in seconds (RFC 9470); nil when the resource does not say.
+    public let maxAge: Int?
+
+    /// The status of the response.
+    let status: Int
+
+    /// Whether the resource says what is wrong with the request (`error`).
+    let hasError: Bool
+
+    /// Whether it is for tokens that are bound to a key (RFC 9449).
+    public let isDPoP: Bool
+
+    /// Reads the challenges of a response.
+    /// - Returns: nil when the response does not ask for a token: signing in would not help.
+    public init?(status: Int, challenges: [AuthenticationChallenge]) {
+        let usable = challenges.filter { $0.scheme == "bearer" || $0.scheme == "dpop" }
+        func first(_ isWanted: (AuthenticationChallenge) -> Bool) -> AuthenticationChallenge? {
+            usable.first(where: isWanted)
+        }
+        let chosen =
+            first { $0.parameters["error"] == "use_dpop_nonce" } ?? first {
+                $0.parameters["error"] == "insufficient_scope"
+            }
+            ?? first { $0.parameters["resource_metadata"] != nil } ?? usable.first
+        let error = chosen?.parameters["error"]
+        self.status = status
+        self.hasError = error != nil
+        switch (status, error) {
+        case (401, "use_dpop_nonce"): demand = .nonce
+        case (401, "insufficient_user_authentication"): demand = .authentication
+        case (403, "insufficient_scope"), (401, "insufficient_scope"): demand = .scope
+        // RFC 9110 section 15.5.2: a 401 without the field is legal to meet, and the well-known addresses say the rest.
+        case (401, _): demand = .token
+        // Some servers refuse a request without a token with 403; without a challenge it says no more than no.
+        case (403, nil) where chosen != nil, (403, "invalid_token"): demand = .token
+        default: return nil
+        }
+        let scope = chosen?.parameters["scope"] ?? usable.lazy.compactMap { $0.parameters["scope"] }.first
+        scopes = scope.map { $0.split(separator: " ").map(String.init) }
+            .flatMap { $0.isEmpty || !$0.allSatisfy(ClientRegistration.Values.isScopeToken) ? nil : $0 }
+        // Every challenge speaks of the same resource, so any may say where it is described.
+        metadata =
+            chosen?.parameters["resource_metadata"]
+            ?? usable.lazy.compactMap { $0.parameters["resource_metadata"] }.first
+        acrValues = chosen?.parameters["acr_values"]?.split(separator: " ").map(String.init) ?? []
+        maxAge = chosen?.parameters["max_age"].flatMap(Int.init)
+        isDPoP = usable.contains { $0.scheme == "dpop" }
+    }
+
+    /// Reads the challenges of a response.
+    /// - Returns: nil when the response does not ask for a token.
+    public init?(_ response: TransportResponse) {
+        self.init(status: response.status, challenges: AuthenticationChallenge.challenges(in: response))
+    }
+}

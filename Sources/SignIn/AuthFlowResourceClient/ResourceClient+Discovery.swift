@@ -1,0 +1,306 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+import AuthFlowJSON
+import AuthFlowOAuth
+import AuthFlowSignIn
+import HTTPTypes
+import Synchronization
+
+/// Where tokens for a resource come from, found and checked.
+struct FoundServer: Sendable {
+    /// The resource identifier.
+    let resource: String
+    /// The resource's own metadata; nil where it has none.
+    let metadata: ProtectedResourceMetadata?
+    /// The authorization server.
+    let server: AuthorizationServer
+    let serverMetadata: ProviderMetadata
+    /// Whether the server is only assumed to be one.
+    let isAssumed: Bool
+}
+
+extension ResourceClient {
+    /// Finds the authorization server of the resource, and checks that a sign-in there is safe.
+    /// - Parameter challenge: What the resource demands; nil where that is not known.
+    /// - Throws: ``AuthError`` with `discovery_failed`, `issuer_mismatch` or `unsupported`.
+    func find(_ challenge: ResourceChallenge?) async throws -> FoundServer {
+        let discovery = ProtectedResourceDiscovery(address: address, transport: transport, host: host)
+        let metadata = try await discovery.metadata(named: challenge?.metadata)
+        let issuer: String
+        var isAssumed = false
+        if let metadata {
+            let details = [
+                "metadata": "\(metadata.location)", "resource": metadata.resource, "fit": metadata.fit.rawValue,
+            ]
+            FlowReporter(host: host, observer: observer).report(.discovery, details: details)
+            issuer = try await choose(among: metadata.authorizationServers)
+        } else if let registered {
+            // MCP authorization, "Protected Resource Metadata Discovery": without metadata, "use pre-configured values".
+            issuer = registered.server.issuer
+        } else if options.assumesAuthorizationServerAtOrigin {
+            issuer = address.origin
+            isAssumed = true
+        } else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(address) does not say which authorization server it trusts: it has no resource metadata (RFC 9728) where it should be."
+            )
+        }
+        let server = server(issuer, isAssumed: isAssumed)
+        let serverMetadata = try await server.metadata()
+        if methods.withoutUser == nil {
+            try OAuthClient.requireAnnouncedPKCE(serverMetadata)
+            // Before anything is registered there.
+            try (server.adapter as? ResourceAuthorizationServer)?.requireOwnEndpoints(serverMetadata)
+        }
+        return FoundServer(
+            resource: metadata?.resource ?? options.resource ?? address.resourceIdentifier,
+            metadata: metadata,
+            server: server,
+            serverMetadata: serverMetadata,
+            isAssumed: isAssumed
+        )
+    }
+
+    /// RFC 9728 section 7.6: the client chooses among several authorization servers.
+    private func choose(among issuers: [String]) async throws -> String {
+        let chosen: String
+        if let registered {
+            // MCP authorization, "Authorization Server Binding": credentials of one server "MUST NOT" be used with another.
+            guard issuers.contains(where: { $0.isIdentical(to: registered.server.issuer) }) else {
+                throw AuthError(
+                    .issuerMismatch,
+                    "\(address) trusts \(Self.list(issuers)), and this client is registered with \(registered.server.issuer). Register it there, or check the address."
+                )
+            }
+            chosen = registered.server.issuer
+        } else if let known = try await known(), issuers.contains(where: { $0.isIdentical(to: known.issuer) }) {
+            chosen = known.issuer
+        } else {
+            chosen = issuers.first ?? ""
+        }
+        let endpoint: Endpoint
+        do throws(AuthError) {
+            endpoint = try Endpoint(chosen, name: "authorization server")
+        } catch {
+            throw AuthError(.discoveryFailed, error.message, underlyingError: error)
+        }
+        guard address.mayName(endpoint) else {
+            throw AuthError(
+                .discoveryFailed,
+                "\(address.origin) names the authorization server \(endpoint.origin), an address of this machine or a private network, which a public server may not name."
+            )
+        }
+        return chosen
+    }
+
+    private static func list(_ issuers: [String]) -> String {
+        issuers.prefix(3).map { Redaction.url($0) }.joined(separator: ", ")
+    }
+
+    /// The most scopes that are asked for together.
+    private static let maximumScopes = 100
+
+    /// The scopes to ask for.
+    ///
+    /// MCP authorization, "Scope Selection Strategy": those of the challenge, else all of `scopes_supported`, else none.
+    func scopes(for challenge: ResourceChallenge?, _ found: FoundServer) async throws -> [String] {
+        let demanded = challenge?.scopes ?? found.metadata?.scopes ?? []
+        let known = try await known()
+        // "Step-Up Authorization Flow": the union with those that were asked for before, so that no permission is lost.
+        let before =
+            known.map { $0.resource == found.resource && $0.issuer == found.server.issuer ? $0.scopes : [] } ?? []
+        var scopes: [String] = []
+        for scope in before + demanded + options.scopes
+            + (registered?.registration.scopes.filter { $0 != "openid" } ?? [])
+        where !scopes.contains(scope) && scopes.count < Self.maximumScopes { scopes.append(scope) }
+        // "Refresh Tokens": offline_access only where the authorization server lists it. Alone it would take the place of what the
+        // server grants by default.
+        let isOffered = found.serverMetadata.scopes?.contains("offline_access") == true
+        if !isOffered { scopes.removeAll { $0 == "offline_access" && !options.scopes.contains($0) } }
+        if isOffered, methods.withoutUser == nil, !scopes.isEmpty, !scopes.contains("offline_access") {
+            scopes.append("offline_access")
+        }
+        return scopes
+    }
+
+    /// Whether tokens are bound to a key: where it is demanded, or where both sides offer it.
+    func usesDPoP(_ challenge: ResourceChallenge?, _ found: FoundServer) -> Bool {
+        if let uses = options.usesDPoP { return uses }
+        // A step-up does not loosen what the token was.
+        let known = state.withLock { $0.known }
+        if let known, known.usesDPoP, known.issuer == found.server.issuer, known.resource == found.resource {
+            return true
+        }
+        if registered?.registration.usesDPoP == true || found.metadata?.requiresDPoP == true { return true }
+        let isOffered =
+            found.serverMetadata.json["dpop_signing_alg_values_supported"]?.strings?.contains("ES256") == true
+        let isWanted =
+            challenge?.isDPoP == true || found.metadata?.json["dpop_signing_alg_values_supported"]?.strings != nil
+        return isOffered && isWanted
+    }
+
+    // MARK: The client's identifier
+
+    /// The client at an authorization server, by the order that MCP demands: registered beforehand, by its own description, or
+    /// registered by itself.
+    func identify(_ found: FoundServer, scopes: [String], usesDPoP: Bool) async throws -> KnownResource {
+        var known = KnownResource(
+            resource: found.resource,
+            issuer: found.server.issuer,
+            clientID: "",
+            identification: .registered,
+            scopes: scopes,
+            usesDPoP: usesDPoP
+        )
+        known.isAssumed = found.isAssumed
+        known.coversHost = found.metadata?.fit == .prefix
+        if let registered {
+            known.clientID = registered.registration.clientID
+        } else if let document = options.clientMetadataDocument,
+            found.serverMetadata.json["client_id_metadata_document_supported"] == true,
+            // RFC 9700 section 4.4.2.2: a client that is described once has one set of redirect URIs for all servers, which tells none
+            // of them from another.
+            found.serverMetadata.namesIssuerInResponses || options.trusts(found.server.issuer)
+        {
+            known.clientID = document
+            known.identification = .metadataDocument
+        } else if found.serverMetadata.registrationEndpoint != nil {
+            let kept = try await registrations.registration(at: known.issuer, for: redirectURI) {
+                $0.isUsable(at: host.now())
+            } orElse: {
+                try await register(found, scopes: scopes)
+            }
+            known.clientID = kept.clientID
+            known.identification = .dynamic
+        } else {
+            throw AuthError(
+                .unsupported,
+                options.clientMetadataDocument == nil
+                    ? "\(known.issuer) registers no clients by itself. Register one there, and configure its client_id."
+                    : "\(known.issuer) registers no clients by itself, and does not announce what it needs to use a client ID metadata document safely (client_id_metadata_document_supported, authorization_response_iss_parameter_supported). Register a client there, and configure its client_id."
+            )
+        }
+        return known
+    }
+
+    /// Registers the client anew with the resource's authorization server, in the place of the registration that is kept. Tokens of the
+    /// old one are of no use to it: the user is signed out, and signs in again.
+    /// - Returns: The new registration, and the old one, which goes on to exist at the server.
+    /// - Throws: ``AuthError`` with `unsupported` when the client does not register itself there; what finding and registering throw.
+    public func renewRegistration() async throws -> (new: KeptRegistration, old: KeptRegistration?) {
+        let challenge = try await askForChallenge()
+        let found = try await find(challenge)
+        let scopes = try await scopes(for: challenge, found)
+        let old = try await registrations.registration(at: found.server.issuer, for: redirectURI)
+        let present = try await identify(found, scopes: scopes, usesDPoP: false)
+        guard present.identification == .dynamic else {
+            throw AuthError(.unsupported, "The client does not register itself with \(present.issuer).")
+        }
+        // Where there was none, the one that was just made is new.
+        var new = try await registrations.registration(at: present.issuer, for: redirectURI)
+        if old != nil || new == nil {
+            let made = try await register(found, scopes: scopes)
+            try await registrations.keep(made, for: redirectURI)
+            new = made
+        }
+        _ = try await signOut()
+        if let old { try await registrations.remove(at: old.issuer, for: redirectURI, clientID: old.clientID) }
+        guard let new else { throw AuthError(.storageFailed, "The registration with \(present.issuer) was not kept.") }
+        return (new, old)
+    }
+
+    /// Registers the client (RFC 7591).
+    func register(_ found: FoundServer, scopes: [String]) async throws -> KeptRegistration {
+        let redirectURIs = registeredRedirectURIs(at: found.server.issuer)
+        // Some servers grant only the scopes that a client was registered with, so the ones that may come are named, too.
+        let later = (found.metadata?.scopes ?? []).filter { !scopes.contains($0) }
+        let methods = found.serverMetadata.tokenEndpointAuthMethods
+        let method: ClientAuthentication.Method =
+            if let methods, !methods.contains("none") {
+                // Servers made with the Python SDK take Basic only with a client_id in the body, too.
+                methods.contains("client_secret_post")
+                    ? .clientSecretPost : methods.contains("client_secret_basic") ? .clientSecretBasic : .none
+            } else { .none }
+        var request = DynamicRegistration.Request(
+            redirectURIs: redirectURIs,
+            name: options.clientName,
+            scopes: scopes + later,
+            authenticationMethod: method
+        )
+        request.grantTypes = ["authorization_code", "refresh_token"]
+        let registration = DynamicRegistration(server: found.server)
+        let registered: DynamicRegistration.Registered
+        do {
+            registered = try await registration.register(request)
+        } catch let error as AuthError where error.code == .providerRejected && !later.isEmpty {
+            request.scopes = scopes
+            registered = try await registration.register(request)
+        }
+        return KeptRegistration(
+            registered,
+            issuer: found.server.issuer,
+            redirectURIs: redirectURIs,
+            scopes: request.scopes,
+            at: host.wholeSecond
+        )
+    }
+
+    /// Many servers compare the port of a loopback address although RFC 8252 section 7.3 says that they must not, so a few ports
+    /// are registered, of which one will be free.
+    private func registeredRedirectURIs(at issuer: String) -> [RedirectURI] {
+        options.redirectURIs.map { $0.own(for: issuer) }.flatMap { uri -> [RedirectURI] in
+            guard case .loopback(_, nil, _) = uri.kind else { return [uri] }
+            var ports: Set<Int> = []
+            while ports.count < 3 {
+                let bytes = host.randomBytes(2)
+                // Above the registered ports, below those that Linux hands out to connections.
+                ports.insert(10_000 + (Int(bytes[0]) << 8 | Int(bytes[1])) % 22_000)
+            }
+            return ports.sorted().compactMap { try? RedirectURI(uri.uri(port: $0)) }
+        }
+    }
+
+    /// Whether an authorization server no longer knows a client that registered itself a while ago. Its page would say so to the
+    /// user and never come back, and the user could do nothing about it.
+    func isForgotten(_ known: KnownResource, _ client: AuthClient) async throws -> Bool {
+        guard known.identification == .dynamic,
+            let kept = try await registrations.registration(at: known.issuer, for: redirectURI),
+            kept.registeredAt + 60 < host.now(), let redirectURI = kept.redirectURIs.first
+        else { return false }
+        let oauth = client.client
+        let metadata = try await oauth.metadata()
+        // A pushed request is refused before anything is shown.
+        guard metadata.pushedAuthorizationRequestEndpoint == nil else { return false }
+        // Where it is understood, the request ends without a page.
+        let prompt = known.scopes.contains("openid") ? AuthorizationOptions.Prompt.none : nil
+        let request = try await oauth.authorizationRequest(
+            AuthorizationOptions(prompt: prompt, scopes: known.scopes, resources: [known.resource]),
+            redirectURI: redirectURI.uri,
+            state: host.randomToken()
+        )
+        let probe = TransportRequest(
+            .get,
+            try Endpoint(request.url),
+            timeout: .seconds(10),
+            maximumResponseSize: 64 * 1024
+        )
+        guard let response = try? await ExchangeLimits.send(probe, by: transport, clock: host.clock),
+            response.status == 400 || response.status == 401
+        else { return false }
+        switch (try? response.parsed())?["error"]?.string {
+        case "invalid_client": return true
+        case nil, "invalid_request": return Self.namesClient(response.body)
+        default: return false
+        }
+    }
+
+    /// Whether an error is about a client that the server does not know.
+    static func isUnknownClient(_ error: String?) -> Bool { error == "invalid_client" }
+
+    /// Whether a page that refuses a request is about the client's identifier: such pages have no form that is agreed on.
+    private static func namesClient(_ body: [UInt8]) -> Bool {
+        let text = String(decoding: body, as: UTF8.self).lowercased()
+        return text.contains("client_id") || text.contains("client id")
+    }
+}

@@ -1,0 +1,57 @@
+public import AuthFlowHTTP
+import AuthFlowOAuth
+public import HTTPTypes
+
+extension AuthClient {
+    /// Calls an API with the access token: fresh, in the header alone, and only at an origin that the options allow.
+    ///
+    /// When the API responds with 401 the token is refreshed and the request is sent once more. No redirect is followed.
+    /// - Parameter request: The request, without an `Authorization` field.
+    /// - Returns: The response, whatever its status.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the token may not go there; what ``freshTokens(account:)`` and the
+    ///   transport throw.
+    public func send(_ request: TransportRequest) async throws -> TransportResponse {
+        let endpoint = try requireAllowed(request.url)
+        guard request.head.headerFields[.authorization] == nil else {
+            throw AuthError(.invalidConfiguration, "The request has an Authorization field already.")
+        }
+        // A slow API must not keep token requests waiting.
+        var request = request
+        request.pool = .resources
+        var refused: TransportResponse?
+        do {
+            return try await perform { [request] tokens in
+                let response = try await client.send(request, with: tokens)
+                guard response.status == 401 else { return response }
+                refused = response
+                throw AuthError(.accessTokenRejected, "\(endpoint) does not accept the access token.")
+            }
+        } catch let error as AuthError where error.code == .accessTokenRejected {
+            guard let refused else { throw error }
+            return refused
+        }
+    }
+
+    /// The header fields that authorize one request with a fresh access token: `Authorization`, and a proof when the tokens are
+    /// bound to a key (DPoP, RFC 9449). For programs that send by other means than ``send(_:)``.
+    /// - Parameters:
+    ///   - method: The method of the request.
+    ///   - url: The address of the request.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the token may not go there; what ``freshTokens(account:)`` throws.
+    public func authorizationFields(method: HTTPRequest.Method, url: String) async throws -> HTTPFields {
+        let endpoint = try requireAllowed(url)
+        return try await client.authorizationFields(method: method, endpoint: endpoint, tokens: try await freshTokens())
+    }
+
+    /// Passes for an origin that the access token may be sent to.
+    private func requireAllowed(_ url: String) throws(AuthError) -> Endpoint {
+        let endpoint = try Endpoint(url, name: "address of the API")
+        guard options.apiOrigins.contains(where: { $0.origin == endpoint.origin }) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "The access token may not be sent to \(endpoint.origin). If it is an API of this provider's, add it to \"api_origins\"."
+            )
+        }
+        return endpoint
+    }
+}

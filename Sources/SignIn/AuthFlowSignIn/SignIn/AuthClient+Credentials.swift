@@ -1,0 +1,183 @@
+public import AuthFlowCredentials
+public import AuthFlowHTTP
+public import AuthFlowJSON
+public import AuthFlowOAuth
+
+extension AuthClient {
+    /// The stored credential, or the newer one that could not be stored, whether or not its access token is still good; nil when
+    /// no user is signed in.
+    /// - Parameter account: The subject of an account; default: the one of the options.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func credential(account: String? = nil) async throws -> Credential? {
+        try await current().accounts().entry(account ?? options.account)?.credential
+    }
+
+    /// What ``credential(account:)`` returns. No page is shown.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in, or, with the reason, when the provider has ended
+    ///   the session; `storage_failed`.
+    public func requiredCredential() async throws -> Credential { try await current().lastCredential() }
+
+    /// Whether a credential is for the authorization details of the registration (RFC 9396), in whatever order; nil when it has none.
+    package func coversAuthorizationDetails(_ credential: Credential) -> Bool? {
+        client.coversAuthorizationDetails(credential.tokens)
+    }
+
+    /// The users who are signed in, the current account first. An unknown user is not among them.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func accounts() async throws -> [Identity] {
+        let accounts = try await current().accounts()
+        let first = accounts.entry(nil)
+        return ([first].compactMap { $0 } + accounts.entries.filter { $0 != first }).compactMap(\.credential?.identity)
+    }
+
+    /// Makes an account the current one, for this and every other process.
+    /// - Parameter subject: The subject of an account that is signed in.
+    /// - Throws: ``AuthError`` with `login_required` when it is not.
+    public func selectAccount(_ subject: String) async throws {
+        try await current().change { accounts in
+            guard let entry = accounts.entry(subject) else {
+                throw AuthError(
+                    .loginRequired,
+                    "The account \"\(DisplayText.sanitized(subject, limit: 80))\" is not signed in."
+                )
+            }
+            accounts.select(entry.account)
+        }
+        try await current().beginEpoch()
+    }
+
+    /// The states of the credential, beginning with the present one: signed in, refreshed, expired, ended with its reason.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func states() async throws -> AsyncStream<CredentialState> { try await current().states() }
+
+    /// Returns tokens whose access token is fresh: cached ones, or refreshed ones.
+    ///
+    /// Call it before each use and keep nothing. While the tokens are fresh this costs next to nothing; when they are not,
+    /// all tasks and processes wait for one refresh. At most every ten seconds the store is read to see whether another process
+    /// has signed out, or in as another user, meanwhile; in between, what is in memory is trusted.
+    /// - Parameter account: The subject of an account; default: the one of the options.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in or the session has ended, or what refreshing
+    ///   throws; `CancellationError` when the task is cancelled, which ends no other task's refresh.
+    public func freshTokens(account: String? = nil) async throws -> TokenSet {
+        if account == nil, let fresh = alwaysCurrent?.fresh() { return fresh.credential.tokens }
+        return try await current().credential(of: account).tokens
+    }
+
+    /// Returns tokens for one of the resources that the user was signed in for (RFC 8707 section 2.2): cached ones, or ones that the
+    /// refresh token was exchanged for. Each resource, and each set of scopes, has an access token of its own, and one refresh token
+    /// serves all of them where the provider allows that.
+    /// - Parameters:
+    ///   - resource: One of the resources of the sign-in.
+    ///   - scopes: Fewer scopes than were granted; default: all.
+    ///   - duration: How long the token should last; default: the freshness margin.
+    /// - Throws: As ``freshTokens(account:)``; ``AuthError`` with `invalid_configuration` when the user was not signed in for the
+    ///   resource, `provider_rejected` when the provider gives no token for it.
+    public func freshTokens(
+        for resource: String,
+        scopes: [String]? = nil,
+        lasting duration: Duration = .zero
+    ) async throws -> TokenSet {
+        try await current().tokens(for: resource, scopes: scopes, margin: duration)
+    }
+
+    /// A credential whose access token lasts for a while.
+    /// - Parameter duration: How long it should last. Of tokens that live shortly no more is asked than three quarters of their
+    ///   life, or they would be refreshed at every call.
+    /// - Throws: As ``freshTokens(account:)``.
+    public func freshCredential(lasting duration: Duration) async throws -> Credential {
+        try await current().credential(margin: duration)
+    }
+
+    /// Runs `body` with fresh tokens, and once more with newer ones when it throws an ``AuthError`` with
+    /// `access_token_rejected`: what to throw when an API responds with 401.
+    /// - Throws: As ``freshTokens(account:)``, and whatever `body` throws.
+    public func perform<Return: Sendable>(
+        _ body: nonisolated(nonsending) (TokenSet) async throws -> Return
+    ) async throws -> Return {
+        let tokens = try await freshTokens()
+        do {
+            return try await body(tokens)
+        } catch let error as AuthError where error.code == .accessTokenRejected {
+            // Without a refresh token the only newer ones are those of another sign-in, here or in another process.
+            if tokens.refreshToken == nil {
+                guard try await credential()?.tokens.accessToken != tokens.accessToken else { throw error }
+            }
+            return try await body(try await current().credential(rejected: tokens.accessToken).tokens)
+        }
+    }
+
+    /// Exchanges the refresh token for new tokens, whether or not the old ones are still good, and keeps them.
+    /// - Throws: As ``freshTokens(account:)``.
+    @discardableResult
+    public func refresh() async throws -> Credential {
+        try await current().credential(rejected: try await current().lastCredential().tokens.accessToken)
+    }
+
+    /// The credential in the place of one whose access token was refused: what another task or process has obtained meanwhile, or a
+    /// refreshed one.
+    package func credential(replacing rejected: Secret) async throws -> Credential {
+        try await current().credential(rejected: rejected)
+    }
+
+    /// Replaces the tokens by others, in a way that only the provider's adapter knows, and keeps those: no other task or process
+    /// refreshes or uses the store meanwhile. It comes to its end when the task is cancelled.
+    /// - Parameter body: Given the stored tokens, returns the ones to keep.
+    /// - Throws: ``AuthError`` with `login_required` when no user is signed in; what `body` throws.
+    @discardableResult
+    public func replaceTokens(
+        _ body: @escaping @Sendable (TokenSet, ProviderContext) async throws -> TokenSet
+    ) async throws -> Credential {
+        let current = try await current()
+        return try await credentials.unfinished.finish { [client] in
+            try await current.replace { try await body($0, client.providerContext) }
+        }
+    }
+
+    /// The provider's claims about the user who is signed in: its userinfo endpoint, or what its adapter asks instead.
+    /// - Throws: ``AuthError`` with `login_required` when no user is, and what fetching it throws.
+    public func userInfo() async throws -> JSON {
+        let credential = try await current().credential()
+        try await client.requireBinding(of: credential, with: \ProviderMetadata.userInfoEndpoint)
+        return try await perform { tokens in
+            try await client.requireUser(of: credential, tokens)
+            return try await client.userInfo(tokens)
+        }
+    }
+
+    /// Asks the provider whether a token is active, and what it is for (RFC 7662).
+    /// - Parameters:
+    ///   - token: The token; default: the access token of the user who is signed in.
+    ///   - typeHint: `token_type_hint`: what kind of token it is; default: `access_token`.
+    /// - Throws: As ``OAuthClient/introspect(_:typeHint:)``.
+    public func introspect(_ token: Secret? = nil, typeHint: String? = "access_token") async throws -> JSON {
+        if let token {
+            try await requireBinding(ofStored: [token], with: \ProviderMetadata.introspectionEndpoint)
+            return try await client.introspect(token, typeHint: typeHint)
+        }
+        let credential = try await current().credential()
+        try await client.requireBinding(of: credential, with: \ProviderMetadata.introspectionEndpoint)
+        return try await client.introspect(credential.tokens.accessToken)
+    }
+
+    /// Exchanges a token for others (RFC 8693). Nothing is stored.
+    /// - Throws: As ``OAuthClient/tokenExchange(_:)``; ``AuthError`` with `login_required` when the token is a stored one that
+    ///   belongs to other endpoints.
+    public func exchange(_ exchange: TokenExchange) async throws -> TokenSet {
+        try await requireBinding(ofStored: [exchange.subjectToken, exchange.actorToken])
+        return try await client.tokenExchange(exchange)
+    }
+
+    /// Passes when tokens that an app gives are not stored, or may go to the provider's endpoints as they are known now.
+    /// - Throws: ``AuthError`` with `login_required` when they may not.
+    private func requireBinding(
+        ofStored tokens: [Secret?],
+        with path: EndpointPath? = nil
+    ) async throws {
+        for credential in try await current().accounts().entries.compactMap(\.credential) {
+            let stored = credential.tokens
+            let known = [stored.accessToken, stored.refreshToken, stored.idToken, stored.deviceSecret].compactMap { $0 }
+            guard tokens.contains(where: { $0.map(known.contains) == true }) else { continue }
+            try await client.requireBinding(of: credential, with: path)
+        }
+    }
+}

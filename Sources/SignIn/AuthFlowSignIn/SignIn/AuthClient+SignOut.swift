@@ -1,0 +1,126 @@
+import AuthFlowCredentials
+public import AuthFlowHTTP
+import AuthFlowJSON
+public import AuthFlowOAuth
+
+/// The result of a sign-out.
+public struct SignOut: Sendable {
+    /// The outcome of one part of it.
+    public enum Outcome: Sendable {
+        /// It is done.
+        case done
+        /// It was not asked for, or there was nothing to do.
+        case nothingToDo
+        /// The provider cannot do it, or it is not configured; the reason is a sentence.
+        case unsupported(String)
+        /// It was tried and failed.
+        case failed(AuthError)
+    }
+
+    /// The credential that was removed; nil when no user was signed in. Its access token may still work when it was not revoked.
+    public let credential: Credential?
+
+    /// Whether the tokens were revoked at the provider (RFC 7009). Those that were not work until they expire.
+    public let revocation: Outcome
+
+    /// Whether the user's session at the provider was ended (RP-Initiated Logout). When it was not, the next sign-in may ask
+    /// for nothing.
+    public let endSession: Outcome
+
+    package init(credential: Credential?, revocation: Outcome, endSession: Outcome) {
+        self.credential = credential
+        self.revocation = revocation
+        self.endSession = endSession
+    }
+}
+
+extension AuthClient {
+    /// The longest that the return from the provider's sign-out page is waited for.
+    private static let longestReturn = Duration.seconds(30)
+
+    /// Signs out: forgets the tokens on this machine, revokes them at the provider, and if asked ends the user's session at the
+    /// provider through the user agent.
+    ///
+    /// The credential is forgotten whatever the provider says. What is revoked is what was good last: a refresh under way, here or
+    /// in another process, is waited for, and its tokens are not handed out.
+    ///
+    /// Where there is no user agent, end the session with ``OAuthClient/endSessionRequest(for:)`` and the credential of the result.
+    /// - Parameters:
+    ///   - revokingTokens: Whether to revoke the tokens; default: true.
+    ///   - endingSession: Whether to show the provider's sign-out page; default: false. Its return is waited for half a minute at
+    ///     the most.
+    /// - Throws: ``AuthError`` with `storage_failed` when the credential could not be forgotten; `CancellationError`.
+    public func signOut(revokingTokens: Bool = true, endingSession: Bool = false) async throws -> SignOut {
+        let reporter = reporter()
+        let (removed, revocation) = try await credentials.unfinished.finish {
+            [self] () -> (Credential?, SignOut.Outcome) in
+            guard let credential = try await current().remove()?.credential else { return (nil, .nothingToDo) }
+            // Afterwards, because only what came out of the store is known to be the last. A crash in between leaves tokens that
+            // work until they expire, and that are nowhere any more.
+            let revocation = try await outcome(of: .revocation, isAsked: revokingTokens, reporter) {
+                try await client.revoke(credential)
+            }
+            return (credential, revocation)
+        }
+        guard let removed else { return SignOut(credential: nil, revocation: .nothingToDo, endSession: .nothingToDo) }
+        let ended = try await outcome(of: .endSession, isAsked: endingSession, reporter) {
+            try await endSession(of: removed, reporter)
+        }
+        return SignOut(credential: removed, revocation: revocation, endSession: ended)
+    }
+
+    private func endSession(of credential: Credential, _ reporter: FlowReporter) async throws {
+        let session = try await client.endSessionEndpoint(for: credential)
+        let userAgent = methods.methods.lazy.compactMap { method -> (any UserAgent)? in
+            if case .userAgent(let userAgent) = method { userAgent } else { nil }
+        }.first
+        guard let userAgent else {
+            throw methods.passedOver.first { $0.flow == .authorizationCode }?.reason
+                ?? AuthError(.unsupported, "This client has no user agent to show the provider's sign-out page in.")
+        }
+        let state = client.host.randomToken()
+        let expected = RedirectOptions(
+            purpose: .signOut,
+            redirectURIs: [session.redirectURI],
+            state: Secret(state),
+            reporter: reporter,
+            clock: client.host.clock
+        )
+        let timeout = min(options.timeout, Self.longestReturn)
+        try await withDeadline(timeout, clock: client.host.clock) {
+            AuthError(
+                .timedOut,
+                "The provider's sign-out page did not come back within \(Int(timeout.seconds)) s, so it is not known whether the session there has ended.\(expected.notes.advice)"
+            )
+        } _: { [visits] in
+            try await userAgent.withRedirectSession(expected) { place in
+                let request = try await session.request(place.redirectURI, state)
+                try request.check(try await visits.visit(request.url, in: place, expected))
+            }
+        }
+    }
+
+    /// Forgets every credential of this client on this machine, also those that cannot be read any more. The provider is not
+    /// asked: tokens and session go on there.
+    /// - Returns: Whether there was anything.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    @discardableResult
+    public func signOutLocally() async throws -> Bool { try await current().clear() }
+
+    private func outcome(
+        of step: FlowEvent.Step,
+        isAsked: Bool,
+        _ reporter: FlowReporter,
+        _ body: () async throws -> Void
+    ) async throws -> SignOut.Outcome {
+        guard isAsked else { return .nothingToDo }
+        do {
+            try await reporter.step(step, body)
+            return .done
+        } catch let error as AuthError where error.code == .unsupported {
+            return .unsupported(error.message)
+        } catch let error as AuthError {
+            return .failed(error)
+        }
+    }
+}

@@ -1,0 +1,33 @@
+public import AuthFlowCredentials
+public import AuthFlowEssentials
+import AuthFlowHTTP
+public import AuthFlowOAuth
+
+extension AuthClient {
+    /// As ``resume(with:)-(String)``, for the `URL` that an app was opened with.
+    @discardableResult
+    public func resume(with url: URL) -> Bool { resume(with: url.absoluteString) }
+
+    /// As ``finishSignIn(_:with:policy:)-(_,String,_)``, for a `URL`.
+    public func finishSignIn(
+        _ request: AuthorizationRequest,
+        with callback: URL,
+        policy: AccountPolicy = .sameAccount
+    ) async throws -> SignIn {
+        try await finishSignIn(request, with: callback.absoluteString, policy: policy)
+    }
+}
+
+extension OAuthClient {
+    /// As ``exchange(_:for:)-(String,_)``, for a `URL`.
+    public func exchange(_ callback: URL, for request: AuthorizationRequest) async throws -> Credential {
+        try await exchange(callback.absoluteString, for: request)
+    }
+}
+
+extension AuthorizationServer {
+    /// As ``verify(_:audience:nonce:accessToken:algorithms:issuedWithin:clockLeeway:decryptionKeys:)``, for a token that is a plain string.
+    public func verify(_ idToken: String, audience clientID: String, nonce: String? = nil) async throws -> IDToken {
+        try await verify(Secret(idToken), audience: clientID, nonce: nonce.map(Secret.init))
+    }
+}

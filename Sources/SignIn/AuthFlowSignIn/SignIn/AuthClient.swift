@@ -1,0 +1,394 @@
+public import AuthFlowCredentials
+public import AuthFlowHTTP
+import AuthFlowJSON
+public import AuthFlowOAuth
+public import AuthFlowStorage
+import Crypto
+import Synchronization
+
+/// Signs users in with one provider and keeps their credentials: the part of AuthFlow that an app or a tool uses.
+///
+/// Created from a configuration file:
+///
+/// ```swift
+/// let file = try ConfigurationFile(path: "authflow.json")
+/// let client = try AuthClient(profile: try file.profile(), providers: [.oidc], userAgents: [.loopback])
+/// let user = try await client.signIn().identity
+/// ```
+///
+/// or from values, with ``init(client:methods:store:options:observer:)``. Cancelling the task that signs in cancels the
+/// sign-in and frees what it had opened.
+public final class AuthClient: Sendable {
+    /// The client of the authorization server.
+    public let client: OAuthClient
+
+    /// The options that it was created with.
+    public let options: Options
+
+    package let methods: SignInMethods
+    package let credentials: CredentialManager
+    let visits = WaitingVisits()
+    /// The credential of this client, unless it is obtained by another sign-in: see ``current()``.
+    private let fixed: ManagedCredential
+    private let recordName: String
+    private let owned = Mutex<[String: ManagedCredential]>([:])
+    private let observer: (@Sendable (FlowEvent) -> Void)?
+
+    /// The options of an ``AuthClient``.
+    public struct Options: Sendable {
+        /// The name that tells apart what several clients keep in one store; default: `default`.
+        public var name = "default"
+
+        /// The subject of the account that is meant when several are signed in; default: the one that signed in or was selected
+        /// last.
+        public var account: String?
+
+        /// How long a sign-in may take, the user's part included; default: five minutes. A sign-in on another screen may take as
+        /// long as its code lasts.
+        public var timeout = Duration.seconds(300)
+
+        /// How long before its expiry an access token counts as expired; default: one minute.
+        public var freshnessMargin = Duration.seconds(60)
+
+        /// The resource that the credential is for (RFC 8707): it is kept apart from those for other resources, and every refresh
+        /// names it. Default: that of the registration, beside those of other clients without one.
+        public var resource: String?
+
+        /// The origins of the APIs that ``AuthClient/send(_:)`` may send the access token to; default: none.
+        public var apiOrigins: [Endpoint] = []
+
+        /// Creates options with the defaults for everything.
+        public init() {}
+    }
+
+    /// Creates a client.
+    /// - Parameters:
+    ///   - client: The client of the authorization server.
+    ///   - methods: The methods of signing in, best first: the next one is used when one cannot begin here, or the provider
+    ///     does not offer it. Once the user has been shown something there is no other.
+    ///   - store: Keeps the credentials; default: memory.
+    ///   - options: Default: the defaults of ``Options``.
+    ///   - observer: Receives every event of every flow, in order. It must not block.
+    public convenience init(
+        client: OAuthClient,
+        methods: [SignInMethod],
+        store: any TokenStore = MemoryTokenStore(),
+        options: Options = Options(),
+        observer: (@Sendable (FlowEvent) -> Void)? = nil
+    ) {
+        self.init(
+            client: client,
+            methods: SignInMethods(methods: methods),
+            store: store,
+            options: options,
+            observer: observer
+        )
+    }
+
+    package init(
+        client: OAuthClient,
+        methods: SignInMethods,
+        store: any TokenStore,
+        options: Options,
+        observer: (@Sendable (FlowEvent) -> Void)?
+    ) {
+        self.client = client
+        self.methods = methods
+        self.options = options
+        self.observer = observer
+        self.credentials = CredentialManager(
+            client: client,
+            store: store,
+            freshnessMargin: options.freshnessMargin,
+            renewal: methods.withoutUser?.renewal(),
+            observer: observer
+        )
+        // A client that once signed a user in under this name must not be handed that user's tokens.
+        let name = methods.withoutUser?.recordName.map { "\(options.name) by \($0)" } ?? options.name
+        self.recordName = name
+        self.fixed = credentials.managed(
+            credentials.recordKey(named: name, resource: options.resource),
+            account: options.account,
+            label: options.name
+        )
+    }
+
+    /// The credential that this client works with: where it is obtained by another sign-in, that of the user who is signed in there
+    /// now.
+    func current() async throws -> ManagedCredential {
+        guard let method = methods.withoutUser, let owner = try await method.owner?() else { return fixed }
+        let name = "\(recordName) \(Base64URL.encode(SHA256.hash(data: Array(owner.utf8))))"
+        return owned.withLock { owned in
+            let known =
+                owned[name]
+                ?? credentials.managed(
+                    credentials.recordKey(named: name, resource: options.resource),
+                    account: nil,
+                    label: options.name,
+                    renewal: method.renewal(of: owner)
+                )
+            owned[name] = known
+            return known
+        }
+    }
+
+    /// The credential where it is always the same, without waiting; nil where it depends on another sign-in.
+    var alwaysCurrent: ManagedCredential? { methods.withoutUser?.owner == nil ? fixed : nil }
+
+    /// Whether it works as the client itself, without any user.
+    package var isWithoutUser: Bool { methods.withoutUser != nil }
+
+    /// The flow that it works by without a user; nil when there is one.
+    package var flowWithoutUser: SignInFlow? { methods.withoutUser?.flow }
+
+    /// The registration of the client.
+    public var registration: ClientRegistration { client.registration }
+
+    /// The authorization server.
+    public var server: AuthorizationServer { client.server }
+
+    /// Signs a user in: shows the provider's page, or a code for another screen, waits, checks everything, and keeps the
+    /// credential.
+    /// - Parameters:
+    ///   - policy: The rule for a sign-in by another user than the one who is signed in already; default: refuse it.
+    ///   - options: The options of the authorization request; default: those of the registration.
+    /// - Returns: The credential, and what went wrong if it could not be stored.
+    /// - Throws: ``AuthError``, with `storage_failed` before any page is shown when the store cannot be used;
+    ///   `CancellationError` when the task is cancelled.
+    public func signIn(
+        _ policy: AccountPolicy = .sameAccount,
+        options: AuthorizationOptions = AuthorizationOptions()
+    ) async throws -> SignIn {
+        try await signIn(policy, options: options, willShow: {})
+    }
+
+    /// - Parameter willShow: Called before the user is shown anything.
+    package func signIn(
+        _ policy: AccountPolicy,
+        options: AuthorizationOptions,
+        willShow: @escaping @Sendable () -> Void
+    ) async throws -> SignIn {
+        // A user who signs in for nothing does not come back.
+        try await current().probe()
+        let reporter = reporter()
+        // A user who wants another account wants to be asked which.
+        if policy == .sameAccount, let signIn = try await signInByExchange(reporter) { return signIn }
+        guard let last = methods.methods.last else {
+            throw methods.passedOver.last?.reason
+                ?? AuthError(.noUserAgent, "This client has no method to sign in with.")
+        }
+        for (flow, reason) in methods.passedOver { passOver(flow.rawValue, reason, reporter) }
+        for method in methods.methods.dropLast() {
+            let hasBegun = Flag()
+            do {
+                return try await signIn(by: method, policy, options, reporter) {
+                    hasBegun.set()
+                    willShow()
+                }
+            } catch let error as AuthError where Self.mayTryAnother(error) && !hasBegun.isSet {
+                passOver(method.flow.rawValue, error, reporter)
+            }
+        }
+        return try await signIn(by: last, policy, options, reporter, willShow: willShow)
+    }
+
+    private func passOver(_ name: String, _ reason: AuthError, _ reporter: FlowReporter) {
+        reporter.report(.flowChoice, details: ["passed_over": name, "reason": reason.description])
+    }
+
+    /// Signs in with what another app has shared, when there is something and it works.
+    private func signInByExchange(_ reporter: FlowReporter) async throws -> SignIn? {
+        guard let provider = client.adapter as? any SharedSignIn else { return nil }
+        let exchange: TokenExchange
+        do {
+            guard let found = try await provider.exchangeForSignIn(in: client.providerContext) else { return nil }
+            exchange = found
+        } catch let error as AuthError {
+            passOver(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
+            return nil
+        }
+        return try await credentials.unfinished.finish { [self] in
+            let credential: Credential
+            do {
+                credential = try await client.signIn(by: exchange, reporter: reporter)
+            } catch let error as AuthError {
+                passOver(FlowEvent.Step.tokenExchange.rawValue, error, reporter)
+                return nil
+            }
+            return try await keep(credential, [:], .sameAccount, reporter)
+        }
+    }
+
+    /// Something that happens once, seen by several tasks.
+    private final class Flag: Sendable {
+        private let value = Atomic(false)
+        var isSet: Bool { value.load(ordering: .relaxed) }
+        func set() { value.store(true, ordering: .relaxed) }
+    }
+
+    /// Whether another method may work where one could not begin.
+    private static func mayTryAnother(_ error: AuthError) -> Bool {
+        [.unsupported, .userAgentFailed, .noUserAgent, .portBusy].contains(error.code)
+    }
+
+    /// - Parameter willShow: Called before the user is shown anything.
+    private func signIn(
+        by method: SignInMethod,
+        _ policy: AccountPolicy,
+        _ authorization: AuthorizationOptions,
+        _ reporter: FlowReporter,
+        willShow: @escaping @Sendable () -> Void
+    ) async throws -> SignIn {
+        switch method {
+        case .userAgent(let userAgent):
+            let timeout = options.timeout
+            let hasResponse = Flag()
+            let notes = VisitNotes()
+            return try await withDeadline(timeout, clock: client.host.clock) {
+                // The tokens that come for a code are kept, so the sign-in is not said to have failed meanwhile.
+                hasResponse.isSet ? timeout : nil
+            } orThrow: {
+                AuthError(
+                    .timedOut,
+                    "The sign-in was not finished within \(Int(timeout.seconds)) seconds.\(notes.advice) Start again when ready."
+                )
+            } _: { [self] in
+                let flow = AuthorizationCodeSignIn(
+                    client: client,
+                    reporter: reporter,
+                    options: authorization,
+                    visits: visits,
+                    unfinished: credentials.unfinished,
+                    notes: notes,
+                    willShow: willShow,
+                    didRespond: hasResponse.set
+                )
+                return try await flow.run(with: userAgent) { credential, response in
+                    try await self.keep(credential, response.parameters, policy, reporter)
+                }
+            }
+        case .clientCredentials, .jwtBearer:
+            guard let renewal = method.renewal(of: try await method.owner?()) else { throw CancellationError() }
+            let credential = try await credentials.unfinished.finish { [client, resource = options.resource] in
+                try await reporter.step(.grantWithoutUser) { try await renewal(client, resource) }
+            }
+            // There is one account without a user, and a new token takes the place of the old one.
+            return try await keep(credential, [:], .replaceAccount, reporter)
+        case .device(let presenter):
+            let flow = DeviceSignIn(client: client, reporter: reporter, unfinished: credentials.unfinished)
+            let code = try await flow.begin(longestWait: presenter.longestWait)
+            willShow()
+            return try await presenter.present(code) {
+                try await flow.finish(code) { credential in
+                    try await self.keep(credential, [:], policy, reporter)
+                }
+            }
+        }
+    }
+
+    /// Finds out whether the store can be read, written to and locked, as every sign-in does before the user is asked.
+    /// - Throws: ``AuthError`` with `storage_failed`.
+    public func checkStore() async throws { try await current().probe() }
+
+    /// Hands over a redirect that arrived by another way than the user agent: the URL that an app was opened with, or one
+    /// that a user has pasted. It is checked like any other.
+    /// - Parameter url: The URL, whole.
+    /// - Returns: Whether a sign-in or sign-out of this client waits for it. A URL that belongs to none ends none.
+    @discardableResult
+    public func resume(with url: String) -> Bool { visits.resume(with: url) }
+
+    /// Begins a sign-in whose page the app shows itself: open the URL of the request, and hand the redirect to
+    /// ``finishSignIn(_:with:policy:)-(_,String,_)``, in this process or another. No user agent is used.
+    /// - Parameter options: The options of the request; default: those of the registration.
+    /// - Throws: As ``OAuthClient/authorizationRequest(_:)``.
+    public func beginSignIn(_ options: AuthorizationOptions = AuthorizationOptions()) async throws
+        -> AuthorizationRequest
+    {
+        let reporter = reporter()
+        _ = try await reporter.step(.discovery) { try await client.metadata() }
+        return try await reporter.step(.authorizationRequest) { try await client.authorizationRequest(options) }
+    }
+
+    /// Finishes a sign-in whose page the app has shown itself, and keeps the credential.
+    /// - Parameters:
+    ///   - request: The request. It can be used once.
+    ///   - callback: The URL that the user was sent back to, whole.
+    ///   - policy: The rule for a sign-in by another user than the one who is signed in already; default: refuse it.
+    /// - Throws: ``AuthError``. When the URL does not belong to the request, the request is still good.
+    public func finishSignIn(
+        _ request: AuthorizationRequest,
+        with callback: String,
+        policy: AccountPolicy = .sameAccount
+    ) async throws -> SignIn {
+        let reporter = reporter()
+        return try await credentials.unfinished.finish { [self] in
+            let (credential, response) = try await client.exchange(callback, for: request, reporter: reporter)
+            return try await keep(credential, response.parameters, policy, reporter)
+        }
+    }
+
+    private func keep(
+        _ credential: Credential,
+        _ parameters: FormParameters,
+        _ policy: AccountPolicy,
+        _ reporter: FlowReporter
+    ) async throws -> SignIn {
+        var signIn = SignIn(credential: credential, authorizationParameters: parameters)
+        do {
+            try await current().keep(credential, policy, reporter)
+        } catch let error as AuthError where error.code == .accountMismatch {
+            throw error
+        } catch {
+            if error is CancellationError { throw error }
+            try await current().keepInMemory(credential)
+            signIn.storageError =
+                error as? AuthError
+                ?? AuthError(.storageFailed, "The credential could not be stored.", underlyingError: error)
+        }
+        guard let provider = client.adapter as? any SharedSignIn else { return signIn }
+        do {
+            try await provider.share(credential, in: client.providerContext)
+        } catch {
+            if error is CancellationError { throw error }
+            let failure =
+                error as? AuthError
+                ?? AuthError(
+                    .storageFailed,
+                    "The sign-in could not be shared with the other apps of its group.",
+                    underlyingError: error
+                )
+            reporter.report(.sharing, .failed(failure.code))
+            signIn.sharingError = failure
+        }
+        return signIn
+    }
+
+    /// Whether something is under way that must not be lost: what ``drain(within:)`` waits for.
+    public var hasUnfinishedWork: Bool { credentials.unfinished.isBusy }
+
+    /// Has no refresh token sent from now on: for a program that is about to exit, and would not wait for the response.
+    package func stopSending() { credentials.unfinished.close() }
+
+    /// Whether a refresh token was sent whose response is not stored yet.
+    package var hasSent: Bool { credentials.unfinished.hasSent }
+
+    /// Waits until nothing is under way that must not be lost: exchanges of codes and refresh tokens, whose results are then
+    /// stored, and revocations. They come to their end whichever tasks are cancelled, but not when the process exits: call it
+    /// before that.
+    /// - Parameter patience: How long to wait; default: three seconds.
+    /// - Returns: Whether everything is finished.
+    public func drain(within patience: Duration = .seconds(3)) async -> Bool {
+        await credentials.drain(within: patience)
+    }
+
+    /// The provider's metadata.
+    /// - Throws: ``AuthError``.
+    public func metadata() async throws -> ProviderMetadata {
+        try await reporter().step(.discovery) { try await client.metadata() }
+    }
+
+    /// The means for the functions of an adapter that one provider alone has.
+    public var providerContext: ProviderContext { client.providerContext }
+
+    func reporter() -> FlowReporter { FlowReporter(host: client.host, observer: observer) }
+}

@@ -1,0 +1,86 @@
+import AuthFlowHTTP
+import AuthFlowOAuth
+
+/// Signs a user in with the authorization code grant, PKCE and OpenID Connect (RFC 6749 section 4.1, RFC 7636, OIDC Core
+/// section 3.1).
+///
+/// ``run(with:keep:)`` reads in the order in which a sign-in happens:
+///
+/// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`, `Discovery.swift`);
+/// 2. open a place for the redirect to arrive (`UserAgents/UserAgent.swift`);
+/// 3. build the authorization request (`Client/AuthorizationRequest.swift`) and let the user agent visit it;
+/// 4. check the authorization response (`Client/AuthorizationResponse.swift`);
+/// 5. exchange the code for tokens (`Grants/CodeExchange.swift`, `Client/TokenRequest.swift`);
+/// 6. validate the tokens and find out who the user is (`Grants/TokenValidation.swift`, `JOSE/IDTokenValidation.swift`);
+/// 7. keep the credential (`Credentials/ManagedCredential+Record.swift`).
+struct AuthorizationCodeSignIn: Sendable {
+    let client: OAuthClient
+    let reporter: FlowReporter
+    let options: AuthorizationOptions
+    let visits: WaitingVisits
+    let unfinished: UnfinishedWork
+    let notes: VisitNotes
+    /// Called before the user agent shows anything.
+    let willShow: @Sendable () -> Void
+    /// Called when the redirect has arrived: nothing is waited for any more but the provider's servers.
+    let didRespond: @Sendable () -> Void
+
+    /// Runs the whole sign-in.
+    /// - Parameters:
+    ///   - userAgent: Shows the pages.
+    ///   - keep: Keeps the credential. Called while the user agent still waits, so that it can tell the user the outcome.
+    func run<Return: Sendable>(
+        with userAgent: any UserAgent,
+        keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
+    ) async throws -> Return {
+        _ = try await reporter.step(.discovery) { try await client.metadata() }
+        // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the response from other visits.
+        let state = client.host.randomToken()
+        var expected = RedirectOptions(
+            redirectURIs: client.registration.redirectURIs,
+            state: Secret(state),
+            responseMode: client.registration.responseMode,
+            reporter: reporter,
+            clock: client.host.clock
+        )
+        expected.claimedState = client.claimedState
+        expected.notes = notes
+        // "par": "auto" pushes where the server offers it, and the user has not chosen it.
+        let isPushedUnasked: @Sendable (AuthorizationRequest) -> Bool = { [registration = client.registration] in
+            registration.pushedRequests == .automatic && $0.url.contains("request_uri=")
+        }
+        return try await userAgent.withRedirectSession(expected) { [expected] session in
+            let request = try await reporter.step(.authorizationRequest) {
+                try await client.authorizationRequest(options, redirectURI: session.redirectURI, state: state)
+            }
+            willShow()
+            let callback = try await reporter.step(.userAgentVisit) {
+                do {
+                    return try await visits.visit(request.url, in: session, expected)
+                } catch let error as AuthError where error.status == 400 && isPushedUnasked(request) {
+                    throw error.advisingAboutPushedRequests
+                }
+            }
+            didRespond()
+            // A code that was sent is used up, and the tokens that come for it are kept, whichever task waits for them.
+            return try await unfinished.finish {
+                let (credential, response) = try await client.exchange(callback, for: request, reporter: reporter)
+                return try await keep(credential, response)
+            }
+        }
+    }
+}
+
+extension AuthError {
+    /// The same error, with the settings that concern pushed requests: some servers want parameters in the browser that were pushed.
+    fileprivate var advisingAboutPushedRequests: AuthError {
+        AuthError(
+            code,
+            "\(message) The request was pushed (\"par\": \"auto\"). If the server wants parameters again that were pushed, name them in \"par_repeats\"; without pushed requests, it is \"par\": \"never\".",
+            providerError: providerError,
+            status: status,
+            retryAfter: retryAfter,
+            underlyingError: underlyingError
+        )
+    }
+}

@@ -1,0 +1,67 @@
+import AuthFlowHTTP
+public import AuthFlowOAuth
+
+/// Signs a user in on another screen: the device authorization grant (RFC 8628).
+///
+/// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`);
+/// 2. ask for a code (`Grants/DeviceAuthorization.swift`) and show it (`SignIn/DevicePresenter.swift`);
+/// 3. ask for the tokens until the user has decided (`Grants/DevicePolling.swift`);
+/// 4. validate the tokens and find out who the user is (`Grants/TokenValidation.swift`);
+/// 5. keep the credential (`Credentials/CredentialManager.swift`).
+struct DeviceSignIn: Sendable {
+    let client: OAuthClient
+    let reporter: FlowReporter
+    let unfinished: UnfinishedWork
+
+    /// Asks for a code. The user has been shown nothing when this throws.
+    /// - Parameter longestWait: How long the user can be waited for at the most; nil for as long as the code lasts.
+    func begin(longestWait: Duration?) async throws -> DeviceAuthorization {
+        _ = try await reporter.step(.discovery) { try await client.metadata() }
+        var authorization = try await reporter.step(.deviceAuthorization) { try await client.deviceAuthorization() }
+        if let longestWait { authorization.lifetime = min(authorization.lifetime, longestWait) }
+        return authorization
+    }
+
+    /// Waits for the user, checks the tokens that come, and keeps them.
+    /// - Parameter keep: Keeps the credential.
+    func finish<Return: Sendable>(
+        _ authorization: DeviceAuthorization,
+        keep: @escaping @Sendable (Credential) async throws -> Return
+    ) async throws -> Return {
+        let metadata = try await client.metadata()
+        let polling = DevicePolling(client: client, reporter: reporter, unfinished: unfinished)
+        return try await polling.wait(for: authorization, at: metadata) { [client, reporter] response in
+            // No nonce was sent, so none may come.
+            let expectation = client.expectation(of: metadata, occasion: .signIn(nonce: nil), response)
+            var credential = try await client.credential(
+                of: response,
+                expectation,
+                authorizedScopes: authorization.scopes,
+                metadata: metadata,
+                reporter: reporter,
+                mayLackIDToken: true
+            )
+            credential.resources = authorization.resources
+            try await client.compareAuthorizationDetails(
+                client.registration.authorizationDetails,
+                credential.tokens,
+                reporter,
+                at: .devicePolling
+            )
+            return try await keep(credential)
+        }
+    }
+}
+
+extension OAuthClient {
+    /// Polls for the tokens of a device authorization until the user has decided (RFC 8628 section 3.4), and checks them.
+    ///
+    /// Cancelling the task ends the wait; tokens that a poll under way brings are then lost.
+    /// - Throws: ``AuthError`` with `access_denied` when the user refused, `timed_out` when the code has expired, or what else
+    ///   the provider says; `CancellationError`.
+    public func deviceCredential(for authorization: DeviceAuthorization) async throws -> Credential {
+        let reporter = FlowReporter(host: host)
+        return try await DeviceSignIn(client: self, reporter: reporter, unfinished: UnfinishedWork())
+            .finish(authorization) { $0 }
+    }
+}

@@ -1,0 +1,31 @@
+public import AuthFlowHTTP
+public import AuthFlowOAuth
+
+/// The result of a sign-in.
+public struct SignIn: Sendable {
+    /// The credential, every check passed.
+    public let credential: Credential
+
+    /// Every parameter of the authorization response, for what a provider adds (`session_state` and the like). The code is used
+    /// up. Empty in a flow without one.
+    public let authorizationParameters: FormParameters
+
+    /// Why it could not be stored, when it could not. The sign-in is good; only this process knows of it.
+    public internal(set) var storageError: AuthError?
+
+    /// Why it could not be shared with the other apps of a group, when that was asked for and failed. The sign-in is good and
+    /// stored; the other apps do not know of it.
+    public internal(set) var sharingError: AuthError?
+
+    /// The user who signed in; nil when the provider does not say: plain OAuth 2.0 has no ID Token.
+    public var identity: Identity? { credential.identity }
+}
+
+extension SignIn: CustomStringConvertible {
+    /// A line for a log or a terminal.
+    public var description: String {
+        let scopes = credential.tokens.scopes.joined(separator: " ")
+        let problems = [storageError, sharingError].compactMap { $0.map { "; \($0)" } }.joined()
+        return "Signed in as \(credential.displayName)\(scopes.isEmpty ? "" : " with the scopes \(scopes)")\(problems)"
+    }
+}

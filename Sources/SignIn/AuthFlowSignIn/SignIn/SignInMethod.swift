@@ -1,0 +1,102 @@
+import AuthFlowCredentials
+package import AuthFlowHTTP
+public import AuthFlowOAuth
+import Crypto
+
+/// A method of signing a user in: a grant, with what it shows the user.
+public enum SignInMethod: Sendable {
+    /// The authorization code grant, in a user agent on this machine (RFC 6749 section 4.1).
+    case userAgent(any UserAgent)
+
+    /// The device authorization grant, on another screen (RFC 8628).
+    case device(any DevicePresenter)
+
+    /// No user: the client itself (RFC 6749 section 4.4). Tokens are asked for again whenever they have expired.
+    case clientCredentials
+
+    /// An assertion, from a source that needs no user (RFC 7523 section 2.1). It is obtained again whenever a token has expired.
+    case jwtBearer(AssertionSource)
+
+    /// The flow, by the name that configurations use.
+    public var flow: SignInFlow {
+        switch self {
+        case .userAgent: .authorizationCode
+        case .device: .device
+        case .clientCredentials: .clientCredentials
+        case .jwtBearer: .jwtBearer
+        }
+    }
+
+    /// The name of the record of its tokens, beside the client's; nil for a method that signs a user in.
+    var recordName: String? {
+        switch self {
+        case .userAgent, .device: nil
+        case .clientCredentials: flow.rawValue
+        case .jwtBearer(let source):
+            // What a source is told apart by may be a subject or a path, and a record's name is not secret.
+            "\(flow.rawValue) \(Base64URL.encode(SHA256.hash(data: Array(source.identity.utf8))))"
+        }
+    }
+
+    /// Whose tokens it obtains, where that can change without the configuration.
+    var owner: (@Sendable () async throws -> String)? {
+        if case .jwtBearer(let source) = self { source.owner } else { nil }
+    }
+
+    /// Obtains a credential without a user; nil for a method that needs one.
+    /// - Parameter owner: Whose tokens are wanted; nil where that cannot change.
+    func renewal(of owner: String? = nil) -> CredentialManager.Renewal? {
+        switch self {
+        case .userAgent, .device: nil
+        case .clientCredentials:
+            { client, resource in try await client.clientCredentials(resources: resource.map { [$0] }) }
+        case .jwtBearer(let source):
+            { client, resource in
+                let assertion = try await source.assertion(for: try await client.assertionRequest())
+                // Another user may have signed in while it was asked for: it would be kept in the place of the first.
+                let present = try await source.owner?()
+                guard owner == nil || present == owner else {
+                    throw AuthError(
+                        .accountMismatch,
+                        "Another user has signed in at \(source.name) meanwhile. Try again."
+                    )
+                }
+                return try await client.jwtBearer(assertion, resources: resource.map { [$0] })
+            }
+        }
+    }
+}
+
+/// A flow that signs a user in, by the name that configurations use.
+public enum SignInFlow: String, Sendable, Hashable, CaseIterable {
+    /// In a user agent on this machine: the authorization code grant (RFC 6749 section 4.1).
+    case authorizationCode = "authorization_code"
+
+    /// On another screen: the device authorization grant (RFC 8628).
+    case device
+
+    /// Without a user, as the client itself: the client credentials grant (RFC 6749 section 4.4).
+    case clientCredentials = "client_credentials"
+
+    /// With an assertion of the client's platform: the JWT bearer grant (RFC 7523 section 2.1).
+    case jwtBearer = "jwt_bearer"
+
+    /// Whether it shows a user something.
+    package var hasUser: Bool { self == .authorizationCode || self == .device }
+}
+
+/// The methods of a client in the order in which they are tried, resolved before anything is shown.
+package struct SignInMethods: Sendable {
+    package var methods: [SignInMethod]
+
+    /// The only method, when it needs no user: a token of the client's own must not stand in for a user's.
+    package var withoutUser: SignInMethod? { methods.count == 1 ? methods.first { $0.renewal() != nil } : nil }
+
+    /// The flows that were asked for and cannot work here, with the reason.
+    package var passedOver: [(flow: SignInFlow, reason: AuthError)] = []
+
+    package init(methods: [SignInMethod], passedOver: [(flow: SignInFlow, reason: AuthError)] = []) {
+        self.methods = methods
+        self.passedOver = passedOver
+    }
+}

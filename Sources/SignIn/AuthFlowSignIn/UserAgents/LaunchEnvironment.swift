@@ -1,0 +1,220 @@
+public import AuthFlowEssentials
+import AuthFlowHTTP
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Where a program runs, as far as it matters for showing a page to its user.
+///
+/// User agents use it to find out whether they can work here; tests create their own.
+public struct LaunchEnvironment: Sendable {
+    /// The variables of the environment.
+    public var environment: [String: String]
+
+    /// Whether a user can read what the program writes to standard error, and respond to it.
+    public var hasTerminal: Bool
+
+    /// Whether the program runs in a container, whose ports a browser outside of it cannot reach directly.
+    public var isContainer: Bool
+
+    /// Whether this is the Windows Subsystem for Linux.
+    public var isWSL: Bool
+
+    /// Whether a browser may be opened at all.
+    public var mayOpenBrowser = true
+
+    /// Whether a browser is opened with a private window, or else not at all.
+    public var wantsPrivateWindow = false
+
+    /// Where a program is, given its name or path, with links followed; nil when it is not installed.
+    private let locate: @Sendable (_ program: String) -> String?
+
+    /// Creates a launch environment.
+    /// - Parameters:
+    ///   - environment: The variables of the environment.
+    ///   - hasTerminal: Whether a user can read and respond.
+    ///   - isContainer: Whether this is a container.
+    ///   - isWSL: Whether this is the Windows Subsystem for Linux.
+    ///   - locate: Returns where a program is, with links followed; nil when it is not installed.
+    public init(
+        environment: [String: String],
+        hasTerminal: Bool,
+        isContainer: Bool = false,
+        isWSL: Bool = false,
+        locate: @escaping @Sendable (_ program: String) -> String?
+    ) {
+        self.environment = environment
+        self.hasTerminal = hasTerminal
+        self.isContainer = isContainer
+        self.isWSL = isWSL
+        self.locate = locate
+    }
+
+    /// The launch environment of this process.
+    /// - Parameter environment: The variables of the environment.
+    public static func current(
+        environment: [String: String] = ProcessInfo.processInfo.environment
+    ) -> LaunchEnvironment {
+        let marks = ["/.dockerenv", "/run/.containerenv"]
+        let kernel = FileManager.default.contents(atPath: "/proc/sys/kernel/osrelease") ?? Data()
+        return LaunchEnvironment(
+            environment: environment,
+            // A user who cannot see a prompt does not respond to it.
+            hasTerminal: isatty(STDERR_FILENO) == 1 && hasControllingTerminal,
+            isContainer: marks.contains(where: FileManager.default.fileExists) || environment["container"] != nil
+                || environment["KUBERNETES_SERVICE_HOST"] != nil,
+            isWSL: environment["WSL_DISTRO_NAME"] != nil
+                || String(decoding: kernel, as: UTF8.self).lowercased().contains("microsoft"),
+            // Links are followed: `x-www-browser` may be a text browser.
+            locate: { find($0, environment).map { URL(fileURLWithPath: $0).resolvingSymlinksInPath().path } }
+        )
+    }
+
+    /// Whether the user is at another machine, in a shell on this one.
+    public var isRemoteShell: Bool {
+        ["SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY"].contains(where: has)
+    }
+
+    /// Whether this is a terminal of Visual Studio Code that belongs to a remote window: it opens addresses where the
+    /// user is, and forwards ports of this machine to there.
+    package var isRemoteEditor: Bool { has("VSCODE_IPC_HOOK_CLI") || has("CODESPACES") }
+
+    /// How a browser can be opened here.
+    public enum Browser: Sendable, Hashable {
+        /// With this command, to which the address is added, or put in the place of `%s`.
+        case command([String], because: String)
+        /// Not at all.
+        case none(because: String)
+    }
+
+    /// How a browser can be opened here: what `BROWSER` names, or the system's launcher when there is a screen to open one on.
+    public var browser: Browser {
+        guard mayOpenBrowser else { return .none(because: "no browser is to be opened") }
+        if wantsPrivateWindow { return privateBrowser }
+        #if os(macOS)
+        guard !isRemoteShell else { return .none(because: "a browser would open on the screen of another machine") }
+        return .command(["/usr/bin/open"], because: "this is a desktop")
+        #elseif os(Linux)
+        return linuxBrowser
+        #else
+        return .none(because: "this system opens no browser for a program")
+        #endif
+    }
+
+    /// A browser of which it is known how a private window is opened: what `BROWSER` names, the desktop's, or one that is installed.
+    private var privateBrowser: Browser {
+        #if os(Linux)
+        if case .command(let words, let reason)? = wishedBrowser {
+            return PrivateWindow.command(words).map { .command($0, because: reason) }
+                ?? .none(because: "BROWSER names a browser whose private windows are not known")
+        }
+        guard let screen else {
+            return .none(because: "there is no screen: neither DISPLAY nor WAYLAND_DISPLAY is set")
+        }
+        let chosen = PrivateWindow.defaultProgram(environment)
+        for program in (chosen.map { [$0] } ?? []) + PrivateWindow.programs where locate(program) != nil {
+            guard let command = PrivateWindow.command([program]) else { continue }
+            return .command(command, because: "\(program) can open a private window (\(screen))")
+        }
+        return .none(because: "no browser is installed whose private windows are known")
+        #else
+        return .none(because: "this system opens no private window for a program")
+        #endif
+    }
+
+    private var linuxBrowser: Browser {
+        let wish = wishedBrowser
+        if case .command? = wish { return wish ?? .none(because: "") }
+        guard let screen else {
+            if case .none(let reason)? = wish { return .none(because: reason) }
+            return .none(because: "there is no screen: neither DISPLAY nor WAYLAND_DISPLAY is set")
+        }
+        // Under WSL the user's browser runs on the Windows side.
+        let launchers = isWSL ? ["wslview", "xdg-open", "x-www-browser"] : ["xdg-open", "x-www-browser", "wslview"]
+        for launcher in launchers {
+            guard let path = locate(launcher), !Self.isTextBrowser(path) else { continue }
+            return .command([launcher], because: "\(launcher) can open a browser (\(screen))")
+        }
+        return .none(because: "none of \(launchers.joined(separator: ", ")) is installed")
+    }
+
+    /// What `BROWSER` asks for: commands separated by colons, the first that can work. nil when it is not set.
+    private var wishedBrowser: Browser? {
+        guard let value = environment["BROWSER"], !value.isEmpty else { return nil }
+        var reason = "BROWSER names no program that is installed"
+        for command in value.split(separator: ":") {
+            let words = command.split(separator: " ").map(String.init)
+            guard let name = words.first, let path = locate(name) else { continue }
+            if Self.isTextBrowser(path) {
+                reason = "BROWSER names a text browser, which would take the terminal"
+            } else if screen == nil, Self.isGraphicalBrowser(path) {
+                reason = "BROWSER names a browser that needs a screen, and neither DISPLAY nor WAYLAND_DISPLAY is set"
+            } else {
+                return .command(words, because: isRemoteEditor ? "the editor opens addresses" : "BROWSER is set")
+            }
+        }
+        return .none(because: reason)
+    }
+
+    private var screen: String? {
+        if has("WAYLAND_DISPLAY") { return "WAYLAND_DISPLAY is set" }
+        if has("DISPLAY") { return "DISPLAY is set" }
+        return isWSL ? "this is WSL" : nil
+    }
+
+    /// The command that lets the browser of the user's own machine reach a port of this one; nil when none is needed.
+    /// - Parameter port: The port of this machine.
+    package func forwardingCommand(port: Int) -> String? {
+        guard isRemoteShell, !isRemoteEditor else { return nil }
+        // SSH_CONNECTION: client address, client port, server address, server port.
+        let connection = (environment["SSH_CONNECTION"] ?? "").split(separator: " ")
+        let host = connection.count == 4 ? String(connection[2]) : "HOST"
+        let user = environment["USER"].map { "\($0)@" } ?? ""
+        return "ssh -N -L \(port):127.0.0.1:\(port) \(DisplayText.sanitized("\(user)\(host)", limit: 200))"
+    }
+
+    private func has(_ name: String) -> Bool { environment[name]?.isEmpty == false }
+
+    private static func isTextBrowser(_ path: String) -> Bool {
+        ["w3m", "lynx", "links", "links2", "elinks", "www-browser", "browsh"].contains(name(path))
+    }
+
+    private static func isGraphicalBrowser(_ path: String) -> Bool {
+        [
+            "firefox", "firefox-esr", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "brave",
+            "brave-browser", "vivaldi", "opera", "epiphany", "konqueror", "falkon", "microsoft-edge",
+        ].contains(name(path))
+    }
+
+    private static func name(_ path: String) -> Substring {
+        path[(path.lastIndex(of: "/").map(path.index(after:)) ?? path.startIndex)...]
+    }
+
+    private static var hasControllingTerminal: Bool {
+        let terminal = unsafe open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)
+        guard terminal >= 0 else { return false }
+        close(terminal)
+        return true
+    }
+
+    /// Finds a program as a shell would, but in no directory of `PATH` that is relative: it would be whatever directory this program is
+    /// started in.
+    package static func find(_ name: String, _ environment: [String: String]) -> String? {
+        let folders = (environment["PATH"] ?? "/usr/local/bin:/usr/bin:/bin").split(separator: ":")
+            .filter { $0.hasPrefix("/") }
+        let paths = name.contains("/") ? [name] : folders.map { "\($0)/\(name)" }
+        return paths.first(where: FileManager.default.isExecutableFile(atPath:))
+    }
+}
+
+extension LaunchEnvironment: CustomStringConvertible, CustomReflectable {
+    /// What was detected, without the environment: the values of its variables may be secrets.
+    public var description: String {
+        "terminal: \(hasTerminal), container: \(isContainer), WSL: \(isWSL), browser: \(browser)"
+    }
+    /// A mirror without children, for the same reason.
+    public var customMirror: Mirror { Mirror(self, children: [:]) }
+}

@@ -1,0 +1,52 @@
+import AuthFlowEssentials
+import AuthFlowHTTP
+
+/// Private browser windows, which have no cookies of earlier sign-ins and keep none: by each browser's own option.
+package enum PrivateWindow {
+    private static let options = [
+        (
+            option: "--incognito",
+            programs: [
+                "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "brave-browser",
+                "vivaldi-stable",
+            ]
+        ),
+        (option: "--private-window", programs: ["firefox", "firefox-esr", "librewolf"]),
+        (option: "--inprivate", programs: ["microsoft-edge", "microsoft-edge-stable"]),
+        (option: "--private", programs: ["opera"]),
+    ]
+
+    /// The browsers that are known, in the order in which they are looked for.
+    static let programs = options.flatMap(\.programs)
+
+    /// The command that opens a private window; nil for a browser that is not known.
+    /// - Parameter command: The command that opens a window.
+    package static func command(_ command: [String]) -> [String]? {
+        guard let program = command.first else { return nil }
+        let name = String(program.split(separator: "/").last ?? "")
+        guard let option = options.first(where: { $0.programs.contains(name) })?.option else { return nil }
+        // Firefox takes the address as the value of the option.
+        return [program] + command.dropFirst().filter { $0 != "%s" } + [option]
+    }
+
+    /// The browser that the user's desktop opens addresses with (the MIME Applications specification).
+    /// - Returns: The name of its program; nil when none is chosen, or it is not known.
+    static func defaultProgram(_ environment: [String: String]) -> String? {
+        let folder =
+            environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil }
+            ?? "\(HomeDirectory.path(environment: environment))/.config"
+        guard let bytes = BoundedFile.contents(atPath: "\(folder)/mimeapps.list", maximumSize: 64 * 1024) else {
+            return nil
+        }
+        var isDefaults = false
+        for line in String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isNewline) {
+            if line.hasPrefix("[") { isDefaults = line == "[Default Applications]" }
+            guard isDefaults, line.hasPrefix("x-scheme-handler/https=") else { continue }
+            let entries = line.drop { $0 != "=" }.dropFirst().split(separator: ";")
+            return entries.lazy.map { $0.hasSuffix(".desktop") ? String($0.dropLast(8)) : "" }.first(
+                where: programs.contains
+            )
+        }
+        return nil
+    }
+}

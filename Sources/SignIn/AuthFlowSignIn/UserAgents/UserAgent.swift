@@ -1,0 +1,156 @@
+public import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+public import AuthFlowOAuth
+
+/// A type that shows a page to the user (or acts for them) and receives the redirect that ends the visit.
+///
+/// It knows nothing of tokens. Everything it opens lives as long as the call: the port, the wait for the browser, the
+/// cookie jar. `body` is the rest of the sign-in: when it returns, the sign-in has succeeded; when it throws, it has
+/// failed. An agent with a user in front of it can then tell them which.
+///
+/// `nonisolated(nonsending)` says that the method and `body` run where their caller runs; a module with the upcoming
+/// feature `NonisolatedNonsendingByDefault` can leave the words out.
+///
+/// A grant without a redirect (the device authorization grant) does not use a user agent.
+///
+/// ```swift
+/// struct PostcardUserAgent: UserAgent {
+///     nonisolated(nonsending) func withRedirectSession<Return: Sendable>(
+///         _ options: RedirectOptions,
+///         _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
+///     ) async throws -> Return {
+///         try await body(RedirectSession(redirectURI: options.redirectURI.uri) { url in
+///             try await postOffice.send(url)
+///             return try await postOffice.response()
+///         })
+///     }
+/// }
+/// ```
+public protocol UserAgent: Sendable {
+    /// Prepares to receive the redirect, runs `body`, and closes what it opened, whatever happens.
+    /// - Parameters:
+    ///   - options: The redirect to expect.
+    ///   - body: The rest of the sign-in.
+    /// - Throws: ``AuthError`` with `port_busy` or `user_agent_failed` when no redirect can be received, before any
+    ///   page is shown; and whatever `body` throws.
+    func withRedirectSession<Return: Sendable>(
+        _ options: RedirectOptions,
+        _ body: nonisolated(nonsending) (RedirectSession) async throws -> Return
+    ) async throws -> Return
+}
+
+/// The redirect that a user agent is to expect.
+public struct RedirectOptions: Sendable {
+    /// What a visit is for.
+    public enum Purpose: Sendable, Hashable {
+        /// Signing in. Forms may be filled in.
+        case signIn
+        /// Signing out (RP-Initiated Logout 1.0). No credential is typed.
+        case signOut
+    }
+
+    /// What the visit is for.
+    public let purpose: Purpose
+
+    /// The client's registered redirect URIs, best first. An agent uses the first it can receive.
+    public let redirectURIs: [RedirectURI]
+
+    /// The first of them.
+    public var redirectURI: RedirectURI { redirectURIs.first ?? .loopback }
+
+    /// The `state` that the redirect will carry. What arrives without it belongs to another visit, and must not end the wait.
+    public let state: Secret
+
+    /// How the authorization response travels: in the query, the fragment, or a form. An agent that cannot receive it this way throws `unsupported` before it
+    /// shows a page.
+    public let responseMode: ResponseMode
+
+    /// Where the agent reports what it does.
+    public let reporter: FlowReporter
+
+    /// The clock to wait on.
+    public let clock: any Clock<Duration>
+
+    /// Creates options.
+    public init(
+        purpose: Purpose = .signIn,
+        redirectURIs: [RedirectURI],
+        state: Secret,
+        responseMode: ResponseMode = .query,
+        reporter: FlowReporter,
+        clock: any Clock<Duration>
+    ) {
+        self.purpose = purpose
+        self.redirectURIs = redirectURIs
+        self.state = state
+        self.responseMode = responseMode.delivery
+        self.reporter = reporter
+        self.clock = clock
+    }
+
+    /// Reads the `state` in a signed response (JARM), which may be encrypted to the client.
+    package var claimedState: @Sendable (_ response: String) throws(AuthError) -> String? = {
+        (response) throws(AuthError) in
+        try JWS(Secret(response)).payload["state"]?.string
+    }
+
+    /// Remembers why a response was not used.
+    package var notes = VisitNotes()
+}
+
+extension RedirectOptions {
+    /// Whether a URL is the expected redirect: it goes to the redirect URI and carries the state. The other parameters
+    /// are checked later.
+    /// - Parameters:
+    ///   - url: The whole URL.
+    ///   - redirectURI: The redirect URI that was sent.
+    public func accepts(_ url: String, at redirectURI: String) -> Bool {
+        RedirectParameters.encoded(in: url, at: redirectURI, responseMode).map(carries) ?? false
+    }
+
+    /// Whether parameters hold exactly the expected state. A redirect without it must not end a wait, or be told why.
+    package func carries(_ parameters: Substring) -> Bool {
+        do throws(AuthError) {
+            guard let found = try RedirectParameters.state(in: parameters, claimedState) else {
+                notes.ignoredResponse(because: "it has no state, or more than one.")
+                return false
+            }
+            // Secrets are compared in constant time.
+            guard Secret(found) == state else {
+                notes.ignoredResponse(because: "its state is not that of this request.")
+                return false
+            }
+            return true
+        } catch {
+            notes.ignoredResponse(because: "it cannot be read. \(error.message)")
+            return false
+        }
+    }
+}
+
+/// A session of a user agent that can receive a redirect.
+public struct RedirectSession: Sendable {
+    /// The redirect URI to put in the authorization request.
+    public let redirectURI: String
+
+    private let visitor: @Sendable (_ url: String) async throws -> String
+
+    /// Creates a session.
+    /// - Parameters:
+    ///   - redirectURI: The redirect URI to put in the authorization request.
+    ///   - visit: Shows a URL and returns the one that the visit was redirected to.
+    public init(redirectURI: String, visit: @escaping @Sendable (_ url: String) async throws -> String) {
+        self.redirectURI = redirectURI
+        self.visitor = visit
+    }
+
+    /// Shows `url` and returns the URL that the visit was redirected to: the redirect URI with the response parameters
+    /// in its query, or in its fragment when that is the response mode. A response that was posted as a form is put in
+    /// the query.
+    ///
+    /// It must end when its task is cancelled: the response may arrive by ``AuthClient/resume(with:)-(String)`` instead.
+    public func visit(_ url: String) async throws -> String {
+        try await visitor(url)
+    }
+}

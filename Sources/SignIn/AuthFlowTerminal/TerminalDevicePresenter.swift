@@ -1,0 +1,84 @@
+public import AuthFlow
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Shows the user code of a device authorization in a terminal, with a QR code where one can be drawn.
+///
+/// Everything goes to standard error: standard output is for results. Where standard error is not a terminal, the wait
+/// for the user is at most five minutes.
+public struct TerminalDevicePresenter: Sendable {
+    /// The longest wait for a user who may see none of it, because standard error is not a terminal.
+    private static let longestUnseenWait = Duration.seconds(300)
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public let longestWait: Duration?
+
+    private let showsQRCode: Bool
+    private let isColored: Bool
+    private let write: @Sendable (_ text: String) -> Void
+
+    /// Creates a presenter.
+    /// - Parameters:
+    ///   - showsQRCode: Whether to draw a QR code; default: when standard error is a terminal that can draw. It needs libqrencode, and
+    ///     is left out without it, and where the terminal has too few columns.
+    ///   - isColored: Whether the QR code sets its own colours; default: unless `NO_COLOR` is set (https://no-color.org).
+    ///   - write: Where the lines go; default: standard error.
+    public init(
+        showsQRCode: Bool? = nil,
+        isColored: Bool? = nil,
+        write: @escaping @Sendable (_ text: String) -> Void = TerminalDevicePresenter.writeToStandardError
+    ) {
+        let hasTerminal = isatty(STDERR_FILENO) == 1
+        self.longestWait = hasTerminal ? nil : Self.longestUnseenWait
+        let environment = ProcessInfo.processInfo.environment
+        self.showsQRCode = showsQRCode ?? (hasTerminal && environment["TERM"] != "dumb")
+        self.isColored = isColored ?? (environment["NO_COLOR"]?.isEmpty != false)
+        self.write = write
+    }
+
+    /// The columns of the terminal; many where standard error is none.
+    private static var columns: Int {
+        var size = winsize()
+        guard unsafe ioctl(STDERR_FILENO, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return .max }
+        return Int(size.ws_col)
+    }
+
+    /// Writes lines to standard error.
+    public static func writeToStandardError(_ text: String) {
+        _ = SystemCall.write("\(text)\n".utf8, to: STDERR_FILENO)
+    }
+}
+
+extension TerminalDevicePresenter: DevicePresenter {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func present<Return: Sendable>(
+        _ authorization: DeviceAuthorization,
+        while body: nonisolated(nonsending) () async throws -> Return
+    ) async throws -> Return {
+        let minutes = max(1, Int(authorization.lifetime.components.seconds / 60))
+        write(
+            """
+            To sign in, open this address on any device:
+
+            \(authorization.verificationURI.url)
+
+            and enter this code:  \(authorization.userCode)
+
+            """
+        )
+        if let complete = authorization.verificationURIComplete {
+            write("Or open this one, and check that it shows the same code:\n\n\(complete.url)\n")
+        }
+        let link = authorization.verificationURIComplete ?? authorization.verificationURI
+        if showsQRCode, let code = QRCode(link.url), code.width <= Self.columns {
+            write(code.terminalText(isColored: isColored))
+        }
+        write("Waiting for you to finish, for at most \(minutes) min. Ctrl-C stops.")
+        return try await body()
+    }
+}

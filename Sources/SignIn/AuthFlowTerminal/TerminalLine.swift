@@ -1,0 +1,48 @@
+import AuthFlow
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Reads lines from a terminal and can be cancelled.
+struct TerminalLine {
+    /// The interval at which a wait checks for cancellation, in milliseconds.
+    private static let interval: Int32 = 100
+
+    let terminal: Int32
+    let maximumSize: Int
+
+    /// What the error of a terminal says that was closed.
+    static let closed = "The terminal was closed."
+
+    /// Waits for a line and returns it without its newline.
+    /// - Parameters:
+    ///   - waitsInBackground: Whether to wait until the program is in the foreground. One that reads in the background is
+    ///     stopped by the system.
+    ///   - isCancelled: Whether to stop; checked regularly.
+    /// - Throws: `CancellationError`; ``/AuthFlow/AuthError`` with `user_agent_failed` when the terminal is closed or the line is too
+    ///   long.
+    func read(waitsInBackground: Bool = false, isCancelled: () -> Bool) throws -> String {
+        var line: [UInt8] = []
+        var byte: UInt8 = 0
+        while line.count < maximumSize {
+            // A cancelled program does not wait for the user.
+            if isCancelled() { throw CancellationError() }
+            var ready = pollfd(fd: terminal, events: Int16(POLLIN), revents: 0)
+            guard unsafe poll(&ready, 1, Self.interval) != 0 else { continue }
+            if waitsInBackground, tcgetpgrp(terminal) != getpgrp() {
+                usleep(UInt32(Self.interval) * 1000)
+                continue
+            }
+            let count = unsafe SystemCall.read(terminal, &byte, 1)
+            if count < 0, errno == EINTR { continue }
+            guard count == 1 else { throw AuthError(.userAgentFailed, Self.closed) }
+            if byte == UInt8(ascii: "\n") { return String(decoding: line, as: UTF8.self) }
+            line.append(byte)
+        }
+        throw AuthError(.userAgentFailed, "The line is too long.")
+    }
+}

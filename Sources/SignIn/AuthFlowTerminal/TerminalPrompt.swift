@@ -1,0 +1,86 @@
+import AuthFlow
+import AuthFlowEssentials
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Asks the user at a terminal, whatever standard input and output are connected to.
+///
+/// Cancelling the task ends the prompt and restores the terminal's echo. A program that is killed while a secret is
+/// typed cannot restore it: have Ctrl-C cancel the task instead.
+public enum TerminalPrompt {
+    /// What the error says of a terminal that was closed, as by Ctrl-D.
+    package static var closed: String { TerminalLine.closed }
+
+    /// Asks a question and waits for a line.
+    /// - Parameters:
+    ///   - question: The question. Control characters are removed.
+    ///   - isSecret: Whether the input is hidden.
+    /// - Returns: The line.
+    /// - Throws: ``/AuthFlow/AuthError`` with `user_agent_failed` when there is no terminal, or it was closed.
+    public static func ask(_ question: String, isSecret: Bool) async throws -> String {
+        let isCancelled = Mutex(false)
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                // Reading a terminal blocks until the user enters a line.
+                DetachedThread.run {
+                    let question = DisplayText.sanitized(question, limit: 2000)
+                    continuation.resume(
+                        with: Result { try read(question, isSecret) { isCancelled.withLock { $0 } } }
+                    )
+                }
+            }
+        } onCancel: {
+            isCancelled.withLock { $0 = true }
+        }
+    }
+
+    /// Shows a text at the terminal, or on standard error when there is none.
+    /// - Parameter text: The text. Control characters are removed.
+    public static func show(_ text: String) async {
+        let line = "\(DisplayText.sanitized(text, limit: 2000))\n"
+        let terminal = unsafe open("/dev/tty", O_WRONLY | O_NOCTTY | O_CLOEXEC)
+        guard terminal >= 0 else { return write(line, to: STDERR_FILENO) }
+        defer { close(terminal) }
+        write(line, to: terminal)
+    }
+
+    private static func read(_ question: String, _ isSecret: Bool, isCancelled: () -> Bool) throws -> String {
+        let terminal = unsafe open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)
+        guard terminal >= 0 else {
+            throw AuthError(
+                .userAgentFailed,
+                "There is no terminal to ask \"\(question)\" at. Give the value in the configuration."
+            )
+        }
+        defer { close(terminal) }
+        var settings = termios()
+        let hasSettings = unsafe tcgetattr(terminal, &settings) == 0
+        // Never ask for a secret that would be visible.
+        guard hasSettings || !isSecret else {
+            throw AuthError(.userAgentFailed, "This terminal cannot hide what is typed.")
+        }
+        if isSecret {
+            var hidden = settings
+            hidden.c_lflag &= ~tcflag_t(ECHO)
+            unsafe tcsetattr(terminal, TCSAFLUSH, &hidden)
+        }
+        defer {
+            if isSecret {
+                unsafe tcsetattr(terminal, TCSAFLUSH, &settings)
+                write("\n", to: terminal)
+            }
+        }
+        write("\(question): ", to: terminal)
+        return try TerminalLine(terminal: terminal, maximumSize: 4096).read(isCancelled: isCancelled)
+    }
+
+    private static func write(_ text: String, to terminal: Int32) {
+        let bytes = Array(text.utf8)
+        _ = unsafe bytes.withUnsafeBytes { unsafe SystemCall.write(terminal, $0.baseAddress, $0.count) }
+    }
+}

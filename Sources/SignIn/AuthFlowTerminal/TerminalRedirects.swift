@@ -1,0 +1,142 @@
+public import AuthFlow
+import AuthFlowEssentials
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Accepts redirects that the user pastes at the terminal, while a user agent waits for one: from a browser on another
+/// machine, or one in which the last page could not be shown.
+///
+/// ```swift
+/// let redirects = TerminalRedirects()
+/// let client = try AuthClient(profile: profile, ..., observer: redirects.observer)
+/// let signIn = try await redirects.accepting(for: client) { try await client.signIn() }
+/// ```
+///
+/// What is pasted goes to ``/AuthFlow/AuthClient/resume(with:)-(String)``, and is checked like any redirect.
+public final class TerminalRedirects: Sendable {
+    /// A message for the user.
+    public enum Notice: Sendable, Hashable {
+        /// A redirect may be pasted now.
+        case ready
+        /// The pasted text is not the expected redirect.
+        case refused
+        /// The line has the maximum length of a terminal's lines, so its end may be missing.
+        case tooLong
+    }
+
+    /// The longest line that a terminal passes on (`termios(3)`: 4096 with its newline).
+    private static let longestLine = 4095
+
+    private let isEnabled: Bool
+    private let say: @Sendable (Notice) -> Void
+    private let visits: AsyncStream<Bool>
+    private let visit: AsyncStream<Bool>.Continuation
+
+    /// Creates a reader.
+    /// - Parameters:
+    ///   - isEnabled: Whether there is a terminal to read; default: detected.
+    ///   - say: Tells the user; default: in English, on standard error.
+    public init(
+        isEnabled: Bool = LaunchEnvironment.current().hasTerminal,
+        say: @escaping @Sendable (Notice) -> Void = TerminalRedirects.sayOnStandardError
+    ) {
+        self.isEnabled = isEnabled
+        self.say = say
+        (self.visits, self.visit) = AsyncStream.makeStream()
+    }
+
+    /// The observer to give to the client, or to call from its observer: it tracks when an address is shown and when
+    /// the wait for the response is over.
+    public var observer: @Sendable (FlowEvent) -> Void {
+        { [visit] event in
+            guard event.step == .userAgentVisit || event.step == .endSession else { return }
+            switch event.progress {
+            case .note where event.url != nil: visit.yield(true)
+            case .succeeded, .failed, .cancelled: visit.yield(false)
+            default: break
+            }
+        }
+    }
+
+    /// Runs `body`, and meanwhile passes pasted redirects to a client.
+    /// - Throws: What `body` throws.
+    public func accepting<Return: Sendable>(
+        for client: AuthClient,
+        _ body: () async throws -> Return
+    ) async throws -> Return {
+        guard isEnabled else { return try await body() }
+        return try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { await self.read(for: client) }
+            defer { group.cancelAll() }
+            return try await body()
+        }
+    }
+
+    /// Reads the terminal only while a redirect is expected: otherwise other code may read it.
+    private func read(for client: AuthClient) async {
+        var reading: Task<Void, Never>?
+        for await isWaiting in visits {
+            reading?.cancel()
+            await reading?.value
+            reading = isWaiting ? Task { await self.readLines(for: client) } : nil
+        }
+        reading?.cancel()
+        await reading?.value
+    }
+
+    private func readLines(for client: AuthClient) async {
+        let isCancelled = Mutex(false)
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                // Reading a terminal blocks until the user enters a line.
+                DetachedThread.run { [self] in
+                    readLines(isCancelled: { isCancelled.withLock { $0 } }, deliver: client.resume)
+                    continuation.resume()
+                }
+            }
+        } onCancel: {
+            isCancelled.withLock { $0 = true }
+        }
+    }
+
+    private func readLines(isCancelled: () -> Bool, deliver: (String) -> Bool) {
+        let terminal = unsafe open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC)
+        guard terminal >= 0 else { return }
+        defer { close(terminal) }
+        say(.ready)
+        let line = TerminalLine(terminal: terminal, maximumSize: 2 * Self.longestLine)
+        while let text = try? line.read(waitsInBackground: true, isCancelled: isCancelled) {
+            let url = Self.address(in: text)
+            guard !url.isEmpty, !deliver(url) else { continue }
+            say(text.utf8.count >= Self.longestLine ? .tooLong : .refused)
+        }
+    }
+
+    /// A pasted line without the spaces and quotes around it and the marks of bracketed paste.
+    static func address(in line: String) -> String {
+        let text = line.replacing("\u{1B}[200~", with: "").replacing("\u{1B}[201~", with: "")
+        let dropped = Set(" \t\r\"'<>".unicodeScalars)
+        var scalars = text.unicodeScalars.drop { dropped.contains($0) }
+        while let last = scalars.last, dropped.contains(last) { scalars.removeLast() }
+        return String(scalars)
+    }
+
+    /// Tells the user on standard error.
+    public static func sayOnStandardError(_ notice: Notice) {
+        let text =
+            switch notice {
+            case .ready:
+                "If your browser is on another machine, or its last page does not load: paste that page's address here."
+            case .refused:
+                "That is not the address that this sign-in waits for. Paste the whole address of the last page."
+            case .tooLong:
+                "A terminal cuts lines after 4095 characters, and this address is longer. Sign in with a browser that reaches this machine."
+            }
+        TerminalDevicePresenter.writeToStandardError(text)
+    }
+}

@@ -1,0 +1,61 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import Crypto
+import HTTPTypes
+
+/// The check of a DPoP proof, as a server makes it (RFC 9449 section 4.3).
+enum EmulatedProof {
+    enum Outcome: Hashable {
+        case good(thumbprint: String)
+        case wantsNonce
+        case refused(String)
+    }
+
+    /// - Parameters:
+    ///   - address: The address of the request.
+    ///   - accessToken: The token that the request carries; nil at a token endpoint.
+    ///   - nonce: The nonce that the proof has to have; nil for none.
+    ///   - isNew: Whether an identifier was not used before.
+    static func check(
+        _ request: HTTPRequest,
+        at address: String,
+        accessToken: String?,
+        nonce: String?,
+        now: Date,
+        isNew: (String) -> Bool
+    ) -> Outcome {
+        let values = HTTPField.Name("DPoP").map { request.headerFields[values: $0] } ?? []
+        guard let text = values.first else { return .refused("there is no proof") }
+        guard values.count == 1, !text.contains(",") else { return .refused("there are several proofs") }
+        let parts = text.split(separator: ".", omittingEmptySubsequences: false)
+        guard parts.count == 3, let header = json(parts[0]), let claims = json(parts[1]),
+            let signature = Base64URL.decode(parts[2])
+        else { return .refused("the proof is not a JWT") }
+        guard header["typ"]?.string == "dpop+jwt" else { return .refused("typ is not dpop+jwt") }
+        guard header["alg"]?.string == "ES256", let jwk = header["jwk"], jwk["d"] == nil,
+            let x = jwk["x"]?.string, let y = jwk["y"]?.string, let xBytes = Base64URL.decode(x),
+            let yBytes = Base64URL.decode(y),
+            let key = try? P256.Signing.PublicKey(rawRepresentation: xBytes + yBytes),
+            let signed = try? P256.Signing.ECDSASignature(rawRepresentation: signature),
+            key.isValidSignature(signed, for: Array("\(parts[0]).\(parts[1])".utf8))
+        else { return .refused("the signature or the key is wrong") }
+        guard claims["htm"]?.string == request.method.rawValue else { return .refused("htm is wrong") }
+        guard claims["htu"]?.string == String(address.prefix { $0 != "?" }) else { return .refused("htu is wrong") }
+        // A server may read its clock from a coarser source than the client, so that a proof of this very second is in its future.
+        // What other servers refuse now and then is always refused here.
+        guard let issued = claims["iat"]?.number, 1...300 ~= now.timeIntervalSince1970 - issued else {
+            return .refused("iat is in the future or long ago")
+        }
+        guard let jti = claims["jti"]?.string, !jti.isEmpty, isNew(jti) else {
+            return .refused("the proof was used before")
+        }
+        let hash = accessToken.map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
+        guard claims["ath"]?.string == hash else { return .refused("ath is wrong, or must be absent") }
+        guard nonce == nil || claims["nonce"]?.string == nonce else { return .wantsNonce }
+        let members = #"{"crv":"P-256","kty":"EC","x":"\#(x)","y":"\#(y)"}"#
+        return .good(thumbprint: Base64URL.encode(SHA256.hash(data: Array(members.utf8))))
+    }
+
+    private static func json(_ part: Substring) -> JSON? { Base64URL.decode(part).flatMap { try? JSON(parsing: $0) } }
+}

@@ -1,0 +1,40 @@
+import AuthFlow
+import AuthFlowEssentials
+public import AuthFlowJSON
+import Synchronization
+
+extension OIDCEmulator {
+    /// Whether each sign-in is a session of its own (`sid` in ID Tokens), whose end clients can be told.
+    public var hasSessionIDs: Bool {
+        get { state.withLock { $0.hasSessionIDs } }
+        set { state.withLock { $0.hasSessionIDs = newValue } }
+    }
+
+    /// Makes a logout token (OpenID Connect Back-Channel Logout 1.0 section 2.4), as the provider would post it.
+    /// - Parameters:
+    ///   - clientID: The client that it is for.
+    ///   - subject: The user; nil for a token without `sub`.
+    ///   - sessionID: The session; nil for a token without `sid`.
+    ///   - change: Makes it another token, before it is signed.
+    public func logoutToken(
+        for clientID: String,
+        subject: String?,
+        sessionID: String? = nil,
+        change: (_ header: inout [String: JSON], _ claims: inout [String: JSON]) -> Void = { _, _ in }
+    ) throws -> String {
+        let (keys, algorithm) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let time = Int64(now().timeIntervalSince1970)
+        var claims: [String: JSON] = [
+            "iss": .string(issuer), "aud": .string(clientID), "iat": .integer(time), "exp": .integer(time + 120),
+            "jti": .string(Self.randomID()),
+            "events": ["http://schemas.openid.net/event/backchannel-logout": [:]],
+        ]
+        claims["sub"] = subject.map(JSON.string)
+        claims["sid"] = sessionID.map(JSON.string)
+        var header: [String: JSON] = [
+            "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "logout+jwt",
+        ]
+        change(&header, &claims)
+        return try keys.sign(.object(claims), header: .object(header), with: algorithm)
+    }
+}

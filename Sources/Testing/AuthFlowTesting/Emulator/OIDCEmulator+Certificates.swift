@@ -1,0 +1,59 @@
+public import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import Crypto
+import HTTPTypes
+
+// Mutual TLS (RFC 8705). The emulator is behind a proxy that ends TLS and passes the certificate on, as RFC 9440 has it.
+
+extension OIDCEmulator {
+    /// The prefix of the paths at which a certificate is asked for.
+    static let certificatePrefix = "/mtls"
+
+    /// `x5t#S256` of the certificate that a request was sent with; nil without one.
+    static func thumbprint(of request: HTTPRequest) -> String? {
+        // RFC 9440 section 2.2: the certificate in DER, as a byte sequence of structured fields: base64 between colons.
+        guard let field = request.headerFields[.clientCertificate], field.hasPrefix(":"), field.hasSuffix(":"),
+            field.utf8.count > 2, let certificate = Data(base64Encoded: String(field.dropFirst().dropLast()))
+        else { return nil }
+        return Base64URL.encode(SHA256.hash(data: Array(certificate)))
+    }
+
+    /// The endpoints at which a certificate is asked for (RFC 8705 section 5).
+    var certificateEndpoints: JSON {
+        let names = [
+            "token_endpoint": "token", "userinfo_endpoint": "userinfo", "revocation_endpoint": "revoke",
+            "introspection_endpoint": "introspect", "pushed_authorization_request_endpoint": "par",
+        ]
+        return .object(names.mapValues { .string("\(issuer)\(Self.certificatePrefix)/\($0)") })
+    }
+}
+
+/// A transport that shows a certificate: requests to the emulator's endpoints that ask for one carry it as a proxy that ends TLS
+/// would pass it on.
+public struct CertificateTransport: HTTPTransport {
+    private let base: any HTTPTransport
+    private let certificate: [UInt8]
+
+    /// Creates a transport.
+    /// - Parameters:
+    ///   - base: Sends the requests.
+    ///   - certificate: The certificate in DER. The emulator takes any bytes.
+    public init(_ base: any HTTPTransport, certificate: [UInt8]) {
+        self.base = base
+        self.certificate = certificate
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func send(_ call: TransportRequest) async throws -> TransportResponse {
+        var call = call
+        if call.head.path?.contains("\(OIDCEmulator.certificatePrefix)/") == true {
+            call.head.headerFields[.clientCertificate] = ":\(Data(certificate).base64EncodedString()):"
+        }
+        return try await base.send(call)
+    }
+}
+
+extension HTTPField.Name {
+    fileprivate static let clientCertificate = HTTPField.Name("Client-Cert") ?? .authorization
+}

@@ -1,0 +1,121 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import Crypto
+import HTTPTypes
+import Synchronization
+
+// How clients authenticate, checked as strictly as the specifications require.
+
+extension OIDCEmulator {
+    /// The client, when it has authenticated with exactly its registered method.
+    /// - Parameter address: The address that the client has called; nil for that of the request.
+    func authenticatedClient(_ form: FormParameters, _ request: HTTPRequest, _ address: String? = nil) -> Client? {
+        let basic = request.headerFields[.authorization]
+        if let basic, basic.hasPrefix("Basic ") {
+            // RFC 6749 section 2.3.1: both halves are form-encoded before they are joined.
+            guard let data = Data(base64Encoded: String(basic.dropFirst(6))),
+                let pair = String(validating: data, as: UTF8.self), let colon = pair.firstIndex(of: ":"),
+                let id = FormURLEncoding.decode("x=\(pair[..<colon])")?["x"],
+                let secret = FormURLEncoding.decode("x=\(pair[pair.index(after: colon)...])")?["x"],
+                form["client_secret"] == nil, form["client_assertion"] == nil
+            else { return nil }
+            return clients.first {
+                $0.id == id && $0.secret == secret && $0.authenticationMethod == "client_secret_basic"
+            }
+        }
+        let address = address ?? "\(origins.first ?? "")\(request.path ?? "")"
+        return clients.first { client in
+            guard client.id == form["client_id"] else { return false }
+            switch client.authenticationMethod {
+            case "none": return form["client_secret"] == nil && form["client_assertion"] == nil
+            case "client_secret_post": return client.secret != nil && form["client_secret"] == client.secret
+            case "tls_client_auth", "self_signed_tls_client_auth":
+                return form["client_secret"] == nil && form["client_assertion"] == nil
+                    && client.certificateThumbprint != nil
+                    && Self.thumbprint(of: request) == client.certificateThumbprint
+            case "private_key_jwt" where client.workload != nil, "spiffe_jwt":
+                return form["client_secret"] == nil && hasWorkloadAssertion(form, of: client)
+            case "private_key_jwt", "client_secret_jwt":
+                return form["client_secret"] == nil && hasAssertion(form, of: client, at: address)
+            default: return false
+            }
+        }
+    }
+
+    /// Whether a form has an assertion of this client that is good here and was never used (RFC 7523 section 3).
+    private func hasAssertion(_ form: FormParameters, of client: Client, at address: String) -> Bool {
+        guard form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+            form.values(for: "client_assertion").count == 1, let text = form["client_assertion"],
+            let jws = try? JWS(Secret(text)), isSigned(jws, by: client)
+        else { return false }
+        let claims = jws.payload
+        guard claims["iss"]?.string == client.id, claims["sub"]?.string == client.id else { return false }
+        // FAPI 2.0 section 5.3.2.1: "shall only accept its issuer identifier value ... as a string in the aud claim".
+        let places: [ClientAuthentication.Audience: String] = [
+            .issuer: issuer, .tokenEndpoint: "\(base)/token", .endpoint: String(address.prefix { $0 != "?" }),
+        ]
+        guard let audience = claims["aud"]?.string,
+            client.assertionAudiences.contains(where: { places[$0] == audience })
+        else { return false }
+        let time = now().timeIntervalSince1970
+        // The same section: iat and nbf may be a moment ahead, and not more than a minute.
+        guard let expiry = claims["exp"]?.number, expiry > time, expiry <= time + 3600,
+            let issued = claims["iat"]?.number, issued <= time + 10, (claims["nbf"]?.number ?? issued) <= time + 10,
+            let identifier = claims["jti"]?.string, identifier.utf8.count >= 16
+        else { return false }
+        return state.withLock { $0.usedAssertions.insert("\(client.id) \(identifier)").inserted }
+    }
+
+    /// Whether a JWT is signed by the client, as it is registered.
+    func isSigned(_ jws: JWS, by client: Client) -> Bool {
+        let algorithm = jws.header.algorithm
+        if client.authenticationMethod == "client_secret_jwt" {
+            let key = SymmetricKey(data: Array((client.secret ?? "").utf8))
+            let (code, bytes) = (jws.signature, jws.signedBytes)
+            switch algorithm {
+            case .hs256: return HMAC<SHA256>.isValidAuthenticationCode(code, authenticating: bytes, using: key)
+            case .hs384: return HMAC<SHA384>.isValidAuthenticationCode(code, authenticating: bytes, using: key)
+            case .hs512: return HMAC<SHA512>.isValidAuthenticationCode(code, authenticating: bytes, using: key)
+            default: return false
+            }
+        }
+        // A client with several keys names the one.
+        guard let keys = client.jwks.flatMap({ try? JWKSet($0) })?.keys, let keyID = jws.header.keyID else {
+            return false
+        }
+        return keys.contains {
+            $0.keyID == keyID && $0.isValid(jws.signature, for: jws.signedBytes, algorithm: algorithm)
+        }
+    }
+
+    /// A token for the client itself (RFC 6749 section 4.4).
+    func clientCredentials(
+        _ form: FormParameters,
+        _ client: Client,
+        _ thumbprint: String?,
+        _ refuse: Refuse
+    ) -> TransportResponse {
+        guard client.authenticationMethod != "none" else {
+            return refuse("unauthorized_client", "a public client has no credentials")
+        }
+        let scopes = (form["scope"] ?? "").split(separator: " ").map(String.init)
+        guard !scopes.contains("openid"), !scopes.contains("offline_access") else {
+            return refuse("invalid_scope", "there is no user")
+        }
+        return tokenWithoutUser(scopes.joined(separator: " "), thumbprint)
+    }
+
+    /// An access token that no session is behind.
+    func tokenWithoutUser(_ scopes: String, _ thumbprint: String?) -> TransportResponse {
+        let accessToken = Self.randomID()
+        var parameters: [String: JSON] = [
+            "access_token": .string(accessToken), "token_type": thumbprint == nil ? "Bearer" : "DPoP",
+            "expires_in": .integer(accessTokenLifetime),
+        ]
+        if !scopes.isEmpty { parameters["scope"] = .string(scopes) }
+        var response = (fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
+        addNonce(to: &response)
+        return response
+    }
+}

@@ -1,0 +1,96 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import Crypto
+import HTTPTypes
+import Synchronization
+
+// DPoP proofs (RFC 9449), checked as strictly as the RFC requires.
+
+/// Whether an emulated provider requires DPoP proofs, and nonces in them.
+public enum DPoPPolicy: Sendable, Hashable {
+    /// Proofs are checked when they are sent.
+    case optional
+    /// No tokens are issued without a proof.
+    case required
+    /// No tokens are issued without a proof with a nonce of the provider in it.
+    case requiredWithNonce
+}
+
+extension OIDCEmulator {
+    /// The result of checking a proof.
+    enum Proof {
+        /// There is none.
+        case absent
+        /// It is valid, and signed with the key of this thumbprint.
+        case good(thumbprint: String)
+        /// It is invalid, or needs a nonce.
+        case refused(error: String, description: String)
+    }
+
+    /// Checks the proof of a request.
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - address: The address that the client has called.
+    ///   - accessToken: The access token sent with it; nil at the token endpoint, where `ath` must be absent.
+    func proof(of request: HTTPRequest, at address: String, accessToken: String?) -> Proof {
+        guard let field = HTTPField.Name("DPoP"), request.headerFields[field] != nil else { return .absent }
+        let wantsNonce = accessToken == nil ? dpop == .requiredWithNonce : resourceWantsNonce
+        let outcome = EmulatedProof.check(
+            request,
+            at: address,
+            accessToken: accessToken,
+            nonce: wantsNonce ? currentNonce : nil,
+            now: now()
+        ) { jti in state.withLock { $0.usedProofs.insert(jti).inserted } }
+        return switch outcome {
+        case .good(let thumbprint): .good(thumbprint: thumbprint)
+        case .wantsNonce:
+            .refused(error: "use_dpop_nonce", description: "Authorization server requires nonce in DPoP proof.")
+        case .refused(let reason): .refused(error: "invalid_dpop_proof", description: reason)
+        }
+    }
+
+    var currentNonce: String { state.withLock { "nonce-\($0.nonceNumber)" } }
+
+    /// Changes the nonce, so that those that clients know are refused.
+    public func changeDPoPNonce() { state.withLock { $0.nonceNumber += 1 } }
+
+    /// The response of the token endpoint to a proof that it refuses.
+    func refusal(_ error: String, _ description: String) -> TransportResponse {
+        var response = TransportResponse.json(
+            ["error": .string(error), "error_description": .string(description)],
+            status: .badRequest
+        )
+        addNonce(to: &response)
+        return response
+    }
+
+    func addNonce(to response: inout TransportResponse) {
+        guard dpop == .requiredWithNonce || resourceWantsNonce, let name = HTTPField.Name("dpop-nonce") else { return }
+        response.head.headerFields[name] = currentNonce
+    }
+
+    /// The grant of a request's access token, when it is sent with the scheme that the token requires.
+    func grant(of request: HTTPRequest, at address: String) -> (grant: Grant?, challenge: String?) {
+        let parts = (request.headerFields[.authorization] ?? "").split(separator: " ").map(String.init)
+        guard parts.count == 2, let grant = state.withLock({ $0.accessTokens[parts[1]] }) else {
+            return (nil, #"Bearer error="invalid_token""#)
+        }
+        // RFC 8705 section 3: a token that is bound to a certificate comes with it.
+        if let certificate = grant.authorization.client.certificateThumbprint {
+            guard Self.thumbprint(of: request) == certificate else { return (nil, #"Bearer error="invalid_token""#) }
+        }
+        switch (parts[0].lowercased(), grant.thumbprint) {
+        case ("bearer", nil): return (grant, nil)
+        case ("dpop", let expected?):
+            switch proof(of: request, at: address, accessToken: parts[1]) {
+            case .good(expected): return (grant, nil)
+            // Row 107: the scheme is written in odd case.
+            case .refused(let error, _): return (nil, #"dPoP error="\#(error)", algs="ES256""#)
+            default: return (nil, #"dPoP error="invalid_token""#)
+            }
+        default: return (nil, #"DPoP error="invalid_token""#)
+        }
+    }
+}

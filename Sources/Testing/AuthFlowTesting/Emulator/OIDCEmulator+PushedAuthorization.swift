@@ -1,0 +1,196 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import HTTPTypes
+import Synchronization
+
+// Authorization requests that are pushed (RFC 9126) or signed (RFC 9101).
+
+extension OIDCEmulator {
+    /// The endpoint for pushed authorization requests.
+    func pushedAuthorization(
+        _ form: FormParameters,
+        _ request: HTTPRequest,
+        _ address: String
+    ) -> TransportResponse {
+        guard let client = authenticatedClient(form, request, address) else {
+            return .json(["error": "invalid_client"], status: .unauthorized)
+        }
+        func refuse(_ error: String, _ description: String) -> TransportResponse {
+            .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
+        }
+        // RFC 9126 section 2.1: "The request_uri parameter ... MUST NOT be provided".
+        guard form["request_uri"] == nil else {
+            return refuse("invalid_request", "request_uri is not for this endpoint")
+        }
+        var parameters = FormParameters()
+        let credentials: Set = ["client_secret", "client_assertion", "client_assertion_type"]
+        for pair in form.pairs where !credentials.contains(pair.name) { parameters.append(pair.name, pair.value) }
+        if let object = form["request"] {
+            switch self.parameters(ofRequestObject: object, client) {
+            case .success(let signed): parameters = signed
+            case .failure(let reason): return refuse("invalid_request_object", reason.text)
+            }
+        } else if client.mustSignRequests {
+            return refuse("invalid_request", "the request has to be signed")
+        }
+        switch proof(of: request, at: address, accessToken: nil) {
+        case .absent: break
+        case .good(let key):
+            guard parameters["dpop_jkt"] == nil || parameters["dpop_jkt"] == key else {
+                return refuse("invalid_dpop_proof", "dpop_jkt is another key")
+            }
+            parameters["dpop_jkt"] = key
+        case .refused(let error, let description): return refusal(error, description)
+        }
+        guard let redirectURI = parameters["redirect_uri"], client.accepts(redirectURI) else {
+            return refuse("invalid_request", "the redirect URI is not registered")
+        }
+        let uri = "urn:ietf:params:oauth:request_uri:\(Self.randomID())"
+        let lifetime = 90.0
+        state.withLock { state in
+            state.pushedRequests[uri] = PushedRequest(
+                parameters: parameters,
+                clientID: client.id,
+                expiresAt: now().addingTimeInterval(lifetime)
+            )
+        }
+        let members: [String: JSON] = ["request_uri": .string(uri), "expires_in": .integer(Int64(lifetime))]
+        var response = (fault?.pushedAuthorization ?? PushedAuthorizationFault()).applied(to: members) {
+            .json(.object($0), status: .created)
+        }
+        addNonce(to: &response)
+        return response
+    }
+
+    /// The front channel: the parameters of the request, wherever they are.
+    func authorizationRequest(_ query: FormParameters, _ request: HTTPRequest) -> TransportResponse {
+        let client = clients.first { $0.id == query["client_id"] }
+        if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }), let client {
+            guard case .success(let parameters) = self.parameters(ofRequestObject: object, client) else {
+                return .page("Wrong request object", "<p>The request object is refused.</p>", status: .badRequest)
+            }
+            return authorize(parameters, request)
+        }
+        if let uri = query["request_uri"] {
+            // FAPI 2.0 section 5.3.3.2: only client_id and request_uri. RFC 9126 section 4: "the client MUST only use a
+            // request_uri value once".
+            guard query.pairs.count == 2, let pushed = state.withLock({ $0.pushedRequests.removeValue(forKey: uri) }),
+                pushed.clientID == client?.id, now() < pushed.expiresAt
+            else {
+                return .page(
+                    "No such request",
+                    "<p>The request is not known here, has expired, or was used before.</p>",
+                    status: .badRequest
+                )
+            }
+            return authorize(pushed.parameters, request)
+        }
+        if pushedRequests == .always || client?.mustPushRequests == true {
+            return .page("Not pushed", "<p>The request has to be pushed (RFC 9126).</p>", status: .badRequest)
+        }
+        if let object = query["request"], let client {
+            guard case .success(let parameters) = self.parameters(ofRequestObject: object, client) else {
+                return .page("Wrong request object", "<p>The request object is refused.</p>", status: .badRequest)
+            }
+            return authorize(parameters, request)
+        }
+        guard client?.mustSignRequests != true else {
+            return .page("Not signed", "<p>The request has to be signed (RFC 9101).</p>", status: .badRequest)
+        }
+        return authorize(query, request)
+    }
+
+    /// The parameters of an authorization request, wherever they are: in its URL, pushed, or signed. Nothing is used up.
+    func parameters(ofRequestAt url: String) -> FormParameters {
+        let query = FormURLEncoding.decode(url.drop { $0 != "?" }.dropFirst()) ?? [:]
+        if let uri = query["request_uri"], let object = state.withLock({ $0.fetchedObjects[uri] }),
+            let client = clients.first(where: { $0.id == query["client_id"] }),
+            case .success(let parameters) = self.parameters(ofRequestObject: object, client)
+        {
+            return parameters
+        }
+        if let uri = query["request_uri"] { return state.withLock { $0.pushedRequests[uri]?.parameters } ?? [:] }
+        guard let object = query["request"], let client = clients.first(where: { $0.id == query["client_id"] }),
+            case .success(let parameters) = self.parameters(ofRequestObject: object, client)
+        else { return query }
+        return parameters
+    }
+
+    /// The reason for refusing something.
+    private struct Reason: Error {
+        let text: String
+    }
+
+    /// The parameters that a client has signed (RFC 9101 section 4, FAPI 2.0 Message Signing section 5.3.1).
+    private func parameters(ofRequestObject text: String, _ client: Client) -> Result<FormParameters, Reason> {
+        func refuse(_ text: String) -> Result<FormParameters, Reason> { .failure(Reason(text: text)) }
+        var text = text
+        if let key = requestDecryptionKey, JWE.isEncrypted(Secret(text)) {
+            guard let signed = try? JWE(Secret(text)).decrypted(with: [key]) else {
+                return refuse("it cannot be decrypted")
+            }
+            text = signed.exposed
+        } else if client.mustEncryptRequests {
+            return refuse("it is not encrypted")
+        }
+        guard let jws = try? JWS(Secret(text)) else { return refuse("it is no JWT") }
+        // OIDC Core section 6.1: none is allowed for a client that is registered so.
+        let isUnsigned =
+            client.sendsUnsignedRequests && jws.header.algorithm.rawValue == "none" && jws.signature.isEmpty
+        guard isUnsigned || isSigned(jws, by: client) else { return refuse("the signature is wrong") }
+        let claims = jws.payload
+        guard jws.header.json["typ"]?.string == "oauth-authz-req+jwt" else { return refuse("typ is wrong") }
+        guard claims["iss"]?.string == client.id, claims["client_id"]?.string == client.id else {
+            return refuse("iss or client_id is wrong")
+        }
+        guard claims["aud"]?.string == issuer else { return refuse("aud is wrong") }
+        guard claims["request"] == nil, claims["request_uri"] == nil, claims["sub"] == nil else {
+            return refuse("a claim is not allowed in a request object")
+        }
+        let time = now().timeIntervalSince1970
+        guard let start = claims["nbf"]?.number, let end = claims["exp"]?.number, start <= time + 10, end > time,
+            end - start <= 3600, time - start <= 3600
+        else { return refuse("nbf or exp is wrong") }
+        guard claims["max_age"] == nil || claims["max_age"]?.integer != nil else {
+            return refuse("max_age is no number")
+        }
+        var parameters = FormParameters()
+        let own: Set = ["iss", "aud", "nbf", "exp", "iat", "jti"]
+        for (name, value) in (claims.object ?? [:]).sorted(by: { $0.key < $1.key }) where !own.contains(name) {
+            switch value {
+            case .array(let values) where name == "resource":
+                for value in values { parameters.append(name, value.string ?? "") }
+            default:
+                let text = value.string ?? (try? value.serialized()).map { String(decoding: $0, as: UTF8.self) } ?? ""
+                parameters.append(name, text)
+            }
+        }
+        return .success(parameters)
+    }
+
+    /// An authorization response as a signed JWT (JARM section 2.1).
+    func signedResponse(_ parameters: FormParameters, to client: Client) -> String? {
+        var claims: [String: JSON] = [
+            "iss": .string(issuer), "aud": .string(client.id),
+            "exp": .integer(Int64(now().timeIntervalSince1970) + 600),
+        ]
+        for pair in parameters.pairs where pair.name != "iss" { claims[pair.name] = .string(pair.value) }
+        return signed(claims, type: "JWT", fault?.signedResponse ?? SignedResponseFault()).flatMap {
+            try? client.received($0, .authorizationResponse)
+        }
+    }
+
+    /// Claims that the provider has signed, after a fault.
+    func signed(_ claims: [String: JSON], type: String, _ fault: SignedResponseFault) -> String? {
+        let (keys, usual) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let algorithm = fault.algorithm ?? usual
+        var claims = claims
+        fault.claims(&claims)
+        var header: [String: JSON] = [
+            "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": .string(type),
+        ]
+        fault.header(&header)
+        return (try? keys.sign(.object(claims), header: .object(header), with: algorithm)).map(fault.text)
+    }
+}

@@ -1,0 +1,101 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+extension OIDCEmulator {
+    /// What the provider remembers.
+    struct State {
+        var keys: EmulatorKeys
+        var clients: [Client]
+        var fault: EmulatorFault?
+        var signingAlgorithm = SignatureAlgorithm.es256
+        var requestDecryptionKey: DecryptionKey?
+        var requests: [ReceivedRequest] = []
+        var pending: [String: Authorization] = [:]
+        var sessions: [String: Session] = [:]
+        var codes: [String: IssuedCode] = [:]
+        var accessTokens: [String: Grant] = [:]
+        var refreshTokens: [String: RefreshToken] = [:]
+        var accessTokenLifetime: Int64 = 3600
+        var refreshPolicy = RefreshPolicy.rotating(leeway: 0)
+        var dpop = DPoPPolicy.optional
+        var resourceWantsNonce = false
+        var nonceNumber = 1
+        var usedProofs: Set<String> = []
+        var usedAssertions: Set<String> = []
+        var fetchedObjects: [String: String] = [:]
+        var fetchesRequestObjects: (@Sendable (String) async throws -> String)?
+        var trustedIssuers: [String: JSON] = [:]
+        var identityAudiences: [String: String] = [:]
+        var pushedRequests: [String: PushedRequest] = [:]
+        var pushPolicy = PushedRequests.never
+        var nativeSSO: NativeSSOSettings?
+        var deviceSecrets: [String: DeviceSession] = [:]
+        var answersPublicClients = false
+        var deviceCodes = DeviceCodes<Grant>()
+        var devicePollResponses: [DevicePollResponse] = []
+        var devicePollInterval = 5.0
+        var hasSessionIDs = false
+        var tenancy: Tenancy?
+
+        /// Revokes all tokens of one sign-in.
+        mutating func revoke(family: String) {
+            accessTokens = accessTokens.filter { $0.value.family != family }
+            refreshTokens = refreshTokens.filter { $0.value.family != family }
+        }
+    }
+
+    /// A refresh token, kept after its use so that reuse is detected.
+    struct RefreshToken {
+        let grant: Grant
+        /// Identifies all tokens of one sign-in.
+        let family: String
+        var usedAt: Date?
+    }
+
+    /// An authorization request that was pushed.
+    struct PushedRequest {
+        let parameters: FormParameters
+        let clientID: String
+        let expiresAt: Date
+    }
+
+    /// A user's session in a browser.
+    struct Session {
+        let userIndex: Int
+        let began: Date
+    }
+
+    /// An authorization request that waits for the user.
+    struct Authorization {
+        let parameters: FormParameters
+        let client: Client
+        let redirectURI: String
+        var session: Session?
+        /// The device code that waits for the decision; nil when the response goes to the redirect URI.
+        var deviceCode: String?
+        var scopes: [String] { (parameters["scope"] ?? "").split(separator: " ").map(String.init) }
+    }
+
+    /// An authorization code that was sent.
+    struct IssuedCode {
+        var grant: Grant
+        let expiresAt: Date
+        var isUsed = false
+    }
+
+    /// A user's grant to a client.
+    struct Grant {
+        let authorization: Authorization
+        let session: Session
+        /// The key that the tokens are bound to.
+        var thumbprint: String?
+        /// How the user has signed in, when an emulator that wraps this one says so.
+        var acr: String?
+        /// The session that the apps of a vendor share.
+        var sid: String?
+        /// Identifies all tokens of one sign-in of one client.
+        var family: String?
+        var scopes: [String] { authorization.scopes }
+    }
+}

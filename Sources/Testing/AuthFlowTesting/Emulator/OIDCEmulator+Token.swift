@@ -1,0 +1,280 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import Crypto
+import HTTPTypes
+import Synchronization
+
+// The back channel: the token endpoint.
+
+extension OIDCEmulator {
+    /// The lifetime of an ID Token, in seconds.
+    private static let lifetime: Int64 = 3600
+
+    func token(_ form: FormParameters, _ request: HTTPRequest, _ address: String) -> TransportResponse {
+        guard let client = authenticatedClient(form, request, address) else {
+            var response = TransportResponse.json(["error": "invalid_client"], status: .unauthorized)
+            response.head.headerFields[.wwwAuthenticate] = #"Basic realm="token""#
+            return response
+        }
+        func refuse(_ error: String, _ description: String) -> TransportResponse {
+            .json(["error": .string(error), "error_description": .string(description)], status: .badRequest)
+        }
+        guard form.names.allSatisfy({ $0 == "resource" || form.values(for: $0).count == 1 }) else {
+            return refuse("invalid_request", "a parameter is repeated")
+        }
+        let thumbprint: String?
+        switch proof(of: request, at: address, accessToken: nil) {
+        case .absent where dpop == .optional: thumbprint = nil
+        case .absent: return refusal("invalid_dpop_proof", "The DPoP proof JWT header is missing.")
+        case .good(let key): thumbprint = key
+        case .refused(let error, let description): return refusal(error, description)
+        }
+        switch form["grant_type"] {
+        case "authorization_code": return redeem(form, client, thumbprint, refuse)
+        case "refresh_token": return refresh(form, client, thumbprint, refuse)
+        case "urn:ietf:params:oauth:grant-type:token-exchange":
+            return form["requested_token_type"] == "urn:ietf:params:oauth:token-type:id-jag"
+                ? identityAssertion(form, client, thumbprint, refuse) : exchange(form, client, thumbprint, refuse)
+        case "urn:ietf:params:oauth:grant-type:jwt-bearer": return jwtBearer(form, client, thumbprint, refuse)
+        case "client_credentials": return clientCredentials(form, client, thumbprint, refuse)
+        case "urn:ietf:params:oauth:grant-type:device_code": return poll(form, client, thumbprint, refuse)
+        default: return refuse("unsupported_grant_type", "only codes, device codes and refresh tokens")
+        }
+    }
+
+    typealias Refuse = (_ error: String, _ description: String) -> TransportResponse
+
+    private func redeem(
+        _ form: FormParameters,
+        _ client: Client,
+        _ thumbprint: String?,
+        _ refuse: Refuse
+    ) -> TransportResponse {
+        guard let code = form["code"], let issued = state.withLock({ $0.codes[code] }) else {
+            return refuse("invalid_grant", "no such code")
+        }
+        var grant = issued.grant
+        guard grant.authorization.client.id == client.id else {
+            return refuse("invalid_grant", "another client's code")
+        }
+        guard form["redirect_uri"] == grant.authorization.redirectURI else {
+            return refuse("invalid_grant", "another redirect_uri than in the authorization request")
+        }
+        let challenge = form["code_verifier"].map { Base64URL.encode(SHA256.hash(data: Array($0.utf8))) }
+        guard challenge == grant.authorization.parameters["code_challenge"] else {
+            return refuse("invalid_grant", "the code_verifier does not match")
+        }
+        // RFC 9449 section 10: the code is bound to the key that was announced.
+        let announced = grant.authorization.parameters["dpop_jkt"]
+        guard announced == nil || announced == thumbprint else {
+            return refuse("invalid_grant", "the code is bound to another key")
+        }
+        grant.thumbprint = thumbprint
+        let family = Self.randomID()
+        grant.family = family
+        let isFirstUse = state.withLock { state in
+            guard state.codes[code]?.isUsed == false else {
+                // RFC 6749 section 4.1.2: for a code that is used more than once, the server "SHOULD revoke (when possible) all
+                // tokens previously issued based on that authorization code".
+                if let used = state.codes[code]?.grant.family { state.revoke(family: used) }
+                return false
+            }
+            state.codes[code]?.isUsed = true
+            state.codes[code]?.grant.family = family
+            return true
+        }
+        guard isFirstUse else { return refuse("invalid_grant", "the code was used before") }
+        guard now() < issued.expiresAt else { return refuse("invalid_grant", "the code has expired") }
+        return issue(grant, code: code)
+    }
+
+    private func refresh(
+        _ form: FormParameters,
+        _ client: Client,
+        _ thumbprint: String?,
+        _ refuse: Refuse
+    ) -> TransportResponse {
+        let text = form["refresh_token"] ?? ""
+        let now = now()
+        if let bound = state.withLock({ $0.refreshTokens[text]?.grant.thumbprint }), bound != thumbprint {
+            return refuse("invalid_dpop_proof", "Invalid DPoP Public Key binding in refresh token")
+        }
+        let token = state.withLock { state -> RefreshToken? in
+            guard let token = state.refreshTokens[text], token.grant.authorization.client.id == client.id else {
+                return nil
+            }
+            guard case .rotating(let leeway) = state.refreshPolicy else { return token }
+            if let usedAt = token.usedAt, now.timeIntervalSince(usedAt) >= leeway {
+                // Used twice, by an attacker or by the client: both lose the session.
+                state.refreshTokens = state.refreshTokens.filter { $0.value.family != token.family }
+                return nil
+            }
+            state.refreshTokens[text]?.usedAt = token.usedAt ?? now
+            return token
+        }
+        guard let token else { return refuse("invalid_grant", "The refresh token is invalid or expired.") }
+        return issue(token.grant, code: nil, family: token.family)
+    }
+
+    /// - Parameters:
+    ///   - grant: What was granted.
+    ///   - code: The code that is exchanged; nil without one.
+    ///   - family: The family of the tokens, in a refresh; nil for a new one.
+    ///   - isExchange: Whether the tokens come from an exchange, which issues no device secret.
+    func issue(_ grant: Grant, code: String?, family: String? = nil, isExchange: Bool = false) -> TransportResponse {
+        var grant = grant
+        let isNew = family == nil
+        let family = family ?? (code == nil ? nil : grant.family) ?? Self.randomID()
+        grant.family = family
+        let deviceSecret = isNew && !isExchange ? deviceSecret(for: &grant) : nil
+        let accessToken = Self.randomID()
+        var parameters: [String: JSON] = [
+            "access_token": .string(accessToken),
+            "token_type": grant.thumbprint == nil ? "Bearer" : "DPoP", "expires_in": .integer(accessTokenLifetime),
+            "scope": .string(grant.scopes.joined(separator: " ")),
+        ]
+        if grant.scopes.contains("openid") {
+            guard
+                let idToken = try? idToken(for: grant, accessToken: accessToken, code: code, deviceSecret: deviceSecret)
+            else { return .failure }
+            parameters["id_token"] = .string(idToken)
+        }
+        parameters["device_secret"] = deviceSecret.map(JSON.string)
+        if grant.scopes.contains("offline_access"), isNew || refreshPolicy != .lasting {
+            let refreshToken = Self.randomID()
+            state.withLock {
+                $0.refreshTokens[refreshToken] = RefreshToken(grant: grant, family: family)
+            }
+            parameters["refresh_token"] = .string(refreshToken)
+        }
+        state.withLock { $0.accessTokens[accessToken] = grant }
+        var response = (fault?.tokenResponse ?? TokenResponseFault()).applied(to: parameters)
+        addNonce(to: &response)
+        return response
+    }
+
+    /// - Parameter code: The code that is exchanged; nil without one.
+    private func idToken(
+        for grant: Grant,
+        accessToken: String,
+        code: String?,
+        deviceSecret: String?
+    ) throws -> String {
+        let fault = self.fault ?? EmulatorFault()
+        if fault.keySet.rotation == .beforeSigning { try rotateKeys() }
+        let (keys, usual) = state.withLock { ($0.keys, $0.signingAlgorithm) }
+        let algorithm = fault.idToken.algorithm ?? usual
+        let request = grant.authorization.parameters
+        let time = Int64(now().timeIntervalSince1970)
+        var claims: [String: JSON] = [
+            "iss": .string(issuer),
+            "sub": users[grant.session.userIndex].claims["sub"] ?? "nobody",
+            "aud": .string(grant.authorization.client.id),
+            "exp": .integer(time + Self.lifetime),
+            "iat": .integer(time),
+            "auth_time": .integer(Int64(grant.session.began.timeIntervalSince1970)),
+            "at_hash": .string(EmulatorKeys.halfHash(accessToken, for: algorithm)),
+        ]
+        if let code {
+            claims["c_hash"] = .string(EmulatorKeys.halfHash(code, for: algorithm))
+            // OIDC Core section 12.2: a refreshed one "SHOULD NOT have a nonce Claim".
+            claims["nonce"] = request["nonce"].map(JSON.string)
+        }
+        if let sid = grant.sid {
+            claims["sid"] = .string(sid)
+            claims["ds_hash"] = deviceSecret.flatMap { nativeSSO?.secretHash($0) }.map(JSON.string)
+            if nativeSSO?.repeatsNonce == true { claims["nonce"] = request["nonce"].map(JSON.string) }
+        }
+        if hasSessionIDs, let family = grant.family { claims["sid"] = .string("session-\(family)") }
+        claims["acr"] = (grant.acr ?? Self.acr(request)).map(JSON.string)
+        if let tenancy {
+            claims["iss"] = .string(tenancy.issuer)
+            claims[tenancy.claim] = .string(tenancy.tenant)
+        }
+        fault.idToken.claims(&claims)
+        var header: [String: JSON] = [
+            "alg": .string(algorithm.rawValue), "kid": .string(keys.keyID(for: algorithm)), "typ": "JWT",
+        ]
+        if fault.keySet.omitsKeyIDs { header["kid"] = nil }
+        fault.idToken.header(&header)
+        let secret =
+            switch fault.idToken.forgery {
+            case .none: grant.authorization.client.secret ?? ""
+            case .publicKeyAsSecret: keys.publicKeyText
+            }
+        let signed = fault.idToken.text(
+            try keys.sign(.object(claims), header: .object(header), with: algorithm, secret: secret)
+        )
+        return try grant.authorization.client.received(signed, .idToken)
+    }
+
+    /// The authentication context: the first requested one.
+    private static func acr(_ request: FormParameters) -> String? {
+        let claims = request["claims"].flatMap { try? JSON(parsing: Array($0.utf8)) }
+        let asked = claims?["id_token"]?["acr"]
+        return asked?["value"]?.string ?? asked?["values"]?.strings?.first
+            ?? request["acr_values"]?.split(separator: " ").first.map(String.init)
+    }
+
+    /// RFC 7009: revokes a token, and with a refresh token everything that was issued from it.
+    func revoke(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
+        guard authenticatedClient(form, request) != nil else {
+            return .json(["error": "invalid_client"], status: .unauthorized)
+        }
+        guard let token = form["token"] else { return .json(["error": "invalid_request"], status: .badRequest) }
+        if endSession(ofSecret: token) { return TransportResponse(head: HTTPResponse(status: .ok)) }
+        state.withLock { state in
+            state.accessTokens[token] = nil
+            guard let family = state.refreshTokens[token]?.family else { return }
+            state.revoke(family: family)
+        }
+        return TransportResponse(head: HTTPResponse(status: .ok))
+    }
+
+    /// RFC 7662: introspects a token for a client that authenticates, and RFC 9701: signs the response for one that asks for that.
+    func introspect(_ form: FormParameters, _ request: HTTPRequest) -> TransportResponse {
+        guard let client = authenticatedClient(form, request),
+            client.authenticationMethod != "none" || answersPublicClients
+        else {
+            return .json(["error": "invalid_client"], status: .unauthorized)
+        }
+        let plain = introspection(of: form)
+        let mediaType = "application/token-introspection+jwt"
+        guard request.headerFields[.accept] == mediaType, plain.status == 200,
+            let members = try? JSON(parsing: plain.body)
+        else { return plain }
+        let claims: [String: JSON] = [
+            "iss": .string(issuer), "aud": .string(client.id), "iat": .integer(Int64(now().timeIntervalSince1970)),
+            "token_introspection": members,
+        ]
+        guard
+            let signed = signed(claims, type: "token-introspection+jwt", fault?.introspection ?? SignedResponseFault()),
+            let text = try? client.received(signed, .introspection)
+        else { return .failure }
+        return TransportResponse(
+            head: HTTPResponse(status: .ok, headerFields: [.contentType: mediaType]),
+            body: Array(text.utf8)
+        )
+    }
+
+    private func introspection(of form: FormParameters) -> TransportResponse {
+        if let session = state.withLock({ $0.deviceSecrets[form["token"] ?? ""] }) {
+            return .json([
+                "active": true, "sid": .string(session.sid),
+                "token_type": "urn:x-oath:params:oauth:token-type:device-secret",
+                "exp": .integer(Int64(now().timeIntervalSince1970) + 86_400),
+            ])
+        }
+        guard let grant = form["token"].flatMap({ token in state.withLock { $0.accessTokens[token] } }) else {
+            return .json(["active": false])
+        }
+        var members: [String: JSON] = [
+            "active": true, "client_id": .string(grant.authorization.client.id),
+            "scope": .string(grant.scopes.joined(separator: " ")),
+            "sub": users[grant.session.userIndex].claims["sub"] ?? "",
+        ]
+        members["cnf"] = grant.authorization.client.certificateThumbprint.map { ["x5t#S256": .string($0)] }
+        return .json(.object(members))
+    }
+}

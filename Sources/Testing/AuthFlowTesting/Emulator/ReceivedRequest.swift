@@ -1,0 +1,27 @@
+public import AuthFlow
+public import AuthFlowEssentials
+public import HTTPTypes
+
+/// A request as an emulator received it.
+public struct ReceivedRequest: Sendable {
+    /// The method, target and header fields. They hold secrets.
+    public let request: HTTPRequest
+    /// The path without its query.
+    public let path: String
+    /// The parameters of the query.
+    public let query: FormParameters
+    /// The parameters of the body, when it was a form.
+    public let form: FormParameters
+    /// When it was received, by the emulator's clock.
+    public let time: Date
+
+    init(_ request: HTTPRequest, body: [UInt8], time: Date) {
+        let target = request.path ?? "/"
+        let isForm = request.headerFields[.contentType]?.hasPrefix("application/x-www-form-urlencoded") == true
+        self.request = request
+        self.path = String(target.prefix { $0 != "?" })
+        self.query = FormURLEncoding.decode(target.dropFirst(path.count + 1)) ?? [:]
+        self.form = isForm ? body.form : [:]
+        self.time = time
+    }
+}

@@ -1,0 +1,59 @@
+public import AuthFlow
+public import AuthFlowEssentials
+import Synchronization
+
+/// Time that passes only while a task waits, and then at once: for tests of what takes minutes.
+///
+/// Give ``host`` to the client and ``now`` to the emulator. Waits end at once and advance the time by their length;
+/// deadlines, which are sleeps that may end late, are never reached.
+public final class VirtualTime: Sendable {
+    private let elapsed: Mutex<Swift.Duration>
+    private let start: Date
+    private let drift: Double
+
+    /// Creates a virtual time.
+    /// - Parameters:
+    ///   - start: The wall-clock time at the beginning.
+    ///   - drift: How fast the client's timers run relative to the emulator's: 1.1 for waits that end after ten
+    ///     elevenths of their length.
+    public init(start: Date = Date(), drift: Double = 1) {
+        self.elapsed = Mutex(.zero)
+        self.start = start
+        self.drift = drift
+    }
+
+    /// The current wall-clock time.
+    public var now: Date {
+        let parts = elapsed.withLock(\.components)
+        return start + Double(parts.seconds) + Double(parts.attoseconds) / 1e18
+    }
+
+    /// Advances the time.
+    public func advance(by duration: Swift.Duration) { elapsed.withLock { $0 += duration } }
+
+    /// The host services that give a client this time.
+    public var host: HostServices {
+        HostServices(now: { self.now }, clock: VirtualClock(time: self))
+    }
+
+    struct VirtualClock: Clock {
+        struct Instant: InstantProtocol {
+            let offset: Swift.Duration
+            func advanced(by duration: Swift.Duration) -> Instant { Instant(offset: offset + duration) }
+            func duration(to other: Instant) -> Swift.Duration { other.offset - offset }
+            static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
+        }
+
+        let time: VirtualTime
+        var now: Instant { Instant(offset: time.elapsed.withLock { $0 }) }
+        var minimumResolution: Swift.Duration { .zero }
+
+        func sleep(until deadline: Instant, tolerance: Swift.Duration?) async throws {
+            try Task.checkCancellation()
+            guard tolerance == nil else { return try await Task.sleep(for: .seconds(86_400)) }
+            let wait = now.duration(to: deadline)
+            time.advance(by: wait / time.drift)
+            await Task.yield()
+        }
+    }
+}

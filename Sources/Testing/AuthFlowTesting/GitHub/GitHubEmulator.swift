@@ -1,0 +1,260 @@
+public import AuthFlow
+public import AuthFlowEssentials
+import AuthFlowJSON
+public import HTTPTypes
+import Synchronization
+
+/// A GitHub for tests and trials: sign-in, consent, tokens in three formats, the device flow, and the few calls of the REST
+/// API that signing in and out needs.
+///
+/// It does what GitHub's documentation says, quirks included: errors with status 200, scopes with commas and without what
+/// others imply, no ID Token. As `https://github.com` its API is at `https://api.github.com`; anywhere else it is an
+/// Enterprise Server with the API at `/api/v3`.
+public final class GitHubEmulator: ProviderEmulator {
+    /// A user who can sign in.
+    public struct User: Sendable {
+        /// The account ID.
+        public var id: Int64
+        /// The name to sign in with, which can change.
+        public var login: String
+        /// The password.
+        public var password: String
+        /// The e-mail address.
+        public var email: String
+        /// Whether the e-mail address is verified.
+        public var hasVerifiedEmail = true
+
+        /// `octocat`, with the password `meow`.
+        public static let octocat = User(id: 583_231, login: "octocat", password: "meow", email: "octocat@example.com")
+        /// `hubot`, with the password `beep`.
+        public static let hubot = User(id: 480_938, login: "hubot", password: "beep", email: "hubot@example.com")
+    }
+
+    /// A registered app.
+    public struct App: Sendable {
+        /// The kind of app, which decides what its tokens are.
+        public enum Kind: Sendable, Hashable {
+            /// Tokens have scopes and do not expire.
+            case oauthApp
+            /// Tokens have scopes, expire and can be refreshed.
+            case expiringOAuthApp
+            /// Tokens have no scopes, expire and can be refreshed.
+            case gitHubApp
+        }
+
+        /// The client ID.
+        public var id: String
+        /// The secret.
+        public var secret: String
+        /// Its kind.
+        public var kind: Kind
+        /// The callback URL.
+        public var callback: String
+        /// Whether URLs below the callback, and on its subdomains, are callbacks too ("wildcard matching").
+        public var matchesBelow: Bool
+        /// Whether the device flow is enabled.
+        public var hasDeviceFlow: Bool
+
+        /// Creates an app.
+        public init(
+            id: String = "Iv23demo",
+            secret: String = "github-demo-secret",
+            kind: Kind = .oauthApp,
+            callback: String = "http://127.0.0.1/callback",
+            matchesBelow: Bool = false,
+            hasDeviceFlow: Bool = true
+        ) {
+            self.id = id
+            self.secret = secret
+            self.kind = kind
+            self.callback = callback
+            self.matchesBelow = matchesBelow
+            self.hasDeviceFlow = hasDeviceFlow
+        }
+    }
+
+    /// The format of a response.
+    public enum Format: Sendable, Hashable, CaseIterable {
+        /// The default, when no other format is requested.
+        case form
+        /// `Accept: application/json`.
+        case json
+        /// `Accept: application/xml`.
+        case xml
+    }
+
+    /// Settings that can be changed while the emulator runs.
+    public struct Settings: Sendable {
+        /// The fault to show; nil for none.
+        public var fault: EmulatorFault?
+        /// The format of all responses; nil for the requested one.
+        public var format: Format?
+        /// The HTTP status of error responses.
+        public var errorStatus = 200
+        /// Whether there is a device flow at all; old Enterprise Servers have none.
+        public var hasDeviceFlow = true
+        /// The scopes that the user deselects on the consent page.
+        public var refusedScopes: Set<String> = []
+        /// How many API requests are left until the rate limit; nil for no limit.
+        public var remainingCalls: Int?
+        /// The minimum interval between polls of a device code, in seconds.
+        public var devicePollInterval = 5.0
+        /// The lifetime of expiring access tokens, in seconds.
+        public var accessTokenLifetime: Int64 = 28_800
+    }
+
+    /// The settings, which can be changed while the emulator runs.
+    public var settings: Settings {
+        get { state.withLock { $0.settings } }
+        set { state.withLock { $0.settings = newValue } }
+    }
+
+    /// The requests it has received, oldest first.
+    public var receivedRequests: [ReceivedRequest] { state.withLock { $0.requests } }
+
+    /// The requests it has received, as `METHOD /path`, oldest first.
+    public var requests: [String] { receivedRequests.map { "\($0.request.method) \($0.path)" } }
+
+    /// The access tokens that work.
+    public var accessTokens: [String] { Array(state.withLock { $0.tokens.keys }) }
+
+    /// The origin of its pages and OAuth endpoints.
+    public let origin: String
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var origins: [String] { [origin, apiOrigin] }
+
+    let users: [User]
+    let apps: [App]
+    let now: @Sendable () -> Date
+    let state = Mutex(State())
+    private let apiOrigin: String
+    private let apiPrefix: String
+
+    struct State {
+        var settings = Settings()
+        var requests: [ReceivedRequest] = []
+        var pending: [String: Request] = [:]
+        var sessions: [String: Int] = [:]
+        var codes: [String: Code] = [:]
+        var tokens: [String: Token] = [:]
+        var refreshTokens: [String: Token] = [:]
+        var grants: [Grant: [String]] = [:]
+        var deviceCodes = DeviceCodes<Token>()
+        var issued = 0
+    }
+
+    /// A user's grant to an app.
+    struct Grant: Hashable {
+        let user: Int
+        let appID: String
+    }
+
+    /// An authorization request that waits for the user.
+    struct Request {
+        let parameters: FormParameters
+        let appID: String
+        var scopes: [String]
+        var user: Int?
+        var deviceCode: String?
+    }
+
+    /// An authorization code that waits for its exchange.
+    struct Code {
+        let request: Request
+        let token: Token
+        let expiresAt: Date
+    }
+
+    /// A token, or the values that one will be issued with.
+    struct Token {
+        let grant: Grant
+        let scopes: [String]
+        let isOfDevice: Bool
+        var expiresAt: Date?
+        var accessToken = ""
+        var number = 0
+    }
+
+    /// Creates an emulator.
+    /// - Parameters:
+    ///   - origin: The origin of its pages and OAuth endpoints.
+    ///   - users: The users who can sign in.
+    ///   - apps: The apps that are registered.
+    ///   - now: The clock that tokens are issued by.
+    public init(
+        origin: String = "https://github.com",
+        users: [User] = [.octocat, .hubot],
+        apps: [App] = [App()],
+        now: @escaping @Sendable () -> Date = { Date() }
+    ) {
+        self.origin = origin
+        self.users = users
+        self.apps = apps
+        self.now = now
+        self.apiOrigin = origin == "https://github.com" ? "https://api.github.com" : origin
+        self.apiPrefix = origin == "https://github.com" ? "" : "/api/v3"
+    }
+
+    /// Handles a request.
+    public func handle(_ request: HTTPRequest, body: [UInt8]) async -> TransportResponse {
+        let received = ReceivedRequest(request, body: body, time: now())
+        state.withLock { $0.requests.append(received) }
+        let isAPI =
+            apiOrigin == origin
+            ? received.path.hasPrefix(apiPrefix) : apiOrigin.hasSuffix("//\(request.authority ?? "")")
+        if isAPI { return api(request, String(received.path.dropFirst(apiPrefix.count)), body) }
+        switch (request.method, received.path) {
+        case (.get, "/login/oauth/authorize"): return authorize(received)
+        case (.post, "/login"): return signIn(received.form)
+        case (.post, "/consent"): return consent(received.form)
+        case (.post, "/login/oauth/access_token"): return accessToken(received)
+        case (.post, "/login/device/code"): return deviceCode(received)
+        case (.get, "/login/device"): return devicePage(received)
+        default: return .page("Not found", "<p>There is nothing at this address.</p>", status: .notFound)
+        }
+    }
+
+    func app(_ id: String?) -> App? { apps.first { $0.id == id } }
+
+    /// A response in the requested format.
+    func response(_ members: [String: JSON], to request: HTTPRequest) -> TransportResponse {
+        let accept = request.headerFields[.accept] ?? ""
+        let asked: Format = accept.contains("json") ? .json : accept.contains("xml") ? .xml : .form
+        func text(_ value: JSON) -> String { value.string ?? value.integer.map { "\($0)" } ?? "" }
+        let sorted = members.sorted { $0.key < $1.key }
+        switch settings.format ?? asked {
+        case .json: return .json(.object(members))
+        case .form:
+            var form = FormParameters()
+            for (name, value) in sorted { form.append(name, text(value)) }
+            return TransportResponse(
+                head: HTTPResponse(
+                    status: .ok,
+                    headerFields: [.contentType: "application/x-www-form-urlencoded; charset=utf-8"]
+                ),
+                body: Array(FormURLEncoding.encodeForm(form).utf8)
+            )
+        case .xml:
+            let elements = sorted.map { "  <\($0.key)>\(DisplayText.escapedForHTML(text($0.value)))</\($0.key)>\n" }
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "application/xml; charset=utf-8"]),
+                body: Array("<OAuth>\n\(elements.joined())</OAuth>\n".utf8)
+            )
+        }
+    }
+
+    /// An error response, with the status of the settings (default: 200).
+    func error(_ error: String, _ description: String, _ more: [String: JSON] = [:], to request: HTTPRequest)
+        -> TransportResponse
+    {
+        var members: [String: JSON] = [
+            "error": .string(error), "error_description": .string(description),
+            "error_uri": .string("/apps/troubleshooting/#\(error.split(separator: "_").joined(separator: "-"))"),
+        ]
+        members.merge(more) { $1 }
+        var response = response(members, to: request)
+        response.head.status = HTTPResponse.Status(code: settings.errorStatus)
+        return response
+    }
+}

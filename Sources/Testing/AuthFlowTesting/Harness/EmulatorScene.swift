@@ -1,0 +1,189 @@
+public import AuthFlow
+public import AuthFlowEssentials
+public import AuthFlowHeadless
+import AuthFlowOIDC
+
+/// An emulated OpenID provider, the way to it, and clients of it: what the tests of a flow, an adapter or an app begin with.
+///
+/// ```swift
+/// @Test(arguments: EmulatorScene.Setting.allCases) func signsIn(_ setting: EmulatorScene.Setting) async throws {
+///     try await EmulatorScene.with(setting) { scene in
+///         let signIn = try await scene.client(provider: MyProvider(issuer: scene.emulator.issuer)).signIn()
+///         #expect(signIn.identity?.subject == OIDCEmulator.User.alice.subject)
+///     }
+/// }
+/// ```
+public struct EmulatorScene: Sendable {
+    /// Where an emulator runs: in this process, or behind a socket.
+    public enum Setting: String, CaseIterable, Sendable {
+        /// Requests are method calls.
+        case inProcess
+        /// Requests go over the loopback interface.
+        case sockets
+    }
+
+    /// The provider.
+    public let emulator: OIDCEmulator
+
+    /// Sends requests to it.
+    public let transport: any HTTPTransport
+
+    /// Creates a scene with a provider in this process.
+    public init(_ emulator: OIDCEmulator) {
+        self.init(emulator: emulator, transport: InProcessTransport(emulator))
+    }
+
+    private init(emulator: OIDCEmulator, transport: any HTTPTransport) {
+        self.emulator = emulator
+        self.transport = transport
+    }
+
+    /// Runs `body` with a provider.
+    /// - Parameters:
+    ///   - setting: Where the provider is.
+    ///   - clients: Its clients; default: the demonstration client.
+    ///   - now: Its clock; default: the system's.
+    ///   - body: Uses the scene while the provider runs.
+    public static func with<Return: Sendable>(
+        _ setting: Setting,
+        clients: [OIDCEmulator.Client] = [.demo],
+        now: @escaping @Sendable () -> Date = { Date() },
+        _ body: @Sendable (EmulatorScene) async throws -> Return
+    ) async throws -> Return {
+        switch setting {
+        case .inProcess:
+            let emulator = try OIDCEmulator(issuer: "https://id.example.com", clients: clients, now: now)
+            return try await body(EmulatorScene(emulator))
+        case .sockets:
+            return try await EmulatorServer.run { issuer in
+                try OIDCEmulator(issuer: issuer, clients: clients, now: now)
+            } _: { emulator in
+                try await body(EmulatorScene(emulator: emulator, transport: SystemTransport()))
+            }
+        }
+    }
+
+    /// The registration of the demonstration client.
+    public static func registration() throws -> ClientRegistration.Values {
+        var values = ClientRegistration.Values(clientID: OIDCEmulator.Client.demo.id)
+        values.redirectURIs = ["http://127.0.0.1:8400/callback"]
+        values.scopes = ["openid", "profile", "email"]
+        return values
+    }
+
+    /// The server, as a client sees it.
+    public func server(
+        _ adapter: (any ProviderAdapter)? = nil,
+        transport: (any HTTPTransport)? = nil,
+        host: HostServices = .system
+    ) -> AuthorizationServer {
+        AuthorizationServer(
+            adapter ?? OIDCProvider(issuer: emulator.issuer),
+            transport: transport ?? self.transport,
+            host: host
+        )
+    }
+
+    /// A client of the provider, whose user agent signs a user in.
+    /// - Parameters:
+    ///   - registration: Default: that of the demonstration client.
+    ///   - adapter: The adapter under test; default: the generic one.
+    ///   - user: The user who signs in.
+    ///   - consent: What the user decides.
+    ///   - devicePresenter: Shows the code of the device grant.
+    ///   - flows: The sign-in methods, best first; default: the user agent, then the device grant when there is a presenter.
+    ///   - assertions: Where assertions come from; needed for the flow without a user that exchanges them.
+    ///   - store: Keeps the credentials.
+    ///   - options: The options of the client.
+    ///   - transport: Default: the scene's.
+    ///   - host: Time, randomness and environment.
+    ///   - observer: Receives every event.
+    public func client(
+        registration: ClientRegistration.Values? = nil,
+        adapter: (any ProviderAdapter)? = nil,
+        user: OIDCEmulator.User = .alice,
+        consent: HTMLFormDriver.Consent = .allow,
+        devicePresenter: (any DevicePresenter)? = nil,
+        flows: [SignInFlow] = [.authorizationCode, .device],
+        assertions: AssertionSource? = nil,
+        store: any TokenStore = MemoryTokenStore(),
+        options: AuthClient.Options = AuthClient.Options(),
+        transport: (any HTTPTransport)? = nil,
+        host: HostServices = .system,
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> AuthClient {
+        let userAgent = try userAgent(user: user, consent: consent)
+        return AuthClient(
+            client: OAuthClient(
+                server: server(adapter, transport: transport, host: host),
+                registration: try ClientRegistration(try registration ?? Self.registration())
+            ),
+            methods: flows.compactMap { flow in
+                switch flow {
+                case .authorizationCode: .userAgent(userAgent)
+                case .device: devicePresenter.map(SignInMethod.device)
+                case .clientCredentials: .clientCredentials
+                case .jwtBearer: assertions.map(SignInMethod.jwtBearer)
+                }
+            },
+            store: store,
+            options: options,
+            observer: observer
+        )
+    }
+
+    /// A user agent that signs a user in.
+    public func userAgent(
+        user: OIDCEmulator.User = .alice,
+        consent: HTMLFormDriver.Consent = .allow
+    ) throws -> HeadlessUserAgent {
+        HeadlessUserAgent(driver: try driver(user: user, consent: consent), transport: transport)
+    }
+
+    /// Does what a user would do on the provider's pages.
+    public func driver(
+        user: OIDCEmulator.User = .alice,
+        consent: HTMLFormDriver.Consent = .allow
+    ) throws -> HTMLFormDriver {
+        HTMLFormDriver(
+            username: user.username,
+            password: Secret(user.password),
+            origins: [try Endpoint(emulator.issuer)],
+            consent: consent
+        )
+    }
+
+    /// Follows an authorization request as a browser would, and returns the redirect.
+    /// - Parameters:
+    ///   - url: The URL of the request.
+    ///   - responseMode: How the response is delivered.
+    ///   - client: The client that an encrypted response is for; default: none is encrypted.
+    ///   - user: The user who signs in.
+    public func visit(
+        _ url: String,
+        responseMode: ResponseMode = .query,
+        client: OAuthClient? = nil,
+        user: OIDCEmulator.User = .alice
+    ) async throws -> String {
+        let query = emulator.parameters(ofRequestAt: url)
+        var options = RedirectOptions(
+            redirectURIs: [try RedirectURI(query["redirect_uri"] ?? "")],
+            state: Secret(query["state"] ?? ""),
+            responseMode: responseMode,
+            reporter: FlowReporter(),
+            clock: ContinuousClock()
+        )
+        if let client { options.claimedState = client.claimedState }
+        return try await userAgent(user: user).withRedirectSession(options) { try await $0.visit(url) }
+    }
+}
+
+extension AuthClient.Options {
+    /// Options with a name, and the account that is meant.
+    public static func named(_ name: String = "default", account: String? = nil) -> Self {
+        var options = Self()
+        options.name = name
+        options.account = account
+        return options
+    }
+}

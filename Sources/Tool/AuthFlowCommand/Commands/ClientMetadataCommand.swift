@@ -1,0 +1,72 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+struct ClientMetadataCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "client-metadata",
+        abstract: "Make or check the document by which a client describes itself (Client ID Metadata Document).",
+        discussion: """
+            A client with such a document needs no registration at servers that fetch it. Serve it by https at its own address, and \
+            write that address into the configuration as resource_client.client_id.
+            """,
+        subcommands: [Make.self, Check.self],
+        defaultSubcommand: Make.self
+    )
+
+    struct Make: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Print a document.")
+
+        @Argument(help: "The address that it will be served at, which is the client_id.")
+        var url: String
+
+        @Option(help: "The name that servers show to the user.")
+        var name = "AuthFlow"
+
+        @Option(
+            name: .customLong("redirect-uri"),
+            help: "A redirect URI; may be given more than once. Many servers compare the port."
+        )
+        var redirectURIs: [String] = ["http://127.0.0.1/callback"]
+
+        func run() async throws {
+            let document = try ClientMetadataDocument(
+                clientID: url,
+                name: name,
+                redirectURIs: try redirectURIs.map { uri in try RedirectURI(uri) }
+            )
+            try Terminal.result(document.json)
+        }
+    }
+
+    struct Check: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Fetch a document as an authorization server does, or read it from a file, and check it."
+        )
+
+        @Argument(help: "Its address.")
+        var url: String
+
+        @Option(help: "A file with the document, before it is served.")
+        var file: String?
+
+        func run() async throws {
+            if let file {
+                guard let bytes = BoundedFile.contents(atPath: file, maximumSize: 1024 * 1024),
+                    let json = try? JSON(parsing: bytes)
+                else {
+                    throw AuthError(.invalidConfiguration, "\(file) is not a file with JSON in it.")
+                }
+                _ = try ClientMetadataDocument(checking: json, at: url)
+            } else {
+                _ = try await ClientMetadataDocument.fetch(
+                    url,
+                    transport: ToolEnvironment.transport,
+                    host: ToolEnvironment.host
+                )
+            }
+            Terminal.talk("Authorization servers can use it.")
+        }
+    }
+}

@@ -1,0 +1,190 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import AuthFlowTerminal
+
+struct ConfigCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "config",
+        abstract: "Check a configuration file, trust one in a working directory, or print the JSON Schema for editors.",
+        subcommands: [Check.self, Presets.self, Trust.self, Untrust.self, Schema.self]
+    )
+
+    struct Check: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract:
+                "Check every profile, or one, without sending a request. Secrets that it refers to must exist, and programs that print them are run."
+        )
+
+        @Argument(help: "The file. Default: as with --config.")
+        var path: String?
+
+        @OptionGroup var options: ProfileOptions
+
+        func validate() throws {
+            guard path == nil || options.config == nil && options.issuer == nil && options.clientID == nil else {
+                throw ValidationError("The file is given once.")
+            }
+        }
+
+        func run() async throws {
+            var choice = options.choice
+            if let path {
+                try ConfigCommand.requireTrust(path)
+                choice.config = path
+            }
+            let file = try choice.file()
+            var issues: [ConfigurationIssue] = []
+            for name in try options.profile.map({ [try file.profile($0).name] }) ?? file.profileNames {
+                do {
+                    let client = try AuthClient(
+                        profile: try file.profile(name),
+                        providers: Known.providers,
+                        userAgents: Known.userAgents,
+                        devicePresenter: TerminalDevicePresenter(),
+                        stores: Known.stores,
+                        assertions: Known.assertions
+                    )
+                    let isKnown = client.isWithoutUser || client.client.identifiesUsers
+                    let unknown = isKnown ? "" : " (\(DoctorCommand.unknownUser))"
+                    Terminal.talk("  ok  \(name)\(unknown)")
+                } catch let error as ConfigurationError {
+                    issues += error.issues
+                }
+            }
+            if file.hasResourceClient, options.profile == nil {
+                do {
+                    // No request is sent to it: it stands for any.
+                    _ = try ResourceClient(
+                        "https://resource.invalid",
+                        settings: file.resourceClient,
+                        userAgents: Known.userAgents,
+                        stores: Known.stores,
+                        host: ToolEnvironment.host
+                    )
+                    Terminal.talk("  ok  resource_client")
+                } catch let error as ConfigurationError {
+                    issues += error.issues
+                }
+            }
+            if !issues.isEmpty { throw ConfigurationError(issues: issues) }
+        }
+    }
+
+    /// A file of the working directory is not used before its user has looked at it: a check runs the programs that it names.
+    private static func requireTrust(_ path: String) throws {
+        // That of another directory, too.
+        let name = URL(fileURLWithPath: path).resolvingSymlinksInPath().lastPathComponent
+        guard name == ConfigurationChoice.localName else { return }
+        guard
+            try ConfigurationTrust().verdict(on: path, content: try ConfigurationFile.contents(ofFile: path))
+                == .trusted
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(ConfigurationChoice.localName) in this directory is not trusted. Look at it, then run: authflow config trust"
+            )
+        }
+    }
+
+    struct Trust: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Trust the configuration file of a working directory, as it is now.",
+            discussion: """
+                A configuration decides where stored tokens are sent, which files are read as secrets and which programs are \
+                started, so authflow.json in a working directory is used only after you have looked at it. When it changes it has \
+                to be trusted again. The programs and files that it names are not covered: they can change without that.
+                """
+        )
+
+        @Argument(help: "The file.")
+        var path = ConfigurationChoice.localName
+
+        @Flag(help: "List the files that are trusted.")
+        var list = false
+
+        func run() async throws {
+            let trust = ConfigurationTrust()
+            guard !list else {
+                for path in try trust.paths() { Terminal.result(path) }
+                return
+            }
+            let content = try ConfigurationFile.contents(ofFile: path)
+            // A file that is not a configuration cannot have been reviewed as one.
+            _ = try ConfigurationFile(
+                text: content,
+                name: path,
+                directory: ConfigurationFile.directory(of: path),
+                presets: Known.presets
+            )
+            Terminal.talk(
+                "\(try trust.trust(path, content: content)) is trusted, as it is now. The programs and files that it names are not covered."
+            )
+        }
+    }
+
+    struct Untrust: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Stop trusting a configuration file.")
+
+        @Argument(help: "The file.")
+        var path = ConfigurationChoice.localName
+
+        func run() async throws {
+            let wasTrusted = try ConfigurationTrust().untrust(path)
+            Terminal.talk(wasTrusted ? "\(path) is no longer trusted." : "\(path) was not trusted.")
+        }
+    }
+
+    struct Presets: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "List the providers that a profile can name, with what differs between their users."
+        )
+
+        @Flag(help: "Print them as JSON.")
+        var json = false
+
+        func run() async throws {
+            guard !json else { return try Terminal.result(.array(Known.presets.map(Self.json))) }
+            for preset in Known.presets {
+                Terminal.result("\(Terminal.column(preset.name, width: 20))\(preset.title)")
+                for parameter in preset.parameters {
+                    let usual = parameter.defaultValue.map { " Default: \($0)." } ?? ""
+                    Terminal.result("  \(Terminal.column(parameter.name, width: 18))\(parameter.summary)\(usual)")
+                }
+            }
+        }
+
+        private static func json(_ preset: ProviderPreset) -> JSON {
+            [
+                "name": .string(preset.name), "title": .string(preset.title), "members": preset.members,
+                "registration": .array(preset.registration.map(JSON.string)),
+                "console": preset.console.map(JSON.string) ?? .null, "source": .string(preset.source),
+                "parameters": .array(
+                    preset.parameters.map {
+                        [
+                            "name": .string($0.name), "description": .string($0.summary),
+                            "default": $0.defaultValue.map(JSON.string) ?? .null,
+                        ]
+                    }
+                ),
+            ]
+        }
+    }
+
+    struct Schema: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Print the JSON Schema of configuration files.")
+
+        func run() async throws {
+            try Terminal.result(
+                ConfigurationFile.jsonSchema(
+                    providers: Known.providers,
+                    userAgents: Known.userAgents,
+                    stores: Known.stores,
+                    assertions: Known.assertions,
+                    presets: Known.presets
+                )
+            )
+        }
+    }
+}

@@ -1,0 +1,117 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import HTTPTypes
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+struct CurlCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "curl",
+        abstract: "Send a request to a protected resource with a fresh access token, and print the response.",
+        discussion: """
+            The token is bound to the resource, goes into the header alone, and follows no redirect. It never shows in the list of \
+            processes. Exit status 4 means that a login is needed; 1 that the response has a status of 400 or above.
+            """
+    )
+
+    @OptionGroup var resource: ResourceOptions
+
+    @OptionGroup var scope: ScopeOptions
+
+    @OptionGroup var options: ProfileOptions
+
+    @Option(name: [.customShort("X"), .customLong("request")], help: "The method. Default: GET, or POST with data.")
+    var method: String?
+
+    @Option(
+        name: [.customShort("H"), .customLong("header")],
+        help: "A header field, as \"Name: value\"; may be given more than once."
+    )
+    var headers: [String] = []
+
+    @Option(
+        name: [.customShort("d"), .customLong("data")],
+        help: "The body, or @FILE for that of a file, or @- for standard input."
+    )
+    var data: String?
+
+    @Option(help: "The resource that the token is for, when the request goes to a path below it.")
+    var at: String?
+
+    @Flag(name: [.customShort("i"), .customLong("include")], help: "Print the status and the header fields too.")
+    var include = false
+
+    @Flag(help: "Sign in when the resource demands it.")
+    var signIn = false
+
+    func validate() throws {
+        guard resource.url != nil else { throw ValidationError("The address is missing.") }
+        try resource.check(options, scopes: scope.scopes)
+    }
+
+    func run() async throws {
+        guard var choice = resource.choice(options, scopes: scope.scopes) else { return }
+        let target = choice.address
+        if let at { choice.address = at }
+        let client = try choice.client(signsInOnDemand: signIn)
+        var fields: HTTPFields = [:]
+        for header in headers {
+            guard let colon = header.firstIndex(of: ":"), let name = HTTPField.Name(String(header[..<colon])) else {
+                throw ValidationError("\"\(header)\" is not a header field: those are Name: value.")
+            }
+            fields.append(HTTPField(name: name, value: header[header.index(after: colon)...].trimmingSpaces()))
+        }
+        let body = try body()
+        guard let method = HTTPRequest.Method(self.method ?? (body == nil ? "GET" : "POST")) else {
+            throw ValidationError("\"\(self.method ?? "")\" is not a method.")
+        }
+        if body != nil, fields[.contentType] == nil { fields[.contentType] = "application/json" }
+        let request = TransportRequest(
+            method,
+            try Endpoint(target, name: "address"),
+            headerFields: fields,
+            body: body ?? [],
+            timeout: .seconds(300),
+            maximumResponseSize: 64 * 1024 * 1024
+        )
+        let response = try await client.send(request)
+        if include {
+            Terminal.result("HTTP \(response.status)")
+            for field in response.head.headerFields {
+                Terminal.result("\(field.name.rawName): \(DisplayText.sanitized(field.value, limit: 1000))")
+            }
+            Terminal.result("")
+        }
+        Terminal.result(bytes: response.body)
+        guard response.status < 400 else {
+            throw AuthError(
+                .invalidResponse,
+                "\(Redaction.url(target)) responded with status \(response.status).",
+                providerError: response.providerError,
+                status: response.status
+            )
+        }
+    }
+
+    private func body() throws -> [UInt8]? {
+        guard let data else { return nil }
+        guard data.hasPrefix("@") else { return Array(data.utf8) }
+        let (path, limit) = (String(data.dropFirst()), 64 * 1024 * 1024)
+        let contents =
+            path == "-"
+            ? BoundedFile.contents(of: STDIN_FILENO, maximumSize: limit)
+            : BoundedFile.contents(atPath: path, maximumSize: limit)
+        guard let contents else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(path == "-" ? "Standard input" : path) cannot be read, or has more than 64 MiB."
+            )
+        }
+        return contents
+    }
+}

@@ -1,0 +1,327 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowDesktop
+import AuthFlowEssentials
+import AuthFlowLoopback
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+struct DoctorCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "doctor",
+        abstract: "Find out what would keep a login from working: here, with this profile, at its provider.",
+        discussion: "No user is signed in or out, and nothing secret is printed. Exits with 1 when something is wrong."
+    )
+
+    @OptionGroup var options: ProfileOptions
+
+    @Flag(
+        help:
+            "Fix what can be fixed on this machine: a configuration file that other users can write to, and a scheme that is not opened by this program."
+    )
+    var fix = false
+
+    func run() async throws {
+        var findings = Findings()
+        if fix { mendPermissions(&findings) }
+        let launchEnvironment = LaunchEnvironment.current()
+        Self.examine(launchEnvironment, &findings)
+        Self.examinePorts(&findings)
+        do {
+            try await examineProfile(launchEnvironment, &findings)
+        } catch let error as ConfigurationError {
+            for issue in error.issues { findings.bad("configuration", issue.description) }
+        } catch let error as AuthError where error.code == .invalidConfiguration {
+            findings.bad("configuration", error.description)
+        }
+        guard findings.areGood else {
+            throw AuthError(
+                .userAgentFailed,
+                "Something would keep a login from working: see the lines that begin with !!."
+            )
+        }
+    }
+
+    /// A file of this user's that others can write to is not used. What they may have written before is for the user to look at.
+    private func mendPermissions(_ findings: inout Findings) {
+        guard options.issuer == nil, options.clientID == nil else { return }
+        let path = ConfigurationChoice(option: options.config).path
+        let descriptor = unsafe open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+        guard descriptor >= 0 else { return }
+        defer { close(descriptor) }
+        var status = stat()
+        guard unsafe fstat(descriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG, status.st_uid == geteuid(),
+            status.st_mode & 0o022 != 0
+        else { return }
+        if fchmod(descriptor, status.st_mode & 0o7755) == 0 {
+            findings.note(
+                "file",
+                "fixed: only you can write to \(path) now. Look at what is in it: others could before."
+            )
+        } else {
+            findings.bad("file", "others can write to \(path), and that cannot be changed")
+        }
+    }
+
+    private static func examine(_ launchEnvironment: LaunchEnvironment, _ findings: inout Findings) {
+        let kinds = [
+            (launchEnvironment.isRemoteShell, "a remote shell"),
+            (launchEnvironment.isRemoteEditor, "a remote window of an editor"),
+            (launchEnvironment.isContainer, "a container"), (launchEnvironment.isWSL, "WSL"),
+        ].filter(\.0).map(\.1)
+        let terminal = launchEnvironment.hasTerminal ? "with a terminal" : "without a terminal"
+        findings.good("session", "\(kinds.isEmpty ? "this machine" : kinds.joined(separator: ", ")), \(terminal)")
+        switch launchEnvironment.browser {
+        case .command(let command, let reason): findings.good("browser", "\(command[0]), because \(reason)")
+        case .none(let reason): findings.note("browser", "none: \(reason)")
+        }
+    }
+
+    /// A port of the profile's own has to be free when it signs in.
+    private static func examineRedirectPorts(_ client: AuthClient, _ findings: inout Findings) {
+        for case .loopback(let host, let port?, _) in client.registration.redirectURIs.map(\.kind) {
+            do {
+                _ = try LoopbackPort.tryOut(host: host, port: port)
+                findings.good("port", "\(host):\(port), that of the redirect URI, could be bound")
+            } catch let error as AuthError where error.code == .portBusy {
+                findings.bad("port", "\(host):\(port), that of the redirect URI, is in use")
+            } catch {
+                findings.bad("port", "\(host):\(port), that of the redirect URI, cannot be bound: \(error)")
+            }
+        }
+    }
+
+    private static func examinePorts(_ findings: inout Findings) {
+        for host in ["127.0.0.1", "[::1]"] {
+            do {
+                findings.good("port", "\(host):\(try LoopbackPort.tryOut(host: host)) could be bound")
+            } catch {
+                // A machine without IPv6 is not broken.
+                let text = "none at \(host): \(error)"
+                if host == "[::1]" { findings.note("port", text) } else { findings.bad("port", text) }
+            }
+        }
+    }
+
+    private func examineProfile(_ launchEnvironment: LaunchEnvironment, _ findings: inout Findings) async throws {
+        let clock = ServerClock()
+        let choice = ConfigurationChoice(option: options.config)
+        let file = try options.choice.file()
+        let origin =
+            options.issuer == nil ? "\(choice.path), \(choice.origin.rawValue)" : "none: --issuer and --client-id"
+        if file.profileNames.isEmpty, options.profile == nil {
+            findings.good(
+                "file",
+                "\(origin), with settings for protected resources alone"
+            )
+            return
+        }
+        let profile = try file.profile(options.profile)
+        findings.good("file", origin)
+        var quiet = options.choice
+        // The findings are what is told, and nothing stands between them.
+        quiet.isQuiet = !options.verbose
+        let client = try quiet.client(launchEnvironment: launchEnvironment, transport: clock.over)
+        findings.good("profile", profile.name)
+        if let flow = client.flowWithoutUser {
+            findings.good("user", "none is needed: the client asks for tokens of its own (\(flow.rawValue))")
+        } else {
+            try examineUserAgents(client, profile, launchEnvironment, &findings)
+        }
+        do {
+            try await client.checkStore()
+            findings.good("store", "can be read, written and locked")
+        } catch {
+            try Task.checkCancellation()
+            findings.bad("store", "\(error)")
+        }
+        try await examineProvider(client, clock, &findings)
+    }
+
+    private func examineUserAgents(
+        _ client: AuthClient,
+        _ profile: Profile,
+        _ launchEnvironment: LaunchEnvironment,
+        _ findings: inout Findings
+    ) throws {
+        let agents = try profile.userAgentExplanation(
+            providers: Known.providers,
+            userAgents: Known.userAgents,
+            stores: Known.stores,
+            assertions: Known.assertions,
+            context: UserAgentContext(
+                launchEnvironment: launchEnvironment,
+                redirectURIs: client.registration.redirectURIs
+            )
+        )
+        if let chosen = agents.chosen {
+            findings.good("user agent", chosen)
+        } else {
+            findings.bad(
+                "user agent",
+                "none can work here. authflow login --no-browser shows the address, authflow login --device a code"
+            )
+        }
+        // No other user agent binds it.
+        if agents.chosen?.hasPrefix("loopback") ?? true { Self.examineRedirectPorts(client, &findings) }
+        for reason in agents.reasons where !reason.hasSuffix(": ") && !reason.isEmpty { findings.note("", reason) }
+        examineSchemes(client, &findings)
+    }
+
+    private func examineSchemes(_ client: AuthClient, _ findings: inout Findings) {
+        for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
+            let handler = SchemeHandler(scheme: scheme)
+            if handler.isInstalled {
+                findings.good("scheme", "\(scheme): is opened with \(handler.program ?? "this program")")
+            } else if fix {
+                do {
+                    try handler.install(program: try ToolEnvironment.program())
+                    findings.good("scheme", "fixed: \(scheme): is opened with this program from now on")
+                } catch {
+                    findings.bad("scheme", "\(error)")
+                }
+            } else {
+                findings.note("scheme", "\(scheme): is not opened by authflow here. Run: authflow scheme install")
+            }
+        }
+    }
+
+    /// OIDC Core section 3.1.2.1: without "openid" it is not an OpenID Connect request.
+    static let unknownUser =
+        "the user will be unknown: add the scope \"openid\", or say with \"identity\" where else to ask"
+
+    /// Reports where the profile contradicts the provider's metadata.
+    private static func compare(
+        _ settings: ClientRegistration,
+        _ metadata: ProviderMetadata,
+        _ findings: inout Findings
+    ) {
+        if metadata.codeChallengeMethods?.contains("S256") == false {
+            findings.bad("PKCE", "the provider does not support S256")
+        }
+        if metadata.requiresPushedRequests, settings.pushedRequests == .never {
+            findings.bad(
+                "PAR",
+                "the provider accepts only pushed authorization requests (RFC 9126), and \"par\" is \"never\""
+            )
+        }
+        if metadata.requiresPushedRequests || settings.pushedRequests == .always,
+            metadata.pushedAuthorizationRequestEndpoint == nil
+        {
+            findings.bad("PAR", "the provider has no endpoint for pushed authorization requests (RFC 9126)")
+        }
+        let method = settings.authentication.method.rawValue
+        if let announced = metadata.tokenEndpointAuthMethods, !announced.contains(method) {
+            let names = announced.map { DisplayText.sanitized($0, limit: 40) }.joined(separator: ", ")
+            // Many providers do not list "none", but accept public clients.
+            let text = "the provider's metadata lists \(names), and the profile says \(method)"
+            if method == "none" {
+                findings.note("client", text)
+            } else {
+                findings.bad("client", text)
+            }
+        }
+        // Section 11: "The Authorization Server MUST ignore the offline_access request unless ..." consent is prompted for.
+        let prompt = settings.parameters[.authorization]?["prompt"]?.split(separator: " ") ?? []
+        if settings.scopes.contains("offline_access"), !prompt.contains("consent") {
+            findings.note(
+                "scopes",
+                "some providers issue a refresh token for \"offline_access\" only with the parameter \"prompt\": \"consent\""
+            )
+        }
+    }
+
+    private static func examineSignIn(
+        _ client: AuthClient,
+        _ metadata: ProviderMetadata,
+        _ findings: inout Findings
+    ) {
+        if client.client.identifiesUsers {
+            findings.good("user", "it will be known who signs in")
+        } else {
+            findings.note("user", unknownUser)
+        }
+        let device = metadata.deviceAuthorizationEndpoint == nil ? "not offered" : "offered (authflow login --device)"
+        findings.note("device grant", device)
+    }
+
+    private func examineProvider(_ client: AuthClient, _ clock: ServerClock, _ findings: inout Findings) async throws {
+        do {
+            let metadata = try await client.metadata()
+            findings.good("provider", metadata.issuer)
+            if metadata.issuer.hasPrefix("https:") {
+                findings.good("TLS", "the provider's certificate is trusted here")
+            } else {
+                findings.note("TLS", "none: the provider is on this machine")
+            }
+            let obstacles = try await client.client.server.obstacles()
+            for obstacle in obstacles { findings.bad(obstacle.name, "\(obstacle.error)") }
+            if metadata.jwksURI != nil, !obstacles.contains(where: { $0.name == "keys" }) {
+                findings.good("keys", "the provider's signing keys were fetched")
+            }
+            Self.compare(client.registration, metadata, &findings)
+            if !client.isWithoutUser { Self.examineSignIn(client, metadata, &findings) }
+        } catch {
+            try Task.checkCancellation()
+            findings.bad("provider", "\(error)")
+        }
+        let clientID = DisplayText.sanitized(client.registration.clientID, limit: 200)
+        findings.note("client ID", "\"\(clientID)\": only the provider knows whether it is registered there")
+        if clock.offset == nil { findings.note("clock", "no response had a Date header") }
+        if let offset = clock.offset {
+            let text = "\(abs(Int(offset.rounded()))) s \(offset > 0 ? "ahead of" : "behind") the provider's"
+            abs(offset) < 30 ? findings.good("clock", text) : findings.bad("clock", "\(text); set it right")
+        }
+        guard !client.isWithoutUser else { return }
+        findings.note("to register", "these redirect URIs, exactly:")
+        for uri in client.registration.redirectURIs {
+            let isFree = if case .loopback(_, nil, _) = uri.kind { true } else { false }
+            findings.note("", isFree ? "\(uri) (with any port, RFC 8252 section 7.3)" : uri.uri)
+        }
+    }
+}
+
+/// The findings, printed as they are made.
+private struct Findings {
+    private(set) var areGood = true
+
+    func good(_ what: String, _ text: String) { line("ok", what, text) }
+
+    func note(_ what: String, _ text: String) { line("--", what, text) }
+
+    mutating func bad(_ what: String, _ text: String) {
+        areGood = false
+        line("!!", what, text)
+    }
+
+    private func line(_ mark: String, _ what: String, _ text: String) {
+        let name = Terminal.column(what, width: 13)
+        Terminal.result("\(what.isEmpty ? "  " : mark)  \(name) \(DisplayText.sanitized(text, limit: 4000))")
+    }
+}
+
+/// A transport that compares this machine's clock with the server's.
+private final class ServerClock: HTTPTransport {
+    private let base = Mutex<any HTTPTransport>(SystemTransport())
+    private let found = Mutex<TimeInterval?>(nil)
+
+    /// How far this machine's clock is ahead, in seconds; nil when no response had a `Date` header.
+    var offset: TimeInterval? { found.withLock { $0 } }
+
+    func over(_ transport: any HTTPTransport) -> any HTTPTransport {
+        base.withLock { $0 = transport }
+        return self
+    }
+
+    func send(_ call: TransportRequest) async throws -> TransportResponse {
+        let response = try await base.withLock(\.self).send(call)
+        // `Date` has whole seconds, so half a second is the best estimate of the rest.
+        if let date = response.date { found.withLock { $0 = Date().timeIntervalSince(date) - 0.5 } }
+        return response
+    }
+}

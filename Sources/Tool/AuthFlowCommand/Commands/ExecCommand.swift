@@ -1,0 +1,224 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowDesktop
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+struct ExecCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "exec",
+        abstract: "Run a program with a fresh access token: by a variable, a descriptor, or a file that is kept fresh.",
+        discussion: """
+            authflow exec -- restic backup /home
+            authflow exec --file TOKEN_FILE -- long-running-job
+
+            With a variable or a descriptor the program takes the place of this one. The token is then as fresh as it was at the start.
+            """
+    )
+
+    @OptionGroup var options: ProfileOptions
+
+    @Option(help: "The variable that has the token. Default: \(TokenFormat.variable).")
+    var variable: String?
+
+    @Option(
+        help: "The number of a descriptor from which the program reads the token, in place of a variable: 3 to 1023."
+    )
+    var descriptor: Int32?
+
+    @Option(
+        help:
+            "The variable that has the path of a file with the token, in place of the token: the file is kept fresh while the program runs, and removed at its end."
+    )
+    var file: String?
+
+    @Option(help: "How long the token must remain valid, in seconds.")
+    var minTTL = 60
+
+    @Argument(parsing: .postTerminator, help: "The program and its arguments.")
+    var command: [String]
+
+    func validate() throws {
+        guard !command.isEmpty else { throw ValidationError("Say which program to run: authflow exec -- PROGRAM") }
+        guard [variable != nil, descriptor != nil, file != nil].count(where: { $0 }) < 2 else {
+            throw ValidationError("--variable, --descriptor and --file cannot be combined.")
+        }
+        guard descriptor.map({ (3...1023).contains($0) }) ?? true else {
+            throw ValidationError("--descriptor takes 3 to 1023.")
+        }
+        for name in [variable, file].compactMap({ $0 }) {
+            guard Self.isName(name) else { throw ValidationError("\"\(name)\" is no name of a variable.") }
+            // The loader and shells act on these, and print what they cannot use.
+            guard !name.hasPrefix("LD_"), !name.hasPrefix("DYLD_"), !["PATH", "IFS", "ENV", "BASH_ENV"].contains(name)
+            else {
+                throw ValidationError("\(name) is used by the system or the shell, and cannot hold a token.")
+            }
+        }
+        guard TokenRequest.lifetimes.contains(minTTL) else {
+            throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
+        }
+    }
+
+    /// The names that every shell takes (POSIX.1-2017, Base Definitions 3.235).
+    private static func isName(_ text: String) -> Bool {
+        text.utf8.allSatisfy { byte in
+            (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20) || byte == UInt8(ascii: "_")
+                || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+        } && text.utf8.first.map { !(UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) } ?? false
+    }
+
+    func run() async throws {
+        // Connections that are opened from now on are not for the program.
+        let inherited = OpenDescriptors.all
+        var environment = ToolEnvironment.host.environment
+        guard let program = command.first, let path = LaunchEnvironment.find(program, environment) else {
+            throw AuthError(.invalidConfiguration, "\(DisplayText.sanitized(command.first ?? "")) is not installed.")
+        }
+        let command = [path] + self.command.dropFirst()
+        let client = try options.choice.client()
+        let tokens = try await token(of: client)
+        OpenDescriptors.keep(inherited)
+        if let file {
+            try await run(command, environment, file, client, tokens)
+        }
+        // Nothing of this process goes on once the program has taken its place.
+        _ = await UnfinishedClients.drain()
+        OpenDescriptors.keep(inherited)
+        if let descriptor {
+            try hand(tokens.accessToken, over: descriptor)
+        } else {
+            environment[variable ?? TokenFormat.variable] = tokens.accessToken.exposed
+        }
+        try AttachedProcess.replace(with: command, environment: environment)
+    }
+
+    private func token(of client: AuthClient) async throws -> TokenSet {
+        let tokens = try await client.freshCredential(lasting: .seconds(minTTL)).tokens
+        guard !tokens.isDPoPBound else {
+            throw AuthError(.unsupported, "The token is bound to a key (DPoP), which other programs cannot prove.")
+        }
+        return tokens
+    }
+
+    /// Leaves the token in a pipe, which the program inherits.
+    private func hand(_ token: Secret, over descriptor: Int32) throws {
+        var ends: [Int32] = [-1, -1]
+        let bytes = Array("\(token.exposed)\n".utf8)
+        // pipe(7): so many bytes fit in without a reader, on every system.
+        guard bytes.count <= 4096 * 4, unsafe pipe(&ends) == 0, SystemCall.write(bytes, to: ends[1]) else {
+            throw AuthError(.storageFailed, "The token could not be handed over by a pipe.")
+        }
+        close(ends[1])
+        if ends[0] != descriptor {
+            guard dup2(ends[0], descriptor) == descriptor else {
+                throw AuthError(.storageFailed, "The descriptor \(descriptor) could not be opened.")
+            }
+            close(ends[0])
+        }
+        _ = fcntl(descriptor, F_SETFD, 0)
+    }
+
+    /// Runs the program beside this one, which keeps the file fresh.
+    private func run(
+        _ command: [String],
+        _ environment: [String: String],
+        _ variable: String,
+        _ client: AuthClient,
+        _ tokens: TokenSet
+    ) async throws -> Never {
+        #if os(Linux)
+        let name = "authflow-token-\(UUID().uuidString)"
+        // The directory of the user's session is in memory, and no other user can look into it.
+        let directory = environment["XDG_RUNTIME_DIR"].flatMap { $0.isEmpty ? nil : $0 } ?? "/tmp"
+        let place = PrivateFile("\(directory)/\(name)")
+        guard try place.create(with: Array(tokens.accessToken.exposed.utf8)) else {
+            throw AuthError(.storageFailed, "\(place.path) exists already.")
+        }
+        var environment = environment
+        environment[variable] = place.path
+        let refreshing = Task {
+            var last = tokens
+            while !Task.isCancelled {
+                let rest = last.expiresAt?.timeIntervalSinceNow ?? 3600
+                try await Task.sleep(for: .seconds(min(300, max(1, rest / 2 - Double(minTTL) / 2))))
+                do {
+                    let fresh = try await token(of: client)
+                    guard fresh.accessToken != last.accessToken else { continue }
+                    try place.replace(with: Array(fresh.accessToken.exposed.utf8))
+                    last = fresh
+                } catch is CancellationError {
+                    return
+                } catch {
+                    Terminal.talk(
+                        "authflow: The token in the file is not kept fresh: \(ExitStatus.message(for: error))"
+                    )
+                    // Only a new sign-in helps, which this cannot do.
+                    if (error as? AuthError)?.code == .loginRequired { return }
+                    try await Task.sleep(for: .seconds(30))
+                }
+            }
+        }
+        let status: Int32
+        do {
+            status = try await AttachedProcess.run(command, environment: environment)
+        } catch {
+            try? place.remove()
+            throw error
+        }
+        refreshing.cancel()
+        // What is being written now would come back after the file was removed.
+        _ = await refreshing.result
+        try? place.remove()
+        _ = await UnfinishedClients.drain()
+        _exit(status)
+        #else
+        throw AuthError(.unsupported, "A file is kept fresh on Linux only.")
+        #endif
+    }
+}
+
+/// The descriptors of this process.
+enum OpenDescriptors {
+    /// Those that are open.
+    static var all: Set<Int32> {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: "/dev/fd")) ?? []
+        // One of them was opened for this list, and is closed by now.
+        return Set(names.compactMap { Int32($0) }.filter { fcntl($0, F_GETFD) != -1 })
+    }
+
+    /// Takes the number that `--descriptor` names before anything of this process does. Once there are threads, one of them may use the
+    /// number, and would read what is put in its place.
+    static func reserve(for arguments: [String]) {
+        guard arguments.dropFirst().first == "exec" else { return }
+        let options = arguments.dropFirst(2).prefix { $0 != "--" }
+        let value =
+            zip(options, options.dropFirst()).first { $0.0 == "--descriptor" }?.1
+            ?? options.first { $0.hasPrefix("--descriptor=") }?.dropFirst("--descriptor=".count).description
+        guard let number = value.flatMap({ Int32($0) }), (3...1023).contains(number), fcntl(number, F_GETFD) == -1
+        else {
+            return
+        }
+        let nothing = unsafe open("/dev/null", O_RDONLY | O_CLOEXEC)
+        guard nothing >= 0, nothing != number else { return }
+        _ = dup2(nothing, number)
+        close(nothing)
+        _ = fcntl(number, F_SETFD, FD_CLOEXEC)
+    }
+
+    /// Whether more descriptors are available: the runtime's scheduler crashes where it cannot open one.
+    static var haveRoom: Bool {
+        let opened = (0..<16).map { _ in unsafe open("/dev/null", O_RDONLY | O_CLOEXEC) }
+        for descriptor in opened where descriptor >= 0 { close(descriptor) }
+        return !opened.contains { $0 < 0 }
+    }
+
+    /// Has a program that is started inherit these and no others.
+    static func keep(_ kept: Set<Int32>) {
+        for descriptor in all.subtracting(kept) where descriptor > 2 { _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC) }
+    }
+}

@@ -1,0 +1,185 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowDesktop
+import AuthFlowEssentials
+import AuthFlowJSON
+import AuthFlowOIDC
+import AuthFlowTerminal
+
+struct InitCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "init",
+        abstract: "Write a configuration file: asks for what is needed, looks at the provider, and tries a sign-in.",
+        discussion: """
+            Everything can be given by options, for scripts. A file that is there already gets another profile.
+
+            authflow init --preset gitlab --client-id ID
+            authflow init --preset entra --set tenant=8eaef023-2b34-4da1-9baa-8bc8c9d6a490 --client-id ID
+            authflow init --issuer https://id.example.com --register --login
+            """
+    )
+
+    @Option(help: "A provider by its name: authflow config presets lists them.")
+    var preset: String?
+
+    @Option(name: .customLong("set"), help: "A value of the preset, as name=value; may be given more than once.")
+    var settings: [String] = []
+
+    @Option(help: "The issuer of a provider that no preset describes.")
+    var issuer: String?
+
+    @Option(help: "The client's identifier at the provider.")
+    var clientID: String?
+
+    @Option(help: "A file with the client's secret, for clients that have one.")
+    var clientSecretFile: String?
+
+    @Flag(help: "Register a client, where the provider lets programs do that (RFC 7591).")
+    var register = false
+
+    @Option(name: .customLong("scope"), help: "A scope to ask for; may be given more than once.")
+    var scopes: [String] = []
+
+    @Option(name: .customLong("redirect-uri"), help: "The redirect URI, where it is not the usual one.")
+    var redirectURI: String?
+
+    @Option(name: [.short, .long], help: "The name of the profile.")
+    var profile = "default"
+
+    @Option(name: [.short, .long], help: "The file. Default: authflow/config.json in your configuration directory.")
+    var output: String?
+
+    @Flag(inversion: .prefixedNo, help: "Sign in at the end. Default: asks at a terminal, and not otherwise.")
+    var login: Bool?
+
+    func validate() throws {
+        guard preset == nil || issuer == nil else { throw ValidationError("--preset and --issuer cannot be combined.") }
+        guard settings.isEmpty || preset != nil else { throw ValidationError("--set needs --preset.") }
+        guard settings.allSatisfy({ $0.contains("=") }) else { throw ValidationError("--set takes name=value.") }
+        guard clientID?.isEmpty != true else {
+            throw ValidationError(
+                "--client-id is empty. Give the client's identifier, or --register to register a client."
+            )
+        }
+        guard issuer?.isEmpty != true else { throw ValidationError("--issuer is empty.") }
+        for scope in scopes where scope.isEmpty || scope.contains(" ") {
+            throw ValidationError("--scope takes one scope, and may be given more than once.")
+        }
+        if let redirectURI {
+            do { _ = try RedirectURI(redirectURI) } catch { throw ValidationError("--redirect-uri: \(error)") }
+        }
+        if let clientSecretFile, !FileManager.default.isReadableFile(atPath: clientSecretFile) {
+            throw ValidationError("--client-secret-file: \(clientSecretFile) is not there, or cannot be read.")
+        }
+        guard !register || clientID == nil && clientSecretFile == nil else {
+            throw ValidationError("--register makes a client: it needs no --client-id and no --client-secret-file.")
+        }
+    }
+
+    func run() async throws {
+        let writer = ConfigurationWriter(output ?? ConfigurationChoice.userPath(ToolEnvironment.host.environment))
+        // A folder that is named and does not exist is more likely a misspelt one.
+        if output == nil { try PrivateFile.createDirectory(ConfigurationFile.directory(of: writer.path)) }
+        try writer.requirePlace(for: profile)
+        let provider = try await InitProvider(preset: preset, settings: settings, issuer: issuer)
+        var members = provider.members
+        if let redirectURI { members["redirect_uri"] = .string(redirectURI) }
+        let server = try provider.server(members)
+        let metadata = try await server.metadata()
+        Terminal.talk(provider.found(metadata))
+        for obstacle in try await server.obstacles() {
+            Terminal.talk("Warning: a sign-in will fail at \(obstacle.name). \(obstacle.error)")
+        }
+        if let scopes = provider.scopes(metadata, asked: scopes) { members["scopes"] = .array(scopes.map(JSON.string)) }
+        let redirect = redirectURI ?? provider.redirectURI
+        let client = try await client(provider, metadata, redirect, writer, members["scopes"]?.strings ?? ["openid"])
+        members.merge(client) { $1 }
+        try writer.write(.object(members), as: profile)
+        Terminal.result(writer.path)
+        Terminal.talk("Written: the profile \"\(profile)\".")
+        let choice = ProfileChoice(config: output == nil ? nil : writer.path, profile: profile)
+        let command = ShellWord.line(["authflow", "login"] + choice.words)
+        guard try await wantsSignIn(orLater: command) else { return Terminal.talk("Sign in: \(command)") }
+        let signIn: SignIn
+        do {
+            signIn = try await choice.client().signIn()
+        } catch let error as AuthError where error.code == .noUserAgent {
+            throw error.withAdvice()
+        }
+        try Report.print(signIn.credential, asJSON: false, coversDetails: nil)
+        if let error = signIn.storageError { throw error }
+    }
+
+    /// - Parameter command: The one that signs in another time.
+    private func wantsSignIn(orLater command: String) async throws -> Bool {
+        if let login { return login }
+        guard LaunchEnvironment.current().hasTerminal else { return false }
+        do {
+            return try await !InitProvider.ask("Sign in now? [Y/n]", option: "--login").lowercased().hasPrefix("n")
+        } catch is CancellationError {
+            Terminal.talk("\nThe profile is kept. Sign in another time: \(command)")
+            throw CancellationError()
+        }
+    }
+
+    /// The members that say which client it is: what was given, what is registered now, or what the user has got from the provider.
+    private func client(
+        _ provider: InitProvider,
+        _ metadata: ProviderMetadata,
+        _ redirectURI: String,
+        _ writer: ConfigurationWriter,
+        _ scopes: [String]
+    ) async throws -> [String: JSON] {
+        var identifier = clientID
+        if identifier == nil, !register {
+            provider.explain(redirectURI)
+            let canRegister = metadata.registrationEndpoint != nil
+            let question = canRegister ? "Client ID (empty: register one now)" : "Client ID"
+            identifier = try await InitProvider.ask(question, option: "--client-id")
+            if identifier?.isEmpty == true, !canRegister {
+                throw AuthError(.invalidConfiguration, "Without a client ID there is nothing to sign in with.")
+            }
+        }
+        if let identifier, !identifier.isEmpty {
+            var members: [String: JSON] = ["client_id": .string(identifier)]
+            if let clientSecretFile {
+                // A path in the file is relative to the file.
+                members["client_secret"] = ["file": .string(ConfigurationWriter(clientSecretFile).path)]
+            }
+            return members
+        }
+        guard metadata.registrationEndpoint != nil else {
+            throw AuthError(.unsupported, "This provider registers no clients by itself: give --client-id.")
+        }
+        let registrationFile = PrivateFile("\(writer.path).\(profile).registration")
+        guard !registrationFile.exists else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(registrationFile.path) exists already. Move it, or choose another --profile."
+            )
+        }
+        let server = AuthorizationServer(issuer: metadata.issuer, transport: ToolEnvironment.transport)
+        let registered = try await DynamicRegistration(server: server).register(
+            DynamicRegistration.Request(
+                redirectURIs: [try RedirectURI(redirectURI)],
+                name: "authflow",
+                scopes: scopes,
+                authenticationMethod: ClientAuthentication.Method.none
+            )
+        )
+        // Needed to change or remove the registration (RFC 7592).
+        try registrationFile.replace(with: try registered.metadata.exposed.serialized(indented: true))
+        Terminal.talk(
+            "Registered. The provider's response is in \(registrationFile.path), which can change the registration. Never commit it."
+        )
+        var members: [String: JSON] = ["client_id": .string(registered.clientID)]
+        if let secret = registered.clientSecret {
+            let place = PrivateFile("\(writer.path).\(profile).client-secret")
+            try place.replace(with: Array("\(secret.exposed)\n".utf8))
+            Terminal.talk("Warning: \(place.path) has the client secret in it. Never commit it.")
+            members["client_secret"] = ["file": .string(place.path)]
+            members["client_authentication"] = .string(registered.authentication.method.rawValue)
+        }
+        return members
+    }
+}

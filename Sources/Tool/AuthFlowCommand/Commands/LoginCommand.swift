@@ -1,0 +1,158 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowDesktop
+import AuthFlowEssentials
+import AuthFlowTerminal
+import AuthFlowTrace
+
+struct LoginCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(commandName: "login", abstract: "Sign in and keep the credential.")
+
+    @OptionGroup var resource: ResourceOptions
+
+    @OptionGroup var scope: ScopeOptions
+
+    @OptionGroup var options: ProfileOptions
+
+    @Flag(help: "Print the signed-in user as JSON.")
+    var json = false
+
+    @Flag(help: "Keep the account that is signed in already, and add the new one.")
+    var addAccount = false
+
+    @Flag(help: "Forget the account that is signed in already, when another one signs in.")
+    var replaceAccount = false
+
+    @Flag(help: "Sign in on another screen, with a code (device grant). Overrides the profile.")
+    var device = false
+
+    @Option(help: "The user agent, overriding the profile: auto, loopback, system-browser, headless, tree or paste.")
+    var userAgent: String?
+
+    @Flag(help: "Do not open a browser; only show the address.")
+    var noBrowser = false
+
+    @Flag(
+        name: .customLong("private"),
+        help:
+            "Open a private browser window, which knows no earlier sign-in. Where that cannot be done, none is opened."
+    )
+    var isPrivate = false
+
+    @Option(help: "Write a trace of the login to this file, as an HTML page without secrets.")
+    var trace: String?
+
+    func validate() throws {
+        try resource.check(options, scopes: scope.scopes)
+        guard !device || userAgent == nil && !noBrowser else {
+            throw ValidationError(
+                "--device needs no user agent, so it cannot be combined with --user-agent or --no-browser."
+            )
+        }
+        guard !(addAccount && replaceAccount) else {
+            throw ValidationError("--add-account and --replace-account cannot be combined.")
+        }
+        guard resource.url == nil || !device && !addAccount && !replaceAccount else {
+            throw ValidationError(
+                "--device, --add-account and --replace-account need a profile, not an address."
+            )
+        }
+    }
+
+    func run() async throws {
+        // Before the user has signed in, and not after.
+        if let trace { try requirePlace(forTrace: trace) }
+        let policy: AccountPolicy =
+            addAccount ? .addAccount : replaceAccount ? .replaceAccount : .sameAccount
+        var launchEnvironment = LaunchEnvironment.current()
+        launchEnvironment.mayOpenBrowser = !noBrowser
+        launchEnvironment.wantsPrivateWindow = isPrivate
+        let redirects = TerminalRedirects(isEnabled: launchEnvironment.hasTerminal)
+        let flows: [SignInFlow]? = device ? [.device] : userAgent != nil ? [.authorizationCode] : nil
+        let flowTrace = FlowTrace()
+        if let choice = resource.choice(options, scopes: scope.scopes) {
+            let client = try choice.client(
+                userAgent: userAgent,
+                launchEnvironment: launchEnvironment,
+                transport: { trace == nil ? $0 : flowTrace.transport($0) },
+                observer: flowTrace.observer
+            )
+            defer { if let trace { write(flowTrace, to: trace) } }
+            try await client.signIn()
+            try await ResourceReport.print(client, asJSON: json)
+            return
+        }
+        var choice = options.choice(scopes: scope.scopes)
+        try await choice.addUsualScopes()
+        let client = try choice.client(
+            flows: flows,
+            userAgent: userAgent,
+            launchEnvironment: launchEnvironment,
+            transport: { trace == nil ? $0 : flowTrace.transport($0) }
+        ) { event in
+            redirects.observer(event)
+            flowTrace.observer(event)
+        }
+        // The trace of a failed login is needed most.
+        defer { if let trace { write(flowTrace, to: trace) } }
+        let signIn: SignIn
+        do {
+            signIn = try await redirects.accepting(for: client) { try await client.signIn(policy) }
+        } catch let error as AuthError where error.code == .noUserAgent {
+            adviseScheme(client)
+            throw error.withAdvice(besides: noBrowser ? ["--no-browser"] : [])
+        }
+        try Report.print(
+            signIn.credential,
+            asJSON: json,
+            coversDetails: client.coversAuthorizationDetails(signIn.credential)
+        )
+        // The sign-in has succeeded, but the next command will not find the credential.
+        if let error = signIn.storageError { throw error }
+    }
+
+    /// Tells how the desktop can be made to open the scheme of a redirect URI with this program.
+    private func adviseScheme(_ client: AuthClient) {
+        for case .privateUse(let scheme) in client.registration.redirectURIs.map(\.kind) {
+            guard !SchemeHandler(scheme: scheme).hasEntry else { continue }
+            Terminal.talk("To have \(scheme): opened with this program, run: authflow scheme install")
+        }
+    }
+
+    private func requirePlace(forTrace path: String) throws(AuthError) {
+        let directory = ConfigurationFile.directory(of: path)
+        var isDirectory = false
+        let isThere = FileManager.default.fileExists(atPath: path, isDirectory: &isDirectory)
+        guard FileManager.default.isWritableFile(atPath: directory), !isThere || !isDirectory else {
+            throw AuthError(
+                .storageFailed,
+                "The trace cannot be written to \(DisplayText.sanitized(path)): its directory is not there, or you may not write to it."
+            )
+        }
+    }
+
+    private func write(_ trace: FlowTrace, to path: String) {
+        do {
+            let place = URL(fileURLWithPath: path)
+            let mark = "<!-- A login, written down by authflow -->\n"
+            let page = mark + trace.html(title: "authflow login")
+            try PrivateFile(place.path).write(Array(page.utf8), markedBy: Array(mark.utf8))
+            Terminal.talk("The trace is written to \(path).")
+        } catch {
+            Terminal.talk("Warning: the trace could not be written: \(error)")
+        }
+    }
+}
+
+extension AuthError {
+    /// The error of a sign-in that no user agent can show, with the commands that need none.
+    /// - Parameter options: Those that were given already.
+    func withAdvice(besides options: [String] = []) -> AuthError {
+        let command = SignInAdvice.command ?? "authflow login"
+        let advice = [
+            ("--no-browser", "To see the address all the same"),
+            ("--device", "To sign in on another device, where the provider offers that"),
+        ].filter { !options.contains($0.0) }.map { "\($0.1): \(command) \($0.0)." }
+        return AuthError(code, ([message] + advice).joined(separator: " "), underlyingError: self)
+    }
+}

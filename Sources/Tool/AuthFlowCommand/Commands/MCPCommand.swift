@@ -1,0 +1,170 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import AuthFlowMCP
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+struct MCPCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "mcp",
+        abstract: "Connect hosts to remote MCP servers that demand a sign-in.",
+        subcommands: [Connect.self, Status.self]
+    )
+
+    struct Connect: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Speak MCP on standard input and output with a host, and Streamable HTTP with a remote server.",
+            discussion: """
+                Write it into the host's configuration as the command of a local server. The first request that demands a sign-in \
+                opens one browser tab, however many bridges wait for it; without a browser, the host is told which command to run. \
+                Tokens are refreshed and shared by all bridges of a user.
+                """
+        )
+
+        @OptionGroup var resource: ResourceOptions
+
+        @OptionGroup var scope: ScopeOptions
+
+        @OptionGroup var options: ProfileOptions
+
+        @Flag(help: "Never open a browser; the host is told to run authflow login.")
+        var noBrowser = false
+
+        @Option(help: "The user agent, overriding the configuration: auto, loopback, system-browser, headless or tree.")
+        var userAgent: String?
+
+        @Option(help: "How long a stream may be silent before its request is given up, in seconds.")
+        var silence = 900
+
+        func validate() throws {
+            guard resource.url != nil else { throw ValidationError("The address of the server is missing.") }
+            try resource.check(options, scopes: scope.scopes)
+            guard (1...86_400).contains(silence) else { throw ValidationError("--silence takes 1 to 86400 seconds.") }
+        }
+
+        func run() async throws {
+            guard let choice = resource.choice(options, scopes: scope.scopes) else { return }
+            var environment = LaunchEnvironment.current(environment: ToolEnvironment.host.environment)
+            // Standard input belongs to the host, so no user can type into it.
+            environment.hasTerminal = false
+            environment.mayOpenBrowser = !noBrowser
+            let client = try choice.client(
+                userAgent: userAgent,
+                launchEnvironment: environment,
+                signsInOnDemand: !noBrowser,
+                // A user who closes a tab is not shown the next one at once.
+                restAfterFailure: .seconds(60),
+                showsSteps: false
+            )
+            var settings = MCPBridge.Options()
+            settings.silence = .seconds(silence)
+            let log = LogOutput(descriptor: STDERR_FILENO)
+            settings.log = { log.write(Terminal.visible("authflow: \($0)")) }
+            settings.explain = { error in
+                let needsLogin: Set<AuthError.Code> = [.loginRequired, .noUserAgent, .userAgentFailed]
+                return needsLogin.contains(error.code) ? "\(error) \(choice.loginAdvice)" : "\(error)"
+            }
+            let output = MessageOutput(descriptor: STDOUT_FILENO)
+            let bridge = MCPBridge(
+                client: client,
+                transport: try choice.transport(),
+                options: settings,
+                write: output.write
+            )
+            for await line in StandardInput.lines(limit: 64 * 1024 * 1024) { bridge.receive(line) }
+            // In a task of its own, because a signal has cancelled this one. Only the end of the input leaves time for responses.
+            let grace = Task.isCancelled ? Duration.zero : .seconds(2)
+            await Task { await bridge.close(within: grace) }.value
+            await output.finish()
+            await log.finish()
+        }
+    }
+
+    struct Status: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show the protected resources that were signed in to, and until when. Sends no request."
+        )
+
+        @Option(name: [.short, .long], help: "The configuration file, for its store.")
+        var config: String?
+
+        @Flag(help: "Print it as JSON.")
+        var json = false
+
+        func run() async throws {
+            let file = try ResourceChoice.file(config)
+            let store = try (file?.resourceClient ?? ResourceClientSettings()).store(
+                userAgents: Known.userAgents,
+                host: ToolEnvironment.host
+            )
+            var all: [JSON] = []
+            for address in try await KnownResources(store: store).addresses() {
+                let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
+                let status = try? await client.status()
+                let credential = status?.credential
+                let end = credential?.tokens.expiresAt
+                let isOver = credential?.tokens.refreshToken == nil && end.map { $0 <= Date() } ?? (credential == nil)
+                if json {
+                    all.append([
+                        "resource": .string(address), "issuer": status.map { .string($0.issuer) } ?? .null,
+                        "scopes": .array((credential?.tokens.scopes ?? []).map(JSON.string)),
+                        "expires_at": end.map { .string($0.formatted(.iso8601)) } ?? .null,
+                        "login_required": .bool(isOver),
+                    ])
+                } else {
+                    let state =
+                        isOver
+                        ? "login required"
+                        : credential?.tokens.refreshToken == nil
+                            ? "until \(end?.formatted(.iso8601) ?? "an unknown time")"
+                            : "signed in, refreshed when needed"
+                    Terminal.result("\(DisplayText.sanitized(address, limit: 300))  \(state)")
+                }
+            }
+            if json {
+                try Terminal.result(.array(all))
+            } else if try await KnownResources(store: store).addresses().isEmpty {
+                Terminal.talk("No protected resource has been signed in to.")
+            }
+        }
+    }
+}
+
+/// The lines of standard input, read by a thread of its own.
+private enum StandardInput {
+    /// - Parameter limit: The longest line, in bytes. A longer one is handed over empty of meaning, so that it is refused.
+    static func lines(limit: Int) -> AsyncStream<[UInt8]> {
+        AsyncStream { continuation in
+            DetachedThread.run {
+                var line: [UInt8] = []
+                var isTooLong = false
+                var buffer = [UInt8](repeating: 0, count: 64 * 1024)
+                while true {
+                    let count = unsafe buffer.withUnsafeMutableBytes {
+                        unsafe read(STDIN_FILENO, $0.baseAddress, $0.count)
+                    }
+                    if count < 0, errno == EINTR { continue }
+                    guard count > 0 else { break }
+                    var rest = buffer[..<count]
+                    while let end = rest.firstIndex(of: 0x0A) {
+                        if !isTooLong { line += rest[..<end] }
+                        continuation.yield(isTooLong ? [UInt8(ascii: "?")] : line)
+                        (line, isTooLong) = ([], false)
+                        rest = rest[(end + 1)...]
+                    }
+                    if line.count + rest.count > limit { (line, isTooLong) = ([], true) }
+                    if !isTooLong { line += rest }
+                }
+                if !line.isEmpty { continuation.yield(line) }
+                continuation.finish()
+            }
+        }
+    }
+}

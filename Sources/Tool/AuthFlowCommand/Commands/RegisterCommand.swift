@@ -1,0 +1,131 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import AuthFlowOIDC
+
+struct RegisterCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "register",
+        abstract:
+            "Register a client with a provider (RFC 7591); show, renew or remove registrations made for protected resources.",
+        subcommands: [
+            New.self, RegistrationCommands.Show.self, RegistrationCommands.Renew.self, RegistrationCommands.Remove.self,
+        ],
+        defaultSubcommand: New.self
+    )
+}
+
+extension RegisterCommand {
+    struct New: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "new",
+            abstract: "Register a client, and write the configuration file that uses it.",
+            discussion: """
+                Secrets are written to separate files beside it, which only you can read. Existing files are not changed.
+                """
+        )
+
+        /// The client authentication method.
+        enum Authentication: String, ExpressibleByArgument, CaseIterable {
+            case none
+            case clientSecretBasic = "client_secret_basic"
+            case clientSecretPost = "client_secret_post"
+        }
+
+        @Argument(help: "The issuer, or an account such as joe@example.com (WebFinger).")
+        var issuer: String
+
+        @Option(name: [.short, .long], help: "The configuration file to write.")
+        var output = "authflow.json"
+
+        @Option(name: [.short, .long], help: "The name of the profile in it.")
+        var profile = "default"
+
+        @Option(help: "The name of the client on the provider's sign-in page.")
+        var name: String?
+
+        @Option(name: .customLong("redirect-uri"), help: "A redirect URI; may be given more than once.")
+        var redirectURIs: [String] = ["http://127.0.0.1/callback"]
+
+        @Option(name: .customLong("scope"), help: "A scope to request; may be given more than once.")
+        var scopes: [String] = ["openid"]
+
+        @Option(help: "The client authentication method. A program on users' devices cannot keep a secret: none.")
+        var authentication = Authentication.none
+
+        @Option(help: "A file with the provider's initial access token, if registration requires one.")
+        var initialAccessTokenFile: String?
+
+        func run() async throws {
+            // Checked before anything is registered: the response is sent only once.
+            let secretFile = "\(output).client-secret"
+            let registrationFile = "\(output).registration"
+            for path in [output, secretFile, registrationFile] where FileManager.default.fileExists(atPath: path) {
+                throw AuthError(.invalidConfiguration, "\(path) already exists. Move it, or choose another --output.")
+            }
+            let writer = ConfigurationWriter(output)
+            try writer.requirePlace(for: profile)
+            let token = try initialAccessTokenFile.map { path in
+                guard let text = try? String(contentsOfFile: path, encoding: .utf8) else {
+                    throw AuthError(.invalidConfiguration, "\(path) cannot be read.")
+                }
+                return Secret(text.trimmingWhitespace())
+            }
+            let issuer = try await DiscoverCommand.issuer(issuer)
+            let registered = try await DynamicRegistration(
+                server: AuthorizationServer(issuer: issuer, transport: ToolEnvironment.transport)
+            ).register(
+                DynamicRegistration.Request(
+                    redirectURIs: try redirectURIs.map { uri in try RedirectURI(uri) },
+                    name: name,
+                    scopes: scopes,
+                    authenticationMethod: ClientAuthentication.Method(rawValue: authentication.rawValue)
+                ),
+                initialAccessToken: token
+            )
+            if let secret = registered.clientSecret {
+                try create(secretFile, Array("\(secret.exposed)\n".utf8))
+            }
+            // Needed to change or remove the registration (RFC 7592).
+            try create(registrationFile, registered.metadata.exposed.serialized(indented: true))
+            let members = members(registered, issuer: issuer, secretFile: secretFile)
+            try writer.write(members, as: profile)
+            Terminal.talk("Registered. The provider's response is in \(registrationFile).")
+            let secrets = (registered.clientSecret == nil ? [] : [secretFile]) + [registrationFile]
+            Terminal.talk("Warning: \(secrets.joined(separator: " and ")) contain secrets. Never commit them.")
+            Terminal.talk("Sign in: authflow login --config \(output)")
+            try Terminal.result(["profiles": .object([profile: members])])
+        }
+
+        private func members(
+            _ registered: DynamicRegistration.Registered,
+            issuer: String,
+            secretFile: String
+        ) -> JSON {
+            var profile: [String: JSON] = [
+                "provider": "oidc",
+                "issuer": .string(issuer),
+                "client_id": .string(registered.clientID),
+                "redirect_uri": .string(redirectURIs.first ?? ""),
+                "scopes": .array(scopes.map(JSON.string)),
+            ]
+            if registered.clientSecret != nil {
+                profile["client_secret"] = ["file": .string(URL(fileURLWithPath: secretFile).lastPathComponent)]
+                profile["client_authentication"] = .string(registered.authentication.method.rawValue)
+            }
+            return .object(profile)
+        }
+
+        /// Creates a file, and does not change one that another process has created meanwhile.
+        private func create(_ path: String, _ bytes: [UInt8]) throws {
+            guard try PrivateFile(absolute(path)).create(with: bytes) else {
+                throw AuthError(.storageFailed, "\(path) has been created meanwhile, and was not changed.")
+            }
+        }
+
+        private func absolute(_ path: String) -> String {
+            path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
+        }
+    }
+}

@@ -1,0 +1,150 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+/// The registrations that were made by themselves for protected resources: `authflow register show`, `renew` and `remove`.
+enum RegistrationCommands {
+    /// Finds what is meant: the issuer of a protected resource, or an issuer itself.
+    struct Place {
+        let redirectURI: RedirectURI
+        let store: any TokenStore
+        let transport: any HTTPTransport
+
+        init(config: String?) throws {
+            let settings = try ResourceChoice.file(config)?.resourceClient ?? ResourceClientSettings()
+            self.store = try settings.store(of: Known.stores, userAgents: Known.userAgents, host: ToolEnvironment.host)
+            self.redirectURI = try settings.redirectURI(
+                of: Known.stores,
+                userAgents: Known.userAgents,
+                host: ToolEnvironment.host
+            )
+            self.transport = try settings.transport(environment: ToolEnvironment.host.environment)
+        }
+
+        func issuer(of address: String, config: String?) async throws -> String {
+            let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
+            return try await client.issuer() ?? address
+        }
+
+        /// The registrations with an issuer, or those for the resource at an address; all when nil.
+        func registrations(_ address: String?, config: String?) async throws -> [(KeptRegistrations, issuer: String)] {
+            var wanted = try await KnownResources(store: store).registrations()
+            if let address {
+                let issuer = try await issuer(of: address, config: config)
+                let origin = issuer == address ? nil : try? Endpoint(address, name: "address").origin
+                wanted = wanted.filter { $0.issuer == issuer && (origin == nil || $0.origin == origin) }
+            }
+            return wanted.map { (KeptRegistrations(store: store, for: $0.origin), $0.issuer) }
+        }
+    }
+
+    struct Show: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show the registrations that were made by themselves. Sends no request, and shows no secret."
+        )
+
+        @Argument(help: "The address of a protected resource or an issuer; default: all.")
+        var address: String?
+
+        @Option(name: [.short, .long], help: "The configuration file, for its store.")
+        var config: String?
+
+        @Flag(help: "Print them as JSON.")
+        var json = false
+
+        func run() async throws {
+            let place = try Place(config: config)
+            var all: [JSON] = []
+            for (registrations, issuer) in try await place.registrations(address, config: config) {
+                guard let kept = try await registrations.registration(at: issuer, for: place.redirectURI) else {
+                    continue
+                }
+                all.append([
+                    "issuer": .string(kept.issuer), "client_id": .string(kept.clientID),
+                    "redirect_uris": .array(kept.redirectURIs.map { .string($0.uri) }),
+                    "scopes": .array(kept.scopes.map(JSON.string)),
+                    "registered_at": .string(kept.registeredAt.formatted(.iso8601)),
+                    "secret_expires_at": kept.secretExpiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
+                ])
+                guard !json else { continue }
+                Terminal.result("\(DisplayText.sanitized(kept.issuer, limit: 300))")
+                Terminal.result(
+                    "  \(Terminal.column("client", width: 14))\(DisplayText.sanitized(kept.clientID, limit: 300))"
+                )
+                Terminal.result("  \(Terminal.column("registered", width: 14))\(kept.registeredAt.formatted(.iso8601))")
+                Terminal.result(
+                    "  \(Terminal.column("redirects to", width: 14))\(kept.redirectURIs.map(\.uri).joined(separator: " "))"
+                )
+            }
+            if json {
+                try Terminal.result(.array(all))
+            } else if all.isEmpty {
+                Terminal.talk("There is no such registration.")
+            }
+        }
+    }
+
+    struct Renew: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Register anew for a protected resource: you sign in again after that."
+        )
+
+        @Argument(help: "The address of the protected resource.")
+        var address: String
+
+        @Option(name: [.short, .long], help: "The configuration file.")
+        var config: String?
+
+        func run() async throws {
+            let place = try Place(config: config)
+            let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
+            let (new, old) = try await client.renewRegistration()
+            if let old { await unregister(old, place) }
+            Terminal.talk(
+                "Registered with \(new.issuer) as \(DisplayText.sanitized(new.clientID, limit: 300)). Sign in: authflow login \(address)"
+            )
+        }
+    }
+
+    struct Remove: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Remove a registration here, and at the authorization server where it can be (RFC 7592)."
+        )
+
+        @Argument(help: "The address of a protected resource or an issuer.")
+        var address: String
+
+        @Option(name: [.short, .long], help: "The configuration file, for its store.")
+        var config: String?
+
+        func run() async throws {
+            let place = try Place(config: config)
+            let all = try await place.registrations(address, config: config)
+            // Its tokens could not be revoked without it.
+            let client = try ResourceChoice(address: address, choice: ProfileChoice(config: config)).client()
+            if try await client.signOut().credential != nil {
+                Terminal.talk("Signed out of \(address) on this machine.")
+            }
+            var isRemoved = false
+            for (registrations, issuer) in all {
+                guard let kept = try await registrations.remove(at: issuer, for: place.redirectURI) else { continue }
+                isRemoved = true
+                Terminal.talk("The registration with \(issuer) is forgotten on this machine.")
+                await unregister(kept, place)
+            }
+            if !isRemoved { Terminal.talk("There is no such registration.") }
+        }
+    }
+
+    private static func unregister(_ kept: KeptRegistration, _ place: Place) async {
+        do {
+            try await kept.unregister(transport: place.transport, host: ToolEnvironment.host)
+            Terminal.talk("The old registration was removed at \(kept.issuer).")
+        } catch {
+            Terminal.talk(
+                "The old registration stays at \(kept.issuer): \((error as? AuthError)?.description ?? "it could not be removed.")"
+            )
+        }
+    }
+}

@@ -1,0 +1,98 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowDesktop
+import AuthFlowEssentials
+
+struct SchemeCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "scheme",
+        abstract:
+            "Register this program with your desktop for the private-use URI scheme of a profile's redirect URI.",
+        subcommands: [Install.self, Remove.self, Status.self]
+    )
+
+    struct Install: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Write a desktop entry that opens the scheme with this program, and check that it works."
+        )
+
+        @OptionGroup var scheme: SchemeOptions
+
+        @Flag(help: "Take over the scheme from another program.")
+        var replace = false
+
+        func run() async throws {
+            let handler = try scheme.handler()
+            let program = try ToolEnvironment.program()
+            do {
+                try handler.install(program: program, replacing: replace)
+            } catch {
+                if !replace, let other = handler.program, other != program {
+                    Terminal.talk("To take the scheme over from \(other): authflow scheme install --replace")
+                }
+                throw error
+            }
+            Terminal.talk("\(handler.scheme): is opened with \(program), by \(handler.entryPath).")
+        }
+    }
+
+    struct Remove: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(abstract: "Remove the registration.")
+
+        @OptionGroup var scheme: SchemeOptions
+
+        func run() async throws {
+            let handler = try scheme.handler()
+            Terminal.talk(try handler.remove() ? "\(handler.scheme): registration removed." : "Nothing was registered.")
+        }
+    }
+
+    struct Status: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Show which program opens the scheme; exits with 1 unless it is this one."
+        )
+
+        @OptionGroup var scheme: SchemeOptions
+
+        func run() async throws {
+            let handler = try scheme.handler()
+            guard handler.isInstalled, let program = handler.program else {
+                let other =
+                    handler.handler.map { "is opened by \(DisplayText.sanitized($0))" } ?? "is opened by no program"
+                throw AuthError(.userAgentFailed, "\(handler.scheme): \(other). Run: authflow scheme install")
+            }
+            guard FileManager.default.isExecutableFile(atPath: program) else {
+                throw AuthError(
+                    .userAgentFailed,
+                    "\(handler.scheme): is opened with \(program), which is not there. Run: authflow scheme install"
+                )
+            }
+            Terminal.result("\(handler.scheme): is opened with \(program)")
+        }
+    }
+}
+
+/// The options that select the scheme.
+struct SchemeOptions: ParsableArguments {
+    @Argument(help: "The scheme, such as com.example.app; default: that of the profile.")
+    var scheme: String?
+
+    @OptionGroup var options: ProfileOptions
+
+    func handler() throws -> SchemeHandler {
+        SchemeHandler(scheme: try scheme ?? configured())
+    }
+
+    private func configured() throws -> String {
+        let schemes = try options.choice.client().registration.redirectURIs.compactMap { uri in
+            if case .privateUse(let scheme) = uri.kind { scheme } else { nil }
+        }
+        guard let scheme = schemes.first else {
+            throw AuthError(
+                .invalidConfiguration,
+                "No \"redirect_uri\" of the profile has a private-use scheme, such as com.example.app:/callback."
+            )
+        }
+        return scheme
+    }
+}

@@ -1,0 +1,68 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+struct StatusCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract:
+            "Show the signed-in user. Sends no request; exits with 4 when no user is signed in or the session ended."
+    )
+
+    @OptionGroup var resource: ResourceOptions
+
+    @OptionGroup var options: ProfileOptions
+
+    @Flag(help: "Print it as JSON.")
+    var json = false
+
+    func validate() throws { try resource.check(options) }
+
+    func run() async throws {
+        try await StatusRequest(choice: options.choice, resource: resource.choice(options), asJSON: json).run()
+    }
+}
+
+/// The options of `authflow status`.
+struct StatusRequest: Hashable {
+    var choice = ProfileChoice()
+    /// The protected resource, in place of a profile.
+    var resource: ResourceChoice?
+    var asJSON = false
+
+    func run() async throws {
+        let credential: Credential
+        if let resource {
+            credential = try await ResourceReport.print(try resource.client(), asJSON: asJSON)
+        } else {
+            let client = try choice.client()
+            do {
+                credential = try await client.requiredCredential()
+            } catch let error as AuthError where error.code == .loginRequired && asJSON {
+                try await printAbsence(of: client, error)
+                throw error
+            }
+            try Report.print(credential, asJSON: asJSON, coversDetails: client.coversAuthorizationDetails(credential))
+        }
+        guard credential.state != .ended else {
+            throw AuthError(
+                .loginRequired,
+                "The access token has expired, and there is no refresh token. Sign in again."
+            )
+        }
+    }
+
+    /// Prints why there is no credential: a session that has ended is told from a user who never signed in.
+    private func printAbsence(of client: AuthClient, _ error: AuthError) async throws {
+        var state = "signed_out"
+        for await current in try await client.states() {
+            if case .ended = current { state = "ended" }
+            break
+        }
+        try Terminal.result([
+            "state": .string(state), "error": .string(error.code.rawValue), "message": .string(error.description),
+            "command": SignInAdvice.command.map(JSON.string) ?? .null,
+        ])
+    }
+}

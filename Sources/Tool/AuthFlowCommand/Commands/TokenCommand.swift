@@ -1,0 +1,107 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+
+struct TokenCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "token",
+        abstract: "Print a fresh access token for programs. Never signs in; exits with 4 when a login is needed."
+    )
+
+    @OptionGroup var resource: ResourceOptions
+
+    @OptionGroup var scope: ScopeOptions
+
+    @OptionGroup var options: ProfileOptions
+
+    @Option(
+        help:
+            "How long the token must remain valid, in seconds. For short-lived tokens, at most three quarters of their lifetime."
+    )
+    var minTTL = 60
+
+    @Flag(help: "Get a new token, also when the last one has not expired: for one that an API refuses.")
+    var refresh = false
+
+    @Option(
+        help:
+            "How it is printed: raw, header (for curl -H @-), curl (for curl -K -), env (for a shell), or json with its type and its expiry."
+    )
+    var format: TokenFormat?
+
+    @Flag(help: "The same as --format json.")
+    var json = false
+
+    /// How the token is printed.
+    var usedFormat: TokenFormat { format ?? (json ? .json : .raw) }
+
+    func validate() throws {
+        // With a profile, the resource is one of several that it has, and the scopes are those of its token.
+        if resource.url != nil || resource.resource == nil || resource.assumeOrigin {
+            try resource.check(options, scopes: scope.scopes)
+        }
+        guard resource.url == nil || scope.scopes.isEmpty else {
+            throw ValidationError("--scope is asked for at a sign-in: authflow login \(resource.url ?? "") --scope ...")
+        }
+        guard TokenRequest.lifetimes.contains(minTTL) else {
+            throw ValidationError("--min-ttl takes 0 to 86400 seconds.")
+        }
+        guard !refresh || resource.url == nil && resource.resource == nil else {
+            throw ValidationError("--refresh is for the token of a profile, and not for that of a resource.")
+        }
+        guard !json || format == nil || format == .json else {
+            throw ValidationError("--json cannot be combined with another --format.")
+        }
+    }
+
+    func run() async throws {
+        try await TokenRequest(
+            choice: options.choice,
+            resource: resource.choice(options),
+            oneOf: resource.url == nil ? resource.resource : nil,
+            scopes: scope.scopes,
+            minimumLifetime: minTTL,
+            refreshes: refresh,
+            format: usedFormat
+        ).run()
+    }
+}
+
+/// The options of `authflow token`.
+struct TokenRequest: Hashable {
+    /// Valid values of `--min-ttl`, in seconds.
+    static let lifetimes = 0...86_400
+
+    var choice = ProfileChoice()
+    /// The protected resource, in place of a profile.
+    var resource: ResourceChoice?
+    /// The one of the profile's resources that the token is for; nil for the profile's own token.
+    var oneOf: String?
+    /// The scopes of that token; empty for all.
+    var scopes: [String] = []
+    var minimumLifetime = 60
+    /// Whether the token is new whatever the age of the last one.
+    var refreshes = false
+    var format = TokenFormat.raw
+
+    func run() async throws {
+        let duration = Duration.seconds(minimumLifetime)
+        if let oneOf {
+            let tokens = try await choice.client().freshTokens(
+                for: oneOf,
+                scopes: scopes.isEmpty ? nil : scopes,
+                lasting: .seconds(minimumLifetime)
+            )
+            return try format.print(tokens)
+        }
+        let credential =
+            if let resource {
+                try await resource.client().freshCredential(lasting: duration)
+            } else if refreshes {
+                try await choice.client().refresh()
+            } else {
+                try await choice.client().freshCredential(lasting: duration)
+            }
+        try format.print(credential.tokens)
+    }
+}

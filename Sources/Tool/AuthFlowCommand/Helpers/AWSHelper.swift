@@ -1,0 +1,163 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import AuthFlowMarkup
+
+extension CredentialCommand {
+    /// The external processes of AWS's programs (`credential_process`).
+    struct AWS: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            commandName: "aws",
+            abstract: "Keys of a role for AWS's programs: credential_process = authflow credential aws --profile NAME",
+            discussion: "The role stands in the \"helpers\" of the profile. The keys are kept in the profile's store."
+        )
+
+        @OptionGroup var options: ProfileOptions
+
+        func run() async throws {
+            let profile = try options.helperChoice.file().profile(options.profile)
+            guard let settings = try profile.helpers().aws else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The profile \"\(profile.name)\" has no \"aws\" in its \"helpers\", which says the role."
+                )
+            }
+            let client = try options.helperChoice.client()
+            let store = try AWSKeys.store(of: profile)
+            // The keys are of the user who has signed in, and of this role. What is kept needs no request.
+            let credential = try await client.requiredCredential()
+            let key = AWSKeys.key(settings, credential, client)
+            // Programs that run side by side wait for one exchange.
+            let keys = try await store.withLease(on: key) { lease in
+                if let kept = try await store.bytes(for: key).flatMap(AWSKeys.init(stored:)), kept.areFresh {
+                    return kept
+                }
+                let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
+                guard try await client.requiredCredential().identity == credential.identity else {
+                    throw AuthError(.accountMismatch, "Another user has signed in meanwhile. Ask again.")
+                }
+                let transport = try profile.transport(environment: ToolEnvironment.host.environment)
+                let keys = try await AWSKeys.exchanging(token, settings, transport)
+                try await store.write(keys.stored(), under: lease)
+                return keys
+            }
+            try Terminal.result(keys.json)
+        }
+    }
+}
+
+/// Keys of a role, for a while.
+struct AWSKeys {
+    let json: JSON
+    private let end: Date
+    private let obtainedAt: Date
+
+    /// AWS's programs ask again, in every run, for keys that end within a quarter of an hour. Of keys that live shortly no more is asked
+    /// than three quarters of their life.
+    var areFresh: Bool {
+        end.timeIntervalSince(ToolEnvironment.host.now()) > min(15 * 60, end.timeIntervalSince(obtainedAt) / 4)
+    }
+
+    private init?(_ json: JSON, obtainedAt: Date) {
+        guard json["Version"] == 1, let text = json["Expiration"]?.string, let end = Self.date(text) else { return nil }
+        self.json = json
+        self.end = end
+        self.obtainedAt = obtainedAt
+    }
+
+    /// Some services write fractions of a second.
+    private static func date(_ text: String) -> Date? {
+        (try? Date(text, strategy: .iso8601))
+            ?? (try? Date(text, strategy: Date.ISO8601FormatStyle(includingFractionalSeconds: true)))
+    }
+
+    init?(stored: [UInt8]) {
+        guard let json = try? JSON(parsing: stored), let keys = json["keys"], let time = json["obtained_at"]?.number
+        else {
+            return nil
+        }
+        self.init(keys, obtainedAt: Date(timeIntervalSince1970: time))
+    }
+
+    func stored() throws -> [UInt8] {
+        try JSON.object(["keys": json, "obtained_at": .double(obtainedAt.timeIntervalSince1970)]).serialized()
+    }
+
+    /// Where the keys are kept.
+    static func store(of profile: Profile) throws -> any TokenStore {
+        try profile.makeStore(
+            providers: Known.providers,
+            userAgents: Known.userAgents,
+            stores: Known.stores,
+            assertions: Known.assertions,
+            host: ToolEnvironment.host
+        )
+    }
+
+    static func key(
+        _ settings: CredentialHelperSettings.AWS,
+        _ credential: Credential,
+        _ client: AuthClient
+    ) -> RecordKey {
+        RecordKey(
+            name: [settings.role, settings.session, credential.identity?.subject ?? ""].joined(separator: "\u{0}"),
+            issuer: credential.issuer ?? "",
+            clientID: client.registration.clientID,
+            kind: "aws_keys"
+        )
+    }
+
+    /// Removes the keys of the user who is signed in: who signs out leaves none behind.
+    static func forget(_ profile: Profile, _ client: AuthClient) async throws {
+        guard let settings = try profile.helpers().aws, let credential = try await client.credential() else { return }
+        let store = try store(of: profile)
+        try await store.withLease(on: key(settings, credential, client)) { lease in
+            try await store.write(nil, under: lease)
+        }
+    }
+
+    /// AssumeRoleWithWebIdentity of the Security Token Service.
+    static func exchanging(
+        _ token: Secret,
+        _ settings: CredentialHelperSettings.AWS,
+        _ transport: any HTTPTransport
+    ) async throws -> AWSKeys {
+        var form: FormParameters = [
+            "Action": "AssumeRoleWithWebIdentity", "Version": "2011-06-15", "RoleArn": settings.role,
+            "RoleSessionName": settings.session, "WebIdentityToken": token.exposed,
+        ]
+        if let lifetime = settings.lifetime { form.append("DurationSeconds", "\(lifetime.components.seconds)") }
+        let response = try await transport.send(
+            TransportRequest(
+                .post,
+                settings.endpoint,
+                headerFields: [.contentType: "application/x-www-form-urlencoded"],
+                body: Array(FormURLEncoding.encodeForm(form).utf8),
+                // libxml2 compares every attribute of an element with every other one.
+                maximumResponseSize: 64 * 1024
+            )
+        )
+        let root = try XMLElement.root(of: response.body, from: "AWS")
+        guard response.status == 200 else {
+            let code = root["Error", "Code"] ?? "status \(response.status)"
+            throw AuthError(
+                .providerRejected,
+                "AWS gives no keys of the role (\(DisplayText.sanitized(code, limit: 80))). The identity provider there has to trust this issuer and the token's audience."
+            )
+        }
+        let path = ["AssumeRoleWithWebIdentityResult", "Credentials"]
+        func value(_ name: String) -> JSON? { root[path[0], path[1], name].map(JSON.string) }
+        guard let identifier = value("AccessKeyId"), let secret = value("SecretAccessKey"),
+            let session = value("SessionToken"), let end = value("Expiration"),
+            let keys = AWSKeys(
+                [
+                    "Version": 1, "AccessKeyId": identifier, "SecretAccessKey": secret, "SessionToken": session,
+                    "Expiration": end,
+                ],
+                obtainedAt: ToolEnvironment.host.now()
+            )
+        else { throw AuthError(.invalidResponse, "AWS's response has no keys.") }
+        return keys
+    }
+}

@@ -1,0 +1,92 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+
+extension CredentialCommand {
+    /// Git's credential helper protocol (gitcredentials(7), git-credential(1)).
+    struct Git: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "Git's credential helper: git config --global credential.helper '!authflow credential git'",
+            discussion: """
+                A profile says in "helpers" which hosts its token is for. Other hosts get no credential, and Git asks its next helper.
+                """
+        )
+
+        @OptionGroup var options: ProfileOptions
+
+        @Argument(help: "What Git wants: get, store, erase or capability.")
+        var operation: String
+
+        func run() async throws {
+            switch operation {
+            case "get": try await get(try GitCredential.read())
+            case "erase": try await erase(try GitCredential.read())
+            case "capability": Terminal.result("version 0\ncapability authtype")
+            // "store" says that the credential was good. gitcredentials(7): what a helper does not know it has to ignore.
+            default: break
+            }
+        }
+
+        private func get(_ asked: GitCredential) async throws {
+            guard let found = try profile(for: asked) else { return }
+            let (token, end) = try await HelperTokens.fresh(.accessToken, of: found.choice.client())
+            var lines = ["username=\(found.git.username)", "password=\(token.exposed)"]
+            if let end { lines.append("password_expiry_utc=\(Int(end.timeIntervalSince1970))") }
+            guard lines.allSatisfy({ !$0.utf8.contains(UInt8(ascii: "\n")) && !$0.utf8.contains(0) }) else {
+                throw AuthError(.invalidResponse, "The access token has a line end, which Git cannot take.")
+            }
+            Terminal.result(lines.joined(separator: "\n"))
+        }
+
+        /// Git erases a credential that a server has refused: the next one is a newer one. The sign-in itself stays.
+        private func erase(_ refused: GitCredential) async throws {
+            guard let found = try profile(for: refused), let password = refused["password"] else { return }
+            let client = try found.choice.client()
+            guard let credential = try await client.credential(), credential.tokens.accessToken == Secret(password),
+                credential.tokens.refreshToken != nil
+            else { return }
+            _ = try await client.credential(replacing: Secret(password))
+        }
+
+        private func profile(for asked: GitCredential) throws
+            -> (choice: ProfileChoice, git: CredentialHelperSettings.Git)?
+        {
+            guard let host = asked["host"]?.lowercased(), let scheme = asked["protocol"],
+                // A token is sent by TLS, or to this machine.
+                scheme == "https" || scheme == "http" && (try? Endpoint("http://\(host)/")) != nil
+            else { return nil }
+            return try options.helperChoice.first { settings in
+                settings.git.flatMap { git in
+                    let isAsked = asked["username"].map { $0 == git.username } ?? true
+                    return git.hosts.contains(host) && isAsked ? git : nil
+                }
+            }.map { ($0.choice, $0.found) }
+        }
+    }
+}
+
+/// What Git tells about the credential that it wants: lines of `key=value`, to the first empty one.
+private struct GitCredential {
+    private let attributes: [String: String]
+
+    static func read() throws(AuthError) -> GitCredential {
+        try GitCredential(
+            HelperInput.all { bytes in bytes.starts(with: [0x0A]) || bytes.suffix(2).elementsEqual([0x0A, 0x0A]) }
+        )
+    }
+
+    init(_ bytes: [UInt8]) throws(AuthError) {
+        var attributes: [String: String] = [:]
+        for line in String(decoding: bytes, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false) {
+            guard !line.isEmpty else { break }
+            let parts = line.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            guard parts.count == 2 else {
+                throw AuthError(.invalidConfiguration, "A line of Git's request has no equals sign.")
+            }
+            attributes[String(parts[0])] = String(parts[1])
+        }
+        self.attributes = attributes
+    }
+
+    subscript(name: String) -> String? { attributes[name] }
+}

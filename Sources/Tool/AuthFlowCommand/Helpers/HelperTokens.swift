@@ -1,0 +1,97 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// The tokens that credential helpers hand out. None signs a user in: the programs that ask are often run in the background.
+enum HelperTokens {
+    /// How long a token must last that is handed out.
+    static let margin = Duration.seconds(60)
+
+    /// A token of a profile, and when it ends.
+    static func fresh(
+        _ kind: CredentialHelperSettings.Token,
+        of client: AuthClient
+    ) async throws -> (token: Secret, end: Date?) {
+        switch kind {
+        case .accessToken:
+            let credential = try await client.freshCredential(lasting: margin)
+            // The programs that ask know nothing of proofs.
+            guard !credential.tokens.isDPoPBound else {
+                throw AuthError(.unsupported, "The token is bound to a key (DPoP), which other programs cannot prove.")
+            }
+            return (credential.tokens.accessToken, credential.tokens.expiresAt)
+        case .idToken: return try await idToken(of: client)
+        }
+    }
+
+    /// An ID Token that lasts, whether or not the access token beside it does.
+    private static func idToken(of client: AuthClient) async throws -> (Secret, Date?) {
+        let credential = try await client.requiredCredential()
+        guard credential.tokens.idToken != nil else {
+            throw AuthError(
+                .unsupported,
+                "The provider has given no ID Token: the scopes need \"openid\", or the service takes the access token."
+            )
+        }
+        if let current = lasting(credential) { return current }
+        // A refresh after its end has brought no other one, and the next will not either.
+        let isHopeless =
+            credential.tokens.refreshToken == nil
+            || credential.tokens.verifiedIDToken.map { credential.obtainedAt >= $0.expiresAt } ?? false
+        guard !isHopeless else { throw expired }
+        // One process refreshes, and the others take what it has got.
+        let refreshed = try await client.credential(replacing: credential.tokens.accessToken)
+        if let current = lasting(refreshed) { return current }
+        throw expired
+    }
+
+    private static var expired: AuthError {
+        AuthError(
+            .loginRequired,
+            "The ID Token has expired, and the provider gives no new one with a refresh. Sign in again."
+        )
+    }
+
+    private static func lasting(_ credential: Credential) -> (Secret, Date?)? {
+        guard let idToken = credential.tokens.verifiedIDToken, let text = credential.tokens.idToken else { return nil }
+        let end = idToken.expiresAt
+        // Of a token that lives shortly no more is asked than three quarters of its life.
+        let life = end.timeIntervalSince(idToken.issuedAt)
+        guard end.timeIntervalSince(ToolEnvironment.host.now()) > min(margin.seconds, life / 4) else { return nil }
+        return (text, end)
+    }
+}
+
+/// A helper's answer that says "nothing" or "failed" in the way of the program that has asked. It has been printed already.
+struct HelperAnswered: CommandFailure {
+    var status: ExitCode { ExitStatus.failure }
+    var message: String { "" }
+}
+
+/// Reads what the calling program writes to standard input.
+enum HelperInput {
+    /// No program writes more.
+    private static let limit = 256 * 1024
+
+    /// - Parameter isComplete: Whether enough has come; a caller may leave the pipe open.
+    static func all(until isComplete: ([UInt8]) -> Bool = { _ in false }) throws(AuthError) -> [UInt8] {
+        var bytes: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 16 * 1024)
+        while true {
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe SystemCall.read(0, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { return bytes }
+            bytes += buffer[..<count]
+            if isComplete(bytes) { return bytes }
+            guard bytes.count <= limit else {
+                throw AuthError(.invalidConfiguration, "The calling program has written more than a credential.")
+            }
+        }
+    }
+}

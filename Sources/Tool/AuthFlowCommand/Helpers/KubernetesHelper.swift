@@ -1,0 +1,135 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+extension CredentialCommand {
+    /// The exec plugins of client-go (client.authentication.k8s.io).
+    struct Kubernetes: AsyncParsableCommand {
+        static let configuration = CommandConfiguration(
+            abstract: "The exec plugin of kubectl and other programs of Kubernetes.",
+            discussion: """
+                In a kubeconfig file: {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "authflow", "args": ["credential", \
+                "kubernetes", "--profile", "NAME"], "interactiveMode": "Never"}}
+                """
+        )
+
+        @OptionGroup var options: ProfileOptions
+
+        func run() async throws {
+            let asked = try ExecInformation(ToolEnvironment.host.environment["KUBERNETES_EXEC_INFO"])
+            let choice = options.helperChoice
+            let profile = try choice.file().profile(options.profile)
+            guard let settings = try profile.helpers().kubernetes else {
+                throw AuthError(
+                    .invalidConfiguration,
+                    "The profile \"\(profile.name)\" has no \"kubernetes\" in its \"helpers\", so its tokens are not for API servers."
+                )
+            }
+            if !settings.servers.isEmpty {
+                let servers = settings.servers
+                guard !asked.skipsVerification else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The kubeconfig file turns the check of the server's certificate off, so the server may be another one."
+                    )
+                }
+                // Either leads the request to another server than the one that is listed.
+                guard !asked.redirectsConnection else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The kubeconfig file names a proxy or another server name for TLS (proxy-url, tls-server-name), so the token would not be for the listed server alone."
+                    )
+                }
+                // An authority of the kubeconfig file's own could vouch for any server.
+                guard try asked.names(authoritiesOf: settings.certificateAuthorities) else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The kubeconfig file names a certificate authority that is not in the profile's \"ca_file\", so the server may be another one. Write the cluster's authority into that file if you trust it."
+                    )
+                }
+                guard let server = asked.server else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The profile lists the servers that may have its token, and the kubeconfig file does not say which one asks: set \"provideClusterInfo\": true."
+                    )
+                }
+                guard let endpoint = try? Endpoint(server), servers.contains(where: { $0.origin == endpoint.origin })
+                else {
+                    throw AuthError(
+                        .invalidConfiguration,
+                        "The profile's token is not for the server \(DisplayText.sanitized(server)): it is not in \"servers\"."
+                    )
+                }
+            }
+            let (token, end) = try await HelperTokens.fresh(settings.token, of: choice.client())
+            var status: [String: JSON] = ["token": .string(token.exposed)]
+            // Without an end the token is used until the server refuses it, and the request that it refuses fails.
+            if let end {
+                // A token may say that it lasts for ever; RFC 3339 has years of four digits.
+                let now = ToolEnvironment.host.now()
+                let last = min(max(now, end.addingTimeInterval(-30)), now.addingTimeInterval(86_400 * 365))
+                status["expirationTimestamp"] = .string(last.formatted(.iso8601))
+            }
+            try Terminal.result([
+                "apiVersion": .string(asked.version), "kind": "ExecCredential", "status": .object(status),
+            ])
+        }
+    }
+}
+
+/// What client-go tells its plugin, by a variable.
+private struct ExecInformation {
+    private static let versions = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"]
+
+    /// The version to answer in.
+    let version: String
+    /// The API server, when the kubeconfig file has it told.
+    let server: String?
+    /// Whether the certificate of the server is not checked.
+    let skipsVerification: Bool
+    /// Whether the connection goes through a proxy, or its certificate is compared with another name.
+    let redirectsConnection: Bool
+    /// The certificate authorities of the server in PEM; nil for those of the system.
+    private let authorities: String?
+
+    init(_ text: String?) throws(AuthError) {
+        guard let text, !text.isEmpty else {
+            // Called by hand.
+            (version, server, skipsVerification, redirectsConnection) = (Self.versions[0], nil, false, false)
+            authorities = nil
+            return
+        }
+        guard let json = try? JSON(parsing: Array(text.utf8)), json["kind"] == "ExecCredential",
+            let version = json["apiVersion"]?.string
+        else {
+            throw AuthError(.invalidConfiguration, "KUBERNETES_EXEC_INFO is not what client-go writes.")
+        }
+        guard Self.versions.contains(version) else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(DisplayText.sanitized(version)) is not known: use \(Self.versions.joined(separator: " or "))."
+            )
+        }
+        self.version = version
+        self.server = json["spec"]?["cluster"]?["server"]?.string
+        self.skipsVerification = json["spec"]?["cluster"]?["insecure-skip-tls-verify"] == true
+        self.authorities = json["spec"]?["cluster"]?["certificate-authority-data"].map { value in
+            value.string.flatMap { Data(base64Encoded: $0) }.map { String(decoding: $0, as: UTF8.self) } ?? ""
+        }
+        self.redirectsConnection = ["proxy-url", "tls-server-name"].contains { json["spec"]?["cluster"]?[$0] != nil }
+    }
+
+    /// Whether every certificate authority of the kubeconfig file is in a file of the profile.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when the file cannot be read.
+    func names(authoritiesOf path: String?) throws(AuthError) -> Bool {
+        guard let authorities else { return true }
+        guard let path else { return false }
+        guard let bytes = BoundedFile.contents(ofPlainFile: path, maximumSize: 1024 * 1024) else {
+            throw AuthError(.invalidConfiguration, "The file \(DisplayText.sanitized(path)) cannot be read.")
+        }
+        let trusted = Set(PEMBlock.blocks(in: String(decoding: bytes, as: UTF8.self)).compactMap(\.content))
+        let named = PEMBlock.blocks(in: authorities).map(\.content)
+        return !named.isEmpty && named.allSatisfy { $0.map(trusted.contains) ?? false }
+    }
+}

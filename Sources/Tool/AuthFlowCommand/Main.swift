@@ -1,0 +1,177 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// The entry point: parses the command line, runs the command so that signals cancel it, and exits with a documented
+/// status.
+@main enum Main {
+    /// Synchronous on purpose: an asynchronous `main` hands its thread to a queue that is not needed here, which costs
+    /// another thread and makes the system load a library to end this one.
+    static func main() {
+        ProcessMemory.keepToItself()
+        StandardStreams.openMissing()
+        OpenDescriptors.reserve(for: CommandLine.arguments)
+        // Before the command starts: a signal with its default action would end the process after a refresh token was sent.
+        guard OpenDescriptors.haveRoom, Signals.install() else {
+            Terminal.talk("authflow: This process may open too few files. See: ulimit -n")
+            leave(with: ExitStatus.failure)
+        }
+        let work = Task.detached { try await runCommand() }
+        Task.detached { await end(with: work) }
+        Signals.run {
+            UnfinishedClients.stopSending()
+            work.cancel()
+        }
+    }
+
+    /// Waits for the command, says how it ended, and exits.
+    private static func end(with work: Task<Void, any Error>) async {
+        let status: ExitCode
+        do {
+            try await work.value
+            status = ExitStatus.success
+            // A bridge ends when its host does, whatever is under way.
+            if UnfinishedClients.isBusy { _ = await UnfinishedClients.drain() }
+        } catch {
+            // A refresh in progress has already used up the old refresh token, so its response is stored first.
+            if UnfinishedClients.isBusy {
+                let words = UnfinishedClients.words
+                Terminal.talk(words.began)
+                Terminal.talk(await UnfinishedClients.drain() ? words.done : words.late)
+            }
+            status = ExitStatus.of(error)
+            report(error, status)
+        }
+        guard !Terminal.hasFailed else {
+            if !Terminal.hasLostReader {
+                Terminal.talk("authflow: The result could not be written to standard output.")
+            }
+            leave(with: status == ExitStatus.success ? ExitStatus.failure : status)
+        }
+        leave(with: status)
+    }
+
+    private static func runCommand() async throws {
+        if let command = DirectCommand(CommandLine.arguments.dropFirst()) { return try await command.run() }
+        let command: any ParsableCommand
+        let arguments = ProgramName.arguments(CommandLine.arguments)
+        // A library that changes the environment while it is loaded keeps Swift from finding the arguments: help is not their result.
+        guard !arguments.isEmpty else { throw CommandLineError(error: ValidationError("There is no command.")) }
+        if let misspelled = MisspelledCommand(arguments) { throw misspelled }
+        do {
+            command = try AuthFlowCommand.parseAsRoot(arguments)
+        } catch {
+            throw CommandLineError(error: error)
+        }
+        do {
+            if var asynchronous = command as? any AsyncParsableCommand {
+                try await asynchronous.run()
+            } else {
+                var command = command
+                try command.run()
+            }
+        } catch let help as CleanExit {
+            // A command without a subcommand throws its help.
+            throw CommandLineError(error: help)
+        }
+    }
+
+    private static func report(_ error: any Error, _ status: ExitCode) {
+        if status != ExitStatus.success { FailureReport(error, status)?.print() }
+        switch status {
+        case ExitStatus.success: Terminal.result(ExitStatus.message(for: error))
+        case ExitStatus.cancelled: Terminal.talk("Cancelled.")
+        case _ where error is HelperAnswered: break
+        // The command has already said what it could not end.
+        case ExitStatus.signedOutHereOnly: break
+        case ExitStatus.usage where error is CommandLineError || error is MisspelledCommand:
+            Terminal.talk(ExitStatus.message(for: error))
+        default: Terminal.talk("authflow: \(ExitStatus.message(for: error))")
+        }
+    }
+
+    /// Exits without running the libraries' exit handlers: OpenSSL's would free what the network thread still uses.
+    private static func leave(with code: ExitCode) -> Never {
+        _ = fflush(nil)
+        _exit(code.rawValue)
+    }
+}
+
+/// Git and Docker find their helpers by the names of programs: this one has several.
+enum ProgramName {
+    private static let helpers = ["git-credential-authflow": "git", "docker-credential-authflow": "docker"]
+
+    /// The arguments, as if the tool had been called by its own name.
+    /// - Parameter command: The program's arguments with its name.
+    static func arguments(_ command: [String]) -> [String] {
+        let name = command.first?.split(separator: "/").last.map { String($0) } ?? ""
+        let prefix = helpers[name].map { ["credential", $0] } ?? []
+        return prefix + command.dropFirst()
+    }
+}
+
+/// The three standard streams.
+enum StandardStreams {
+    /// Opens those that the program was started without. Otherwise the next file opened would get the descriptor of
+    /// one of them, and output would be written into that file.
+    static func openMissing() {
+        for descriptor in Int32(0)...2 where fcntl(descriptor, F_GETFD) == -1 {
+            // This is the lowest free descriptor. It is read-only, so a result that cannot be printed is an error.
+            _ = unsafe open("/dev/null", O_RDONLY)
+        }
+    }
+}
+
+/// The outcome of the command line parser: a usage error, or the requested help.
+struct CommandLineError: CommandFailure {
+    let error: any Error
+
+    // Help is not an error; everything else that the parser throws is a usage error.
+    var status: ExitCode { AuthFlowCommand.exitCode(for: error).isSuccess ? ExitStatus.success : ExitStatus.usage }
+    var message: String { AuthFlowCommand.fullMessage(for: error) }
+}
+
+/// The command and its subcommands.
+struct AuthFlowCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "authflow",
+        abstract:
+            "Signs you in with any OAuth 2.0 or OpenID Connect provider, from a configuration file or from options.",
+        discussion: """
+            Results go to standard output, everything else to standard error.
+            Exit status: 0 ok, 1 failure, 2 usage or configuration, 4 login required, 5 denied, 6 timeout, 7 network or \
+            discovery, 8 storage, 9 signed out here and not everywhere, 130 cancelled.
+            """,
+        version: "0.2.0",
+        groupedSubcommands: [
+            CommandGroup(
+                name: "Sign in",
+                subcommands: [
+                    InitCommand.self, LoginCommand.self, StatusCommand.self, AccountsCommand.self, UserInfoCommand.self,
+                    LogoutCommand.self,
+                ]
+            ),
+            CommandGroup(
+                name: "Use tokens",
+                subcommands: [
+                    TokenCommand.self, ExecCommand.self, CurlCommand.self, CredentialCommand.self, MCPCommand.self,
+                ]
+            ),
+            CommandGroup(
+                name: "Set up and find faults",
+                subcommands: [
+                    ConfigCommand.self, DoctorCommand.self, DiscoverCommand.self, RegisterCommand.self,
+                    ClientMetadataCommand.self, KeysCommand.self, StoreCommand.self, SchemeCommand.self,
+                    HandleRedirectCommand.self,
+                ]
+            ),
+            CommandGroup(name: "Try", subcommands: [TryCommand.self, DevIDPCommand.self]),
+        ]
+    )
+}

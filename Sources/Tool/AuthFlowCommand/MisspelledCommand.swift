@@ -1,0 +1,52 @@
+import ArgumentParser
+import AuthFlow
+
+/// A command that does not exist: the parser would report an unexpected argument.
+struct MisspelledCommand: CommandFailure {
+    private let description: String
+
+    var status: ExitCode { ExitStatus.usage }
+    var message: String { "Error: \(description)" }
+
+    /// - Parameter arguments: The program's arguments.
+    /// - Returns: nil when the parser is to read them.
+    init?(_ arguments: [String]) {
+        var words = arguments[...]
+        if words.first == "help" { words = words.dropFirst() }
+        var parent: any ParsableCommand.Type = AuthFlowCommand.self
+        var path = ["authflow"]
+        while let word = words.popFirst(), !word.hasPrefix("-") {
+            let commands = Self.commands(of: parent)
+            guard !commands.isEmpty else { break }
+            // Its default command may take any word.
+            guard commands[word] != nil || parent.configuration.defaultSubcommand == nil else { return nil }
+            guard let command = commands[word] else {
+                guard word != "help" else { return nil }
+                let near = NearestName.of(word, among: commands.keys.sorted())
+                let shown = DisplayText.sanitized(word, limit: 60)
+                let help = "See: \(path.joined(separator: " ")) --help"
+                self.description = "There is no command \"\(shown)\". \(near.map { "Did you mean \"\($0)\"?" } ?? help)"
+                return
+            }
+            parent = command
+            path.append(word)
+        }
+        // Options of this tool stand before the program.
+        let own = arguments.dropFirst().prefix { $0.hasPrefix("-") }
+        let builtIn = ["--help", "-h", "-help", "--help-hidden", "-help-hidden", "--version"]
+        guard arguments.first == "exec", !own.contains("--"), !own.contains(where: builtIn.contains) else { return nil }
+        let rest = arguments.dropFirst(1 + own.count)
+        // A value of an option may come first; the program is behind "--" then.
+        guard !own.isEmpty || !rest.isEmpty else { return nil }
+        guard own.isEmpty || !rest.contains("--") else { return nil }
+        let program = own.isEmpty ? rest.first ?? "PROGRAM" : "PROGRAM"
+        self.description =
+            "Put -- before the program: authflow exec -- \(DisplayText.sanitized(program, limit: 60))"
+    }
+
+    private static func commands(of command: any ParsableCommand.Type) -> [String: any ParsableCommand.Type] {
+        let configuration = command.configuration
+        let all = configuration.ungroupedSubcommands + configuration.groupedSubcommands.flatMap(\.subcommands)
+        return Dictionary(all.map { ($0.configuration.commandName ?? "\($0)".lowercased(), $0) }) { first, _ in first }
+    }
+}

@@ -1,0 +1,69 @@
+import ArgumentParser
+import AuthFlow
+
+/// An error of the tool's own, which has an exit status and a message for the user.
+protocol CommandFailure: Error {
+    var status: ExitCode { get }
+    var message: String { get }
+}
+
+/// The documented exit statuses.
+enum ExitStatus {
+    static let success = ExitCode(0)
+    static let failure = ExitCode(1)
+    static let usage = ExitCode(2)
+    static let loginRequired = ExitCode(4)
+    static let denied = ExitCode(5)
+    static let timeout = ExitCode(6)
+    static let network = ExitCode(7)
+    static let storage = ExitCode(8)
+    /// A sign-out that removed the credential, but left tokens or a session at the provider.
+    static let signedOutHereOnly = ExitCode(9)
+    static let cancelled = ExitCode(130)
+
+    /// The status for an error.
+    static func of(_ error: any Error) -> ExitCode {
+        switch error {
+        case is CancellationError: cancelled
+        case is ConfigurationError: usage
+        case let code as ExitCode: code
+        case let error as AuthError: of(error.code)
+        case let error as any CommandFailure: error.status
+        default: failure
+        }
+    }
+
+    private static func of(_ code: AuthError.Code) -> ExitCode {
+        switch code {
+        case .invalidConfiguration: usage
+        case .loginRequired, .accessTokenRejected, .noUserAgent: loginRequired
+        case .accessDenied: denied
+        case .timedOut: timeout
+        case .networkFailed, .discoveryFailed, .issuerMismatch, .temporarilyUnavailable: network
+        case .storageFailed, .storeDamaged, .credentialUnusable, .leaseLost, .leaseBusy: storage
+        default: failure
+        }
+    }
+
+    /// The message for the user: never a type's name or a memory dump.
+    static func message(for error: any Error) -> String {
+        switch error {
+        case let error as ConfigurationError: error.description
+        case let error as AuthError where error.code == .credentialUnusable:
+            "\(error.description) Run: \(SignInAdvice.localLogout)"
+        case let error as AuthError where error.code == .storeDamaged:
+            "\(error.description) Run: \(SignInAdvice.storeReset)"
+        case let error as AuthError where error.code == .accountMismatch && SignInAdvice.command != nil:
+            "\(error.description) Run: \(SignInAdvice.command ?? "") --add-account, or --replace-account."
+        // A helper runs where its user does not know which profile it was for.
+        case let error as AuthError where error.code == .loginRequired && SignInAdvice.command != nil:
+            "\(error.description) Run: \(SignInAdvice.command ?? "")"
+        case let error as AuthError: error.description
+        case let error as any CommandFailure: error.message
+        default: ErrorText.fullMessage(for: error)
+        }
+    }
+}
+
+/// Has the parser describe errors of the system.
+private struct ErrorText: ParsableArguments {}

@@ -1,0 +1,112 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// Turns SIGINT, SIGTERM, SIGHUP and SIGQUIT into cancellation, so that ports, sockets, locks and child processes are released, and a
+/// refresh in progress is stored. Pressing Ctrl-C again ends the program at once.
+enum Signals {
+    /// The time limit for cancelled work.
+    private static let grace = Duration.seconds(4)
+
+    /// The time limit for the response to a refresh token that was sent: that of a request, and time to store the response.
+    private static let longestGrace = Duration.seconds(35)
+
+    /// The time in which a signal counts as a copy of the first: timeout(1) sends each twice, as do a closing terminal and its shell.
+    private static let copies = Duration.seconds(1)
+
+    /// The ends of the pipe that a handler writes to, one of the few things a handler may do (signal-safety(7)).
+    private static let wakeUp = Atomic<Int32>(-1)
+    private static let reader = Atomic<Int32>(-1)
+
+    private static let came = Atomic(false)
+
+    /// Whether a signal has come.
+    static var hasCome: Bool { came.load(ordering: .sequentiallyConsistent) }
+
+    /// Installs the handlers.
+    /// - Returns: Whether they are installed; false when no more files can be opened.
+    static func install() -> Bool {
+        var ends: [Int32] = [-1, -1]
+        guard unsafe pipe(&ends) == 0 else { return false }
+        // A handler that waits for room in the pipe would wait for itself; and no child process is to inherit the pipe.
+        for index in ends.indices {
+            // The low numbers are for those that a caller passes on: see authflow exec.
+            let high = fcntl(ends[index], F_DUPFD_CLOEXEC, 200)
+            if high >= 0 {
+                close(ends[index])
+                ends[index] = high
+            }
+            _ = fcntl(ends[index], F_SETFD, FD_CLOEXEC)
+        }
+        _ = fcntl(ends[1], F_SETFL, O_NONBLOCK)
+        reader.store(ends[0], ordering: .sequentiallyConsistent)
+        wakeUp.store(ends[1], ordering: .sequentiallyConsistent)
+        // Ctrl-\ too: Swift's runtime would treat SIGQUIT as a crash, and its default action would end a refresh in progress.
+        for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] { handle(number) }
+        signal(SIGPIPE, SIG_IGN)
+        // A program inherits the blocked signals of the thread that started it.
+        var all = sigset_t()
+        unsafe sigfillset(&all)
+        unsafe pthread_sigmask(SIG_UNBLOCK, &all, nil)
+        return true
+    }
+
+    /// Calls `cancel` at the first signal. Exits when the time for what is cancelled is over, or when the user presses Ctrl-C again.
+    static func run(cancel: () -> Void) -> Never {
+        _ = next(until: nil)
+        let first = ContinuousClock.now
+        cancel()
+        var limit = grace
+        while true {
+            switch next(until: first + limit) {
+            case nil where limit < longestGrace && UnfinishedClients.hasSent: limit = longestGrace
+            case nil: _exit(ExitStatus.cancelled.rawValue)
+            case SIGINT?, SIGQUIT?:
+                if first.duration(to: .now) > copies { _exit(ExitStatus.cancelled.rawValue) }
+            default: continue
+            }
+        }
+    }
+
+    /// Waits for the next signal; nil when time is up.
+    private static func next(until end: ContinuousClock.Instant?) -> Int32? {
+        var byte: UInt8 = 0
+        var entry = pollfd(fd: reader.load(ordering: .sequentiallyConsistent), events: Int16(POLLIN), revents: 0)
+        while true {
+            let rest = end.map { max(0, Int32(ContinuousClock.now.duration(to: $0) / .milliseconds(1))) } ?? -1
+            let ready = unsafe poll(&entry, 1, rest)
+            if ready == 0 { return nil }
+            if ready > 0, unsafe read(entry.fd, &byte, 1) == 1 { return Int32(byte) }
+        }
+    }
+
+    private static func handle(_ number: Int32) {
+        var before = sigaction()
+        // nohup(1) and similar programs start others with the signal ignored, on purpose.
+        if number == SIGHUP, unsafe sigaction(number, nil, &before) == 0, isIgnored(before) { return }
+        let handler: @convention(c) (Int32) -> Void = { number in
+            let errorNumber = errno
+            var byte = UInt8(truncatingIfNeeded: number)
+            Signals.came.store(true, ordering: .sequentiallyConsistent)
+            _ = unsafe write(Signals.wakeUp.load(ordering: .sequentiallyConsistent), &byte, 1)
+            errno = errorNumber
+        }
+        signal(number, handler)
+    }
+
+    private static func isIgnored(_ action: sigaction) -> Bool {
+        #if canImport(Darwin)
+        let handler = unsafe action.__sigaction_u.__sa_handler
+        #else
+        let handler = unsafe action.__sigaction_handler.sa_handler
+        #endif
+        return unsafe unsafeBitCast(handler, to: Int.self) == unsafeBitCast(SIG_IGN, to: Int.self)
+    }
+}

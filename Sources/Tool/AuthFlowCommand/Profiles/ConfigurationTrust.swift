@@ -1,0 +1,199 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import Crypto
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// The configuration files in working directories that the user trusts: their paths, and hashes of their contents.
+///
+/// A configuration says which endpoints get the stored tokens, which files are read as secrets and which programs are started.
+/// A user who can put a file into a folder must not decide that for every other user who works there.
+struct ConfigurationTrust {
+    /// The folder with the records, in the user's data directory. Each configuration has a file of its own, so that
+    /// concurrent commands change different files.
+    let folder: String
+
+    init(environment: [String: String] = ToolEnvironment.host.environment) {
+        self.folder = "\(FileTokenStore.defaultDirectory(environment: environment))/trusted-configurations"
+    }
+
+    /// What is known about a file.
+    enum Verdict {
+        case trusted
+        /// It was trusted, and its content has changed.
+        case changed
+        case unknown
+    }
+
+    /// The paths that are trusted, sorted.
+    func paths() throws -> [String] {
+        guard FileManager.default.fileExists(atPath: folder) else { return [] }
+        return try FileManager.default.contentsOfDirectory(atPath: folder).filter { $0.hasSuffix(".json") }
+            .compactMap { try record(at: "\(folder)/\($0)")?.path }.sorted()
+    }
+
+    func verdict(on file: String, content: [UInt8]) throws -> Verdict {
+        let resolved = Self.resolved(file)
+        guard let known = try record(at: place(of: resolved)), known.path.isIdentical(to: resolved) else {
+            return .unknown
+        }
+        return known.hash == Self.hash(content) ? .trusted : .changed
+    }
+
+    /// Records a file with its current content.
+    /// - Returns: The path that was recorded.
+    func trust(_ file: String, content: [UInt8]) throws -> String {
+        let resolved = Self.resolved(file)
+        try PrivateFile.createDirectory(folder)
+        let json: JSON = ["path": .string(resolved), "sha256": .string(Self.hash(content))]
+        try PrivateFile(place(of: resolved)).replace(with: try json.serialized(indented: true))
+        return resolved
+    }
+
+    /// Forgets a file, whether or not it is still there.
+    /// - Returns: Whether it was known.
+    func untrust(_ file: String) throws -> Bool {
+        var wasKnown = false
+        for path in Set([Self.resolved(file), file]) {
+            let record = PrivateFile(place(of: path))
+            guard record.exists else { continue }
+            try record.remove()
+            wasKnown = true
+        }
+        return wasKnown
+    }
+
+    private func place(of path: String) -> String { "\(folder)/\(Self.hash(Array(path.utf8))).json" }
+
+    private func record(at place: String) throws -> (path: String, hash: String)? {
+        guard PrivateFile(place).exists else { return nil }
+        // Other users may read which files are trusted, but must not decide it.
+        let bytes = try ConfigurationFile.contents(ofFile: place)
+        guard let json = try? JSON(parsing: bytes), let path = json["path"]?.string, let hash = json["sha256"]?.string
+        else { throw AuthError(.storageFailed, "\(place) is damaged. Remove it, and trust its configuration again.") }
+        return (path, hash)
+    }
+
+    private static func hash(_ content: [UInt8]) -> String {
+        Base64URL.encode(SHA256.hash(data: content))
+    }
+
+    /// The absolute path with all symbolic links resolved.
+    fileprivate static func resolved(_ file: String) -> String {
+        guard let found = unsafe realpath(file, nil) else {
+            return URL(fileURLWithPath: file).standardizedFileURL.path
+        }
+        defer { unsafe free(found) }
+        return unsafe String(cString: found)
+    }
+}
+
+/// Chooses the configuration file, and records why.
+struct ConfigurationChoice {
+    /// How the file was chosen.
+    enum Origin: String {
+        case option = "named by --config"
+        case environment = "named by AUTHFLOW_CONFIG"
+        case workingDirectory = "in the working directory, and trusted"
+        case user = "in your configuration directory"
+    }
+
+    /// The name of the configuration file in a working directory.
+    static let localName = "authflow.json"
+
+    let path: String
+    let origin: Origin
+
+    private init(path: String, origin: Origin) {
+        self.path = path
+        self.origin = origin
+    }
+
+    /// The files that are there to be used without `--config`, best first.
+    static func existing(environment: [String: String] = ToolEnvironment.host.environment) -> [ConfigurationChoice] {
+        let chosen = ConfigurationChoice(option: nil, environment: environment)
+        let user = ConfigurationChoice(path: userPath(environment), origin: .user)
+        let choices = chosen.origin == .workingDirectory ? [chosen, user] : [chosen]
+        return choices.filter { $0.origin == .environment || FileManager.default.fileExists(atPath: $0.path) }
+    }
+
+    static func userPath(_ environment: [String: String]) -> String {
+        let home = HomeDirectory.path(environment: environment)
+        let folder = environment["XDG_CONFIG_HOME"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? "\(home)/.config"
+        return "\(folder)/authflow/config.json"
+    }
+
+    /// The file that is used where the working directory is another program's.
+    static var pathForHelpers: String {
+        let environment = ToolEnvironment.host.environment
+        // A relative path would name a file of the directory that the other program runs in.
+        return environment["AUTHFLOW_CONFIG"].flatMap { $0.hasPrefix("/") ? $0 : nil } ?? userPath(environment)
+    }
+
+    /// - Parameter option: The value of `--config`.
+    init(option: String?, environment: [String: String] = ToolEnvironment.host.environment) {
+        let user = Self.userPath(environment)
+        if let option {
+            (self.path, self.origin) = (option, .option)
+        } else if let named = environment["AUTHFLOW_CONFIG"], !named.isEmpty {
+            (self.path, self.origin) = (named, .environment)
+        } else if FileManager.default.fileExists(atPath: Self.localName)
+            || !FileManager.default.fileExists(atPath: user)
+        {
+            (self.path, self.origin) = (Self.localName, .workingDirectory)
+        } else {
+            (self.path, self.origin) = (user, .user)
+        }
+    }
+
+    /// Reads the file.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` when it does not exist,
+    ///   other users could have written it, or it is in the working directory and not trusted.
+    func file() throws -> ConfigurationFile {
+        // Read once, so that the content that was compared is the content that is used.
+        let content: [UInt8]
+        do throws(AuthError) {
+            content = try ConfigurationFile.contents(ofFile: path)
+        } catch {
+            guard !FileManager.default.fileExists(atPath: path) else { throw error }
+            guard origin == .workingDirectory || origin == .user else {
+                throw AuthError(.invalidConfiguration, "\(error.message) It is \(origin.rawValue).")
+            }
+            let user = Self.userPath(ToolEnvironment.host.environment)
+            throw AuthError(
+                .invalidConfiguration,
+                "There is no configuration file: neither ./\(Self.localName) nor \(DisplayText.sanitized(user, limit: 1000)) exists. Write one with: authflow init. Or give --issuer and --client-id, or name a file with --config."
+            )
+        }
+        if origin == .workingDirectory {
+            let place = "\(FileManager.default.currentDirectoryPath)/\(path)"
+            let shown = DisplayText.sanitized(place, limit: 1000)
+            switch try ConfigurationTrust().verdict(on: path, content: content) {
+            case .trusted: break
+            case .changed:
+                throw AuthError(
+                    .invalidConfiguration,
+                    "\(shown) has changed since you trusted it. A configuration decides where your tokens go: look at it, then run: authflow config trust"
+                )
+            case .unknown:
+                throw AuthError(
+                    .invalidConfiguration,
+                    "\(shown) is not trusted yet. A configuration decides where your tokens go and which programs are started: look at it, then run: authflow config trust"
+                )
+            }
+        }
+        // A trusted file refers to files in its own folder, even when it is reached by a link in another one.
+        let place = origin == .workingDirectory ? ConfigurationTrust.resolved(path) : path
+        return try ConfigurationFile(
+            text: content,
+            name: path,
+            directory: ConfigurationFile.directory(of: place),
+            presets: Known.presets
+        )
+    }
+}

@@ -1,0 +1,128 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+/// Writes profiles into configuration files, and leaves everything else in them as it is.
+struct ConfigurationWriter {
+    /// The file.
+    let path: String
+
+    /// - Parameter path: The file, relative to the working directory or absolute.
+    init(_ path: String) {
+        let absolute = path.hasPrefix("/") ? path : "\(FileManager.default.currentDirectoryPath)/\(path)"
+        // A link stays a link.
+        self.path = URL(fileURLWithPath: absolute).resolvingSymlinksInPath().path
+    }
+
+    /// Checks, before anything is done that cannot be repeated, that a profile with this name can be written.
+    /// - Throws: ``AuthFlow/AuthError`` with `invalid_configuration` or `storage_failed`.
+    func requirePlace(for profile: String) throws {
+        // Other files are named after it.
+        guard !profile.isEmpty, profile.utf8.count <= 60,
+            !profile.unicodeScalars.contains(where: { $0 == "/" || $0.value < 0x20 })
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\"\(DisplayText.sanitized(profile, limit: 60))\" cannot be the name of a profile."
+            )
+        }
+        let directory = ConfigurationFile.directory(of: path)
+        guard FileManager.default.isWritableFile(atPath: directory) else {
+            throw AuthError(
+                .storageFailed,
+                "\(DisplayText.sanitized(path)) cannot be written: its directory is not there, or you may not write to it."
+            )
+        }
+        let probe = PrivateFile("\(path).probe-\(UUID().uuidString)")
+        guard try probe.create(with: []) else {
+            throw AuthError(.storageFailed, "\(DisplayText.sanitized(path)) cannot be created.")
+        }
+        defer { try? probe.remove() }
+        // What this user cannot keep for themselves would not be read either.
+        _ = try ConfigurationFile.contents(ofFile: probe.path)
+        _ = try text(with: [:], as: profile)
+    }
+
+    /// Writes a profile.
+    func write(_ members: JSON, as profile: String) throws {
+        let isNew = !FileManager.default.fileExists(atPath: path)
+        let (old, text) = try text(with: members, as: profile)
+        // A file that cannot be read again is not written.
+        _ = try ConfigurationFile(
+            text: text,
+            name: path,
+            directory: ConfigurationFile.directory(of: path),
+            presets: Known.presets
+        ).profile(profile)
+        if isNew {
+            guard try PrivateFile(path).create(with: text) else {
+                throw AuthError(
+                    .storageFailed,
+                    "\(DisplayText.sanitized(path)) has been created meanwhile, and was not changed."
+                )
+            }
+        } else {
+            guard try ConfigurationFile.contents(ofFile: path) == old else {
+                throw AuthError(
+                    .storageFailed,
+                    "\(DisplayText.sanitized(path)) has been changed meanwhile, and is left as it is."
+                )
+            }
+            try PrivateFile(path).replace(with: text)
+        }
+        // A file that this command has just written needs no review; one that was not trusted before is not trusted now.
+        if isNew, URL(fileURLWithPath: path).lastPathComponent == ConfigurationChoice.localName {
+            _ = try ConfigurationTrust().trust(path, content: text)
+        }
+    }
+
+    /// The text of the file with another profile.
+    /// - Returns: What is there now, and what to write.
+    private func text(with members: JSON, as profile: String) throws -> (old: [UInt8], new: [UInt8]) {
+        guard FileManager.default.fileExists(atPath: path) else {
+            var file: [String: JSON] = ["profiles": [profile: members]]
+            file["$schema"] = Self.schema.map(JSON.string)
+            return ([], try JSON.object(file).serialized(indented: true) + Array("\n".utf8))
+        }
+        let old = try ConfigurationFile.contents(ofFile: path)
+        let shown = DisplayText.sanitized(path, limit: 1000)
+        guard let json = try? JSON(parsing: old), let profiles = json["profiles"]?.object,
+            let key = try? JSONSourceMap(of: old).offset(of: JSONPath().member("profiles")),
+            let start = old[key...].firstIndex(of: UInt8(ascii: "{"))
+        else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(shown) is no configuration with profiles. Choose another --output."
+            )
+        }
+        guard profiles[profile] == nil else {
+            throw AuthError(
+                .invalidConfiguration,
+                "\(shown) has a profile \"\(DisplayText.sanitized(profile))\" already. Choose another name with --profile."
+            )
+        }
+        let name = String(decoding: try JSON.string(profile).serialized(), as: UTF8.self)
+        let lines = String(decoding: try members.serialized(indented: true), as: UTF8.self)
+            .split(separator: "\n", omittingEmptySubsequences: false)
+        let indented = lines.enumerated().map { $0.offset == 0 ? String($0.element) : "    \($0.element)" }
+            .joined(separator: "\n")
+        let entry = "\n    \(name): \(indented)\(profiles.isEmpty ? "\n  " : ",")"
+        var new = Array(old[...start]) + Array(entry.utf8) + old[(start + 1)...]
+        // The only profile needed no name so far, and needs none from now on.
+        if profiles.count == 1, json["default_profile"] == nil, let only = profiles.keys.first,
+            let root = new.firstIndex(of: UInt8(ascii: "{"))
+        {
+            let name = String(decoding: try JSON.string(only).serialized(), as: UTF8.self)
+            new.insert(contentsOf: Array("\n  \"default_profile\": \(name),".utf8), at: root + 1)
+        }
+        return (old, new)
+    }
+
+    /// The schema that was installed beside the program, by which editors explain each member.
+    private static var schema: String? {
+        guard let program = try? ToolEnvironment.program() else { return nil }
+        let path = URL(fileURLWithPath: program).deletingLastPathComponent().deletingLastPathComponent()
+            .appendingPathComponent("share/authflow/authflow.schema.json").path
+        return FileManager.default.fileExists(atPath: path) ? "file://\(path)" : nil
+    }
+}

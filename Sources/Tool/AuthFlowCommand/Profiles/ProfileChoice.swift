@@ -1,0 +1,139 @@
+import AuthFlow
+import AuthFlowDesktop
+import AuthFlowEssentials
+import AuthFlowForgeRock
+import AuthFlowGitHub
+import AuthFlowHeadless
+import AuthFlowJSON
+import AuthFlowLoopback
+import AuthFlowOIDC
+import AuthFlowOkta
+import AuthFlowPostgreSQL
+import AuthFlowPresets
+import AuthFlowRedis
+import AuthFlowSQLite
+import AuthFlowTerminal
+
+/// The providers, user agents and stores that a configuration can name.
+enum Known {
+    static let providers: [ProviderFactory] = [.oidc, .gitHub, .okta, .forgeRock]
+    static let userAgents: [UserAgentFactory] = [
+        .loopback, .systemBrowser, .headless,
+        .tree(host: ToolEnvironment.host, ask: TerminalPrompt.ask, show: TerminalPrompt.show), .paste,
+    ]
+    static let stores = TokenStoreFactory.standard + [.sqlite, .postgreSQL, .redis]
+    static let presets = ProviderPreset.all + [.forgeRock, .gitHub, .okta]
+    static let assertions = AssertionSourceFactory.standard + [.command]
+}
+
+/// Selects the configuration file, the profile in it and the account.
+struct ProfileChoice: Hashable {
+    var config: String?
+    var profile: String?
+    var account: String?
+    var isVerbose = false
+    /// Whether steps that are done are not told.
+    var isQuiet = false
+    /// A client that no file describes.
+    var withoutFile: ClientWithoutFile?
+
+    func file() throws -> ConfigurationFile {
+        try withoutFile?.file() ?? ConfigurationChoice(option: config).file()
+    }
+
+    /// The options that choose the same profile.
+    var words: [String] {
+        if let withoutFile { return ["--issuer", withoutFile.issuer, "--client-id", withoutFile.clientID] }
+        return (config.map { ["--config", $0] } ?? []) + (profile.map { ["--profile", $0] } ?? [])
+    }
+
+    /// - Parameters:
+    ///   - flows: The flows to use instead of the profile's; default: the profile's.
+    ///   - userAgent: The user agent to use instead of the profile's; default: the profile's.
+    ///   - launchEnvironment: The environment that the program runs in.
+    ///   - transport: Wraps the transport to the network.
+    ///   - observer: Receives every event, in addition to the progress output.
+    func client(
+        flows: [SignInFlow]? = nil,
+        userAgent: String? = nil,
+        launchEnvironment: LaunchEnvironment = .current(environment: ToolEnvironment.host.environment),
+        transport: (any HTTPTransport) -> any HTTPTransport = { $0 },
+        observer: @escaping @Sendable (FlowEvent) -> Void = { _ in }
+    ) throws -> AuthClient {
+        let progress = Progress(isVerbose: isVerbose, launchEnvironment: launchEnvironment, showsSteps: !isQuiet)
+        let profile = try file().profile(profile)
+        var chosen = self
+        chosen.profile = profile.name
+        SignInAdvice.choose(chosen.words)
+        var overrides = AuthClient.Overrides(flows: flows, userAgent: userAgent, account: account)
+        overrides.launchEnvironment = launchEnvironment
+        let client = try AuthClient(
+            profile: profile,
+            providers: Known.providers,
+            userAgents: Known.userAgents,
+            devicePresenter: TerminalDevicePresenter(),
+            stores: Known.stores,
+            assertions: Known.assertions,
+            overrides: overrides,
+            transport: transport(try profile.transport(environment: ToolEnvironment.host.environment)),
+            host: ToolEnvironment.host,
+            observer: { event in
+                progress(event)
+                observer(event)
+            }
+        )
+        UnfinishedClients.add(client)
+        return client
+    }
+}
+
+extension ProfileChoice {
+    /// Has a client that no file describes ask for what renews the session, where the provider knows it and no scopes are named.
+    mutating func addUsualScopes() async throws {
+        guard withoutFile?.scopes.isEmpty == true else { return }
+        var quiet = self
+        quiet.isQuiet = !isVerbose
+        let known = try await quiet.client().metadata().scopes ?? []
+        if known.contains("offline_access") { withoutFile?.scopes = ClientWithoutFile.usualScopes + ["offline_access"] }
+    }
+}
+
+/// A client by its options alone: "authflow login --issuer URL --client-id ID" needs no file.
+struct ClientWithoutFile: Hashable {
+    /// Empty when it is missing.
+    let issuer: String
+    /// Empty when it is missing.
+    let clientID: String
+    /// Those that a sign-in asks for; empty for the usual ones.
+    var scopes: [String] = []
+
+    static let usualScopes = ["openid", "profile", "email"]
+
+    /// Checks what a user has written, in the words of the options: there is no file to name a place in.
+    private func check() throws(AuthError) {
+        func refuse(_ text: String) -> AuthError { AuthError(.invalidConfiguration, text) }
+        guard !issuer.isEmpty else { throw refuse("--client-id needs --issuer, the address of the provider.") }
+        guard !clientID.isEmpty else {
+            throw refuse("--issuer needs --client-id, the client's identifier at the provider.")
+        }
+        do throws(AuthError) { _ = try Endpoint(issuer, name: "issuer") } catch {
+            throw refuse("--issuer: \(error.message)")
+        }
+        for scope in scopes where scope.isEmpty || scope.contains(" ") {
+            throw refuse(
+                "--scope takes one scope, and may be given more than once: \"\(DisplayText.sanitized(scope, limit: 60))\"."
+            )
+        }
+    }
+
+    func file() throws -> ConfigurationFile {
+        try check()
+        var profile: [String: JSON] = [
+            "provider": "oidc", "issuer": .string(issuer), "client_id": .string(clientID),
+        ]
+        let scopes = scopes.isEmpty ? Self.usualScopes : scopes
+        profile["scopes"] = .array(scopes.map(JSON.string))
+        let json = JSON.object(["profiles": .object([issuer: .object(profile)])])
+        return try ConfigurationFile(text: try json.serialized(), name: "options")
+    }
+}

@@ -1,0 +1,30 @@
+import AuthFlow
+import AuthFlowEssentials
+
+/// The clock, random source and environment of this process, read once, and the transport used without a profile.
+enum ToolEnvironment {
+    static let host = HostServices.system
+
+    static let transport: any HTTPTransport = {
+        #if os(Linux)
+        var settings = NetworkSettings()
+        settings.proxy = .environment(host.environment)
+        return SystemTransport(settings)
+        #else
+        return SystemTransport()
+        #endif
+    }()
+
+    /// The path of this program with links resolved, so that the entry keeps working.
+    static func program() throws -> String {
+        #if os(Linux)
+        let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        #else
+        let path = Bundle.main.executableURL?.resolvingSymlinksInPath().path
+        #endif
+        guard let path else {
+            throw AuthError(.userAgentFailed, "The path of this program cannot be determined.")
+        }
+        return path
+    }
+}

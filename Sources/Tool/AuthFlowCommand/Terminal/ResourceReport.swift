@@ -1,0 +1,47 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+/// Prints what is known about a sign-in at a protected resource, without its tokens.
+enum ResourceReport {
+    /// - Returns: The credential.
+    /// - Throws: ``AuthFlow/AuthError`` with `login_required` when no user is signed in.
+    @discardableResult static func print(_ client: ResourceClient, asJSON: Bool) async throws -> Credential {
+        guard let status = try await client.status(), let credential = status.credential else {
+            // Says why, when the session was ended.
+            return try await client.freshCredential()
+        }
+        let end = credential.tokens.expiresAt?.formatted(.iso8601)
+        if asJSON {
+            try Terminal.result([
+                "resource": .string(status.resource), "issuer": .string(status.issuer),
+                "client_id": .string(status.clientID), "identification": .string(status.identification.rawValue),
+                "requested_scopes": .array(status.requestedScopes.map(JSON.string)),
+                "scopes": .array(credential.tokens.scopes.map(JSON.string)),
+                "expires_at": end.map(JSON.string) ?? .null,
+                "state": .string(credential.state.rawValue),
+                "token_type": .string(credential.tokens.tokenType),
+                "signed_in_at": .string(credential.signedInAt.formatted(.iso8601)),
+            ])
+            return credential
+        }
+        let title = credential.state == .ended ? "The session has ended at" : "Signed in to"
+        Terminal.result("\(title) \(DisplayText.sanitized(status.resource, limit: 300))")
+        let lines = [
+            ("issuer", DisplayText.sanitized(status.issuer, limit: 300)),
+            ("client", "\(DisplayText.sanitized(status.clientID, limit: 300)) (\(how(status.identification)))"),
+            ("scopes", DisplayText.sanitized(credential.tokens.scopes.joined(separator: " "), limit: 300)),
+            ("access token", Report.lifetime(of: credential)),
+        ]
+        for (name, value) in lines { Terminal.result("  \(Terminal.column(name, width: 14))\(value)") }
+        return credential
+    }
+
+    private static func how(_ identification: ClientIdentification) -> String {
+        switch identification {
+        case .registered: "of a profile"
+        case .metadataDocument: "described there"
+        case .dynamic: "registered by itself"
+        }
+    }
+}

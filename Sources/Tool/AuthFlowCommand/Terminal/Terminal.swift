@@ -1,0 +1,153 @@
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
+/// The two output streams: results on standard output, messages on standard error.
+///
+/// Text from a provider cannot control the terminal: control and format characters are replaced or escaped.
+enum Terminal {
+    /// Whether a result could not be written, for example because the disk is full.
+    static var hasFailed: Bool { failure.load(ordering: .relaxed) }
+
+    private static let failure = Atomic(false)
+
+    /// Whether the reader of the results has gone, as `head` does: no fault, and nothing to tell.
+    static var hasLostReader: Bool { lostReader.load(ordering: .relaxed) }
+
+    private static let lostReader = Atomic(false)
+
+    private static func note(failure number: Int32) {
+        failure.store(true, ordering: .relaxed)
+        if number == EPIPE { lostReader.store(true, ordering: .relaxed) }
+    }
+
+    /// Whether a result was printed, in whole or in part.
+    static var hasResult: Bool { wroteResult.load(ordering: .relaxed) }
+
+    private static let wroteResult = Atomic(false)
+
+    private static func write(_ text: String) {
+        wroteResult.store(true, ordering: .relaxed)
+        if !SystemCall.write(text.utf8, to: STDOUT_FILENO) { note(failure: errno) }
+    }
+
+    /// Prints a result.
+    static func result(_ text: String) {
+        write("\(visible(text))\n")
+    }
+
+    /// Prints bytes as they are, for other programs; to a terminal only what cannot control it.
+    static func result(bytes: [UInt8]) {
+        guard isatty(STDOUT_FILENO) == 0 else { return result(String(decoding: bytes, as: UTF8.self)) }
+        if !SystemCall.write(bytes, to: STDOUT_FILENO) { note(failure: errno) }
+    }
+
+    /// Prints a result as JSON, with control and format characters escaped (RFC 8259 section 7).
+    static func result(_ json: JSON) throws {
+        let text = String(decoding: try json.serialized(indented: true), as: UTF8.self)
+        write("\(escaped(text))\n")
+    }
+
+    /// Prints a message for the user.
+    static func talk(_ text: String) {
+        _ = SystemCall.write("\(visible(text))\n".utf8, to: STDERR_FILENO)
+    }
+
+    /// Pads a text with spaces to `width`, so that columns line up.
+    static func column(_ text: String, width: Int) -> String {
+        text + String(repeating: " ", count: max(0, width - text.count))
+    }
+
+    static func visible(_ text: String) -> String {
+        var result = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            result.append(scalar != "\n" && DisplayText.isInvisible(scalar) ? " " : scalar)
+        }
+        return String(result)
+    }
+
+    private static func escaped(_ json: String) -> String {
+        var result = ""
+        for scalar in json.unicodeScalars {
+            guard scalar != "\n", DisplayText.isInvisible(scalar) else {
+                result.unicodeScalars.append(scalar)
+                continue
+            }
+            for unit in UTF16.encode(scalar).map({ Array($0) }) ?? [] {
+                let digits = String(unit, radix: 16)
+                result += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
+            }
+        }
+        return result
+    }
+}
+
+/// Prints the progress of a flow.
+struct Progress: Sendable {
+    /// Whether every event is printed as it is, for troubleshooting.
+    let isVerbose: Bool
+    var launchEnvironment = LaunchEnvironment.current()
+    /// Whether each step that is done is told. A host shows what its servers print as warnings.
+    var showsSteps = true
+
+    /// Tells which user agent or flow was chosen, and why.
+    private func tellChoice(_ event: FlowEvent) {
+        guard event.step == .userAgentChoice else {
+            let (what, why) = (event.details["passed_over"] ?? "", event.details["reason"] ?? "")
+            return Terminal.talk("Not using \(what): \(DisplayText.sanitized(why))")
+        }
+        let because = event.details["because"].map { ", because \(DisplayText.sanitized($0))" } ?? ""
+        Terminal.talk("User agent: \(event.details["name"] ?? "")\(because)")
+        if let others = event.details["passed_over"] { Terminal.talk("  not \(DisplayText.sanitized(others))") }
+    }
+
+    func callAsFunction(_ event: FlowEvent) {
+        if isVerbose { Terminal.talk("\(event)") }
+        switch (event.step, event.progress) {
+        case (.userAgentChoice, .note), (.flowChoice, .note):
+            guard showsSteps else { break }
+            tellChoice(event)
+        case (.authorizationRequest, .note):
+            guard let issuer = event.details["issuer"], let resource = event.details["resource"] else { break }
+            let scopes = event.details["scopes"] ?? ""
+            Terminal.talk(
+                "Signing in at \(DisplayText.sanitized(issuer)) for \(DisplayText.sanitized(resource))"
+                    + (scopes.isEmpty ? "." : ", scopes: \(DisplayText.sanitized(scopes)).")
+            )
+        case (.userAgentVisit, .note):
+            if let url = event.url {
+                let what = event.details["purpose"] == "signOut" ? "Sign out" : "Sign in"
+                let opens = event.details["opens"] == "yes" ? " It opens by itself if there is a browser here:" : ""
+                // On a line of its own, so that it can be copied whole however long it is.
+                Terminal.talk("\(what) at this address.\(opens)\n\n\(url)\n")
+                if let port = event.details["port"].flatMap({ Int($0) }),
+                    let command = launchEnvironment.forwardingCommand(port: port)
+                {
+                    Terminal.talk("To use a browser on your own machine, first run there:  \(command)")
+                }
+                Terminal.talk(
+                    "Waiting for you to finish. Ctrl-C stops. If the page shows an error, see what to register: \(SignInAdvice.doctor)"
+                )
+            } else if let browser = event.details["browser"] {
+                Terminal.talk("Browser: \(DisplayText.sanitized(browser))")
+            }
+        case (.storing, .failed):
+            Terminal.talk(
+                "Warning: the credential could not be stored, so it is lost when this command ends. To find out why, run: \(SignInAdvice.doctor)"
+            )
+        case (.sharing, .failed):
+            Terminal.talk("Warning: the sign-in could not be shared with the other apps of the group.")
+        case (let step, .succeeded) where showsSteps:
+            Terminal.talk("  ok  \(step)")
+        default:
+            break
+        }
+    }
+}

@@ -1,0 +1,66 @@
+import ArgumentParser
+import AuthFlow
+import AuthFlowEssentials
+import AuthFlowJSON
+
+/// How `authflow token` prints a token.
+enum TokenFormat: String, CaseIterable, ExpressibleByArgument, Hashable {
+    /// The token alone.
+    case raw
+    /// A header field: `curl -H @-`.
+    case header
+    /// With its type and its end.
+    case json
+    /// A variable, for a shell: `eval "$(authflow token --format env)"`.
+    case env
+    /// A configuration of curl: `curl -K -`.
+    case curl
+
+    /// The variable of ``env``, and of `authflow exec`.
+    static let variable = "ACCESS_TOKEN"
+
+    func print(_ tokens: TokenSet) throws {
+        let token = tokens.accessToken.exposed
+        switch self {
+        case .raw: Terminal.result(token)
+        case .json:
+            var members: [String: JSON] = [
+                "access_token": .string(token),
+                "token_type": .string(tokens.tokenType),
+                "expires_at": tokens.expiresAt.map { .string($0.formatted(.iso8601)) } ?? .null,
+            ]
+            members["authorization_details"] = tokens.authorizationDetails
+            try Terminal.result(.object(members))
+        case .header: Terminal.result("Authorization: Bearer \(try Self.bearer(tokens))")
+        case .curl: Terminal.result("header = \"Authorization: Bearer \(try Self.bearer(tokens))\"")
+        case .env: Terminal.result("export \(Self.variable)='\(try Self.bearer(tokens))'")
+        }
+    }
+
+    /// The token of a header field: RFC 6750 section 2.1 lists its characters, none of which means anything to a shell or to curl.
+    private static func bearer(_ tokens: TokenSet) throws -> String {
+        guard !tokens.isDPoPBound else {
+            throw AuthError(
+                .unsupported,
+                "The token is bound to a key (DPoP), and every request needs a proof of its own. Send it with: authflow curl URL"
+            )
+        }
+        let token = tokens.accessToken.exposed
+        let isPlain = token.utf8.allSatisfy {
+            (UInt8(ascii: "a")...UInt8(ascii: "z")).contains($0 | 0x20)
+                || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || "-._~+/=".utf8.contains($0)
+        }
+        guard isPlain else {
+            throw AuthError(
+                .invalidResponse,
+                "The access token has characters that no header field can carry (RFC 6750 section 2.1)."
+            )
+        }
+        return token
+    }
+}
+
+extension TokenSet {
+    /// Whether a request needs a DPoP proof beside the access token.
+    var isDPoPBound: Bool { tokenType.lowercased() == "dpop" }
+}
