@@ -1,4 +1,4 @@
-package import AuthFlowHTTP
+public import AuthFlowHTTP
 import AuthFlowJSON
 public import AuthFlowOAuth
 public import AuthFlowStorage

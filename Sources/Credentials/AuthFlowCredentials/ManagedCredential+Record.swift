@@ -1,5 +1,5 @@
 import AuthFlowEssentials
-import AuthFlowHTTP
+package import AuthFlowHTTP
 import AuthFlowJSON
 package import AuthFlowOAuth
 package import AuthFlowStorage

@@ -8,75 +8,35 @@ package import AuthFlowJSON
 /// Nothing here looks at the signature.
 package struct JWTClaims: Sendable {
     package let json: JSON
-    private let header: JWSHeader
+    package let header: JWSHeader
+    private let profile: JWTProfile
     private let now: Date
     private let leeway: TimeInterval
-    private let refusal: @Sendable (_ reason: String) -> AuthError
+    private let clockOffset: TimeInterval?
 
-    /// The specification that requires the claims, for the message about one that is missing.
-    package var specification = "RFC 7519 section 4.1"
-    /// How far this machine's clock is ahead of the provider's, in seconds, when the provider said its time.
-    package var clockOffset: TimeInterval?
-
-    /// - Parameters:
-    ///   - jws: The token.
-    ///   - now: The time.
-    ///   - leeway: How far the two clocks may be apart, in seconds.
-    ///   - refusal: Makes the error to throw from a reason.
-    package init(
-        _ jws: JWS,
-        now: Date,
-        leeway: TimeInterval,
-        refusal: @escaping @Sendable (_ reason: String) -> AuthError
-    ) {
+    init(_ jws: JWS, _ profile: JWTProfile, now: Date, leeway: TimeInterval, clockOffset: TimeInterval?) {
         self.json = jws.payload
         self.header = jws.header
+        self.profile = profile
         self.now = now
         self.leeway = leeway
-        self.refusal = refusal
+        self.clockOffset = clockOffset
     }
 
     /// The time, in seconds since 1970.
     package var time: TimeInterval { now.timeIntervalSince1970 }
 
-    package func refused(_ reason: String) -> AuthError { refusal(reason) }
+    package func refused(_ reason: String) -> AuthError { profile.refused(reason) }
 
     package func missing(_ claim: String) -> AuthError {
-        refusal("it has no usable \"\(claim)\" claim, which \(specification) requires")
-    }
-
-    /// RFC 7515 section 4.1.11: "If any of the listed extension Header Parameters are not understood and supported by the
-    /// recipient, then the JWS is invalid." None is supported.
-    package func requireNoCriticalExtension() throws(AuthError) {
-        guard header.json["crit"] == nil else {
-            throw refusal("its header has \"crit\", which nothing here understands")
-        }
-    }
-
-    /// RFC 7515 section 4.1.4: "The structure of the kid value is unspecified. Its value MUST be a case-sensitive string."
-    package func requireKeyIDIsString() throws(AuthError) {
-        guard header.json["kid"] == nil || header.keyID != nil else {
-            throw refusal("its header has a \"kid\" that is not a string")
-        }
-    }
-
-    /// RFC 8725 section 3.11: explicit typing keeps one kind of JWT from being taken for another. RFC 7519 section 5.1: "JWT" is
-    /// recommended, with any case.
-    /// - Parameters:
-    ///   - types: The types to accept, in lower case. A token without one is accepted.
-    ///   - name: What the token is expected to be, with its article.
-    package func requireType(_ types: [String], _ name: String) throws(AuthError) {
-        guard let type = header.json["typ"] else { return }
-        guard let type = type.string?.lowercased(), types.contains(type) else {
-            throw refusal("its header says that it is no \(name) (typ)")
-        }
+        refused("it has no usable \"\(claim)\" claim, which \(profile.specification) requires")
     }
 
     /// RFC 7519 section 4.1.1: `iss`, compared code point by code point.
     package func requireIssuer(_ issuer: String) throws(AuthError) -> String {
         guard let named = json["iss"]?.string else { throw missing("iss") }
         guard named.isIdentical(to: issuer) else {
-            throw refusal("its issuer is \"\(DisplayText.sanitized(named))\", not \"\(issuer)\" (iss)")
+            throw refused("its issuer is \"\(DisplayText.sanitized(named))\", not \"\(issuer)\" (iss)")
         }
         return named
     }
@@ -84,15 +44,15 @@ package struct JWTClaims: Sendable {
     /// OIDC Core section 2: `sub` "MUST NOT exceed 255 ASCII characters in length".
     package func requireSubject() throws(AuthError) -> String {
         guard let subject = json["sub"]?.string, !subject.isEmpty else { throw missing("sub") }
-        guard subject.utf8.count <= 255 else { throw refusal("its sub is longer than 255 characters") }
-        guard subject.utf8.allSatisfy({ $0 < 0x80 }) else { throw refusal("its sub has a character outside ASCII") }
+        guard subject.utf8.count <= 255 else { throw refused("its sub is longer than 255 characters") }
+        guard subject.utf8.allSatisfy({ $0 < 0x80 }) else { throw refused("its sub has a character outside ASCII") }
         return subject
     }
 
     /// RFC 7519 section 4.1.3: `aud`, a string or an array of strings, has to name the recipient.
     package func requireAudience(_ recipient: String) throws(AuthError) -> [String] {
         guard let audience = json["aud"]?.string.map({ [$0] }) ?? json["aud"]?.strings else { throw missing("aud") }
-        guard audience.containsIdentical(recipient) else { throw refusal("it is meant for another client (aud)") }
+        guard audience.containsIdentical(recipient) else { throw refused("it is meant for another client (aud)") }
         return audience
     }
 
@@ -100,7 +60,7 @@ package struct JWTClaims: Sendable {
     package func requireUnexpired() throws(AuthError) -> Double {
         guard let expiry = json["exp"]?.number else { throw missing("exp") }
         guard time - leeway < expiry else {
-            throw refusal("it expired \(Self.seconds(time - expiry)) ago (exp)\(clockHint)")
+            throw refused("it expired \(Self.seconds(time - expiry)) ago (exp)\(clockHint)")
         }
         return expiry
     }
@@ -110,10 +70,10 @@ package struct JWTClaims: Sendable {
     package func requireIssued(within age: TimeInterval?) throws(AuthError) -> Double {
         guard let issued = json["iat"]?.number else { throw missing("iat") }
         guard issued <= time + leeway else {
-            throw refusal("it was issued \(Self.seconds(issued - time)) in the future (iat)\(clockHint)")
+            throw refused("it was issued \(Self.seconds(issued - time)) in the future (iat)\(clockHint)")
         }
         guard age.map({ issued >= time - leeway - $0 }) ?? true else {
-            throw refusal("it was issued \(Self.seconds(time - issued)) ago (iat)\(clockHint)")
+            throw refused("it was issued \(Self.seconds(time - issued)) ago (iat)\(clockHint)")
         }
         return issued
     }
@@ -122,7 +82,7 @@ package struct JWTClaims: Sendable {
     package func requireStarted() throws(AuthError) {
         guard let notBefore = json["nbf"] else { return }
         guard let start = notBefore.number, start <= time + leeway else {
-            throw refusal("it is not valid yet (nbf)\(clockHint)")
+            throw refused("it is not valid yet (nbf)\(clockHint)")
         }
     }
 

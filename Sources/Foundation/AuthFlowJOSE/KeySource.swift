@@ -15,16 +15,6 @@ package final class KeySource: Sendable {
     /// Sends the request for a key set.
     package typealias Fetch = @Sendable (Endpoint) async throws -> TransportResponse
 
-    /// The result of checking a signature.
-    package enum Verdict: Sendable {
-        /// One of the provider's keys made it.
-        case verified
-        /// The key that the token names did not make it.
-        case wrongSignature
-        /// None of the provider's keys matches.
-        case noKey
-    }
-
     /// How long keys are used before they are fetched again, in seconds, when the provider does not say.
     static let standardAge: TimeInterval = 600
     /// The bounds within which `Cache-Control: max-age` is honoured, in seconds.
@@ -75,15 +65,15 @@ package final class KeySource: Sendable {
         at endpoint: Endpoint,
         template: TokenIssuerTemplate? = nil,
         fetch: @escaping Fetch
-    ) async throws -> Verdict {
+    ) async throws -> SignatureVerdict {
         let arrival = entries.withLock { $0[endpoint.url]?.begun ?? 0 }
-        var verdict = Verdict.noKey
+        var verdict = SignatureVerdict.noKey
         var wasSearched = false
         // Keys may be fetched three times at most: because there are none, in a fetch that began before the token was
         // signed, and in one that began after.
         for _ in 0..<3 {
             let (keys, generation) = try await usableKeys(at: endpoint, fetch: fetch)
-            verdict = Self.verdict(on: jws, by: keys, template)
+            verdict = keys.verdict(on: jws, template: template)
             wasSearched = generation > arrival
             // OIDC Core section 10.1.1: "the verifier knows to go back to the jwks_uri location to re-retrieve the keys
             // when it sees an unfamiliar kid value". A key may also have been replaced under the same name. A fetch that began
@@ -114,25 +104,6 @@ package final class KeySource: Sendable {
     /// - Throws: ``AuthError`` when they are needed and cannot be fetched.
     package func encryptionKeys(at endpoint: Endpoint, fetch: @escaping Fetch) async throws -> [EncryptionKey] {
         try await usableKeys(at: endpoint, fetch: fetch).0.encryptionKeys
-    }
-
-    private static func verdict(on jws: JWS, by keys: JWKSet, _ template: TokenIssuerTemplate?) -> Verdict {
-        // A key of one tenant says nothing about the users of another.
-        func mayHaveSigned(_ key: JWK) -> Bool {
-            guard let template, let issuer = key.issuer, !issuer.isIdentical(to: template.text) else { return true }
-            return jws.payload["iss"]?.string?.isIdentical(to: issuer) ?? false
-        }
-        var isKnown = false
-        for key in keys.candidates(for: jws.header) where mayHaveSigned(key) {
-            if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
-            isKnown = true
-        }
-        guard jws.header.keyID != nil else { return .noKey }
-        guard !isKnown else { return .wrongSignature }
-        for key in keys.unnamedCandidates(for: jws.header) where mayHaveSigned(key) {
-            if key.isValid(jws.signature, for: jws.signedBytes, algorithm: jws.header.algorithm) { return .verified }
-        }
-        return .noKey
     }
 
     /// The keys in use, fetched first when there are none or they are old.

@@ -2,6 +2,7 @@ import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
 import AuthFlowOAuth
+import AuthFlowPKCS11
 public import AuthFlowSignIn
 import AuthFlowStorage
 

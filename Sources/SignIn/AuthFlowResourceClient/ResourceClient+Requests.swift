@@ -69,8 +69,13 @@ extension ResourceClient {
     ///   address.
     public func authorize(_ attempt: inout ResourceAttempt) async throws -> HTTPFields {
         attempt.credential = try await usableCredential(for: attempt.endpoint)
-        guard let credential = attempt.credential else { return HTTPFields() }
-        return try await authorizationFields(credential.tokens, attempt.method, attempt.endpoint)
+        guard let credential = attempt.credential, let client = try await client() else { return HTTPFields() }
+        return try await client.client.authorizationFields(
+            method: attempt.method,
+            endpoint: attempt.endpoint,
+            tokens: credential.tokens,
+            nonces: nonces
+        )
     }
 
     /// Does what a response demands: takes a nonce over, refreshes, signs in, or asks for more scopes.
@@ -156,27 +161,6 @@ extension ResourceClient {
         _ = try await client.signOutLocally()
         try await registrations.remove(at: known.issuer, for: redirectURI, clientID: known.clientID)
         state.withLock { if $0.client?.known == cacheKey(known) { $0.client = nil } }
-    }
-
-    private func authorizationFields(
-        _ tokens: TokenSet,
-        _ method: HTTPRequest.Method,
-        _ endpoint: Endpoint
-    ) async throws -> HTTPFields {
-        var fields = HTTPFields()
-        // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
-        fields[.authorization] = "\(tokens.dpopKey == nil ? "Bearer" : "DPoP") \(tokens.accessToken.exposed)"
-        if let key = tokens.dpopKey, let client = try await client()?.client {
-            fields[.dpop] = try await key.proof(
-                method: method.rawValue,
-                endpoint: endpoint,
-                nonce: nonces.nonce(for: endpoint.origin),
-                accessToken: tokens.accessToken,
-                time: host.now(),
-                client: client
-            )
-        }
-        return fields
     }
 
     // MARK: Challenges

@@ -6,7 +6,9 @@ import HTTPTypes
 
 /// The means that an adapter has while it works for a client: the client's registration, and ways to ask the provider.
 public struct ProviderContext: Sendable {
-    let client: OAuthClient
+    private let client: any ClientOperations
+
+    init(_ client: any ClientOperations) { self.client = client }
 
     /// The registration of the client.
     public var registration: ClientRegistration { client.registration }
@@ -23,7 +25,7 @@ public struct ProviderContext: Sendable {
     /// Sends a request, bounded in time and size, following no redirect.
     /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `invalid_reply` for a redirect.
     public func send(_ request: TransportRequest) async throws -> TransportResponse {
-        try await client.server.send(request)
+        try await client.send(request)
     }
 
     /// Sends a form to an endpoint of the provider's, authenticated as the client is at the token endpoint.
@@ -33,7 +35,7 @@ public struct ProviderContext: Sendable {
     /// - Throws: What ``send(_:)`` throws; `temporarily_unavailable` when the provider says so.
     public func post(form: FormParameters, to endpoint: Endpoint) async throws -> ProviderResponse {
         let request = ProviderRequest(purpose: .providerSpecific, endpoint: endpoint, protectedParameters: form)
-        return try await client.sendFormRequest(request)
+        return try await client.sendForm(request)
     }
 
     /// Sends a request to a resource of the provider's with the access token: `Bearer`, or `DPoP` with a proof.
@@ -69,7 +71,7 @@ public struct ProviderContext: Sendable {
     /// - Throws: ``AuthError`` with `unsupported` when there is no such endpoint, `provider_rejected` when it does not respond to
     ///   this client.
     public func introspect(_ token: Secret) async throws -> JSON? {
-        let claims = try await client.introspect(token)
+        let claims = try await client.introspect(token, typeHint: "access_token")
         return claims["active"]?.bool == true ? claims : nil
     }
 
@@ -91,4 +93,21 @@ public struct ProviderContext: Sendable {
             Secret("Basic \(Data("\(registration.clientID):\($0.exposed)".utf8).base64EncodedString())")
         }
     }
+}
+
+/// The operations of a client that an adapter may use.
+protocol ClientOperations: Sendable {
+    var registration: ClientRegistration { get }
+    var host: HostServices { get }
+    var sharedCredentials: SharedCredentialStore? { get }
+
+    func metadata() async throws -> ProviderMetadata
+    func send(_ request: TransportRequest) async throws -> TransportResponse
+    func sendForm(_ request: ProviderRequest) async throws -> ProviderResponse
+    func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse
+    func requestUserInfo(_ tokens: TokenSet, withoutIDToken: Bool) async throws -> JSON
+    func identityByIDToken(_ tokens: TokenSet) async throws -> Identity?
+    func introspect(_ token: Secret, typeHint: String?) async throws -> JSON
+    func accessTokenClaims(_ tokens: TokenSet) async throws -> JSON
+    func revoke(_ tokens: [RevocableToken]) async throws
 }

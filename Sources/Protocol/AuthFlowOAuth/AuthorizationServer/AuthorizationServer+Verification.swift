@@ -49,7 +49,7 @@ extension AuthorizationServer {
         return try await verifyIDToken(signed, expectation, metadata: metadata, secret: nil)
     }
 
-    /// Verifies an ID Token: claims first, which costs nothing, then the signature, for which keys may have to be fetched.
+    /// Verifies an ID Token.
     /// - Parameter secret: The client's secret, for the HMAC algorithms.
     func verifyIDToken(
         _ idToken: Secret,
@@ -58,48 +58,23 @@ extension AuthorizationServer {
         secret: Secret?,
         reporter: FlowReporter? = nil
     ) async throws -> IDToken {
-        let jws = try JWS(idToken)
         var validation = IDTokenValidation(expectation: expectation, now: host.now())
         if let reporter { validation.passed = { reporter.passed(.idTokenValidation, $0, $1) } }
-        let unverified = try validation.validateClaims(of: jws)
         // "6. ... The Client MUST validate the signature of all other ID Tokens according to JWS". Ours: of all of them,
         // those from the token endpoint too.
-        let proof = try await verifySignature(of: jws, metadata: metadata, secret: secret) {
-            AuthError(.invalidIDToken, "The ID Token was refused: \($0).")
-        }
+        let keys = keySet(metadata)
+        let verified = try await validation.verifier.verify(
+            idToken,
+            keys: keys,
+            secret: secret,
+            check: validation.check
+        )
         reporter?.passed(.idTokenValidation, "signature", "OpenID Connect Core section 3.1.3.7, 6")
-        return IDToken(unverified, proof)
+        return IDToken(verified)
     }
 
-    /// Verifies who signed a token: the server with one of its keys, or, for the HMAC algorithms, a holder of the client's
-    /// secret. The caller has checked which algorithms are acceptable.
-    ///
-    /// A public key is never used as a secret: the two kinds of key do not meet (RFC 8725 section 2.1).
-    /// - Parameters:
-    ///   - jws: The token.
-    ///   - metadata: The server's.
-    ///   - secret: The client's secret; nil for none.
-    ///   - refusal: Makes the error to throw from a reason.
-    func verifySignature(
-        of jws: JWS,
-        metadata: ProviderMetadata,
-        secret: Secret?,
-        refusal: @Sendable (_ reason: String) -> AuthError
-    ) async throws -> SignatureProof {
-        let algorithm = jws.header.algorithm
-        if let definition = algorithm.definition, definition.scheme == .hmac {
-            let isValid = secret.map {
-                HMACSignature.isValid(jws.signature, for: jws.signedBytes, hash: definition.hash, secret: $0)
-            }
-            guard isValid == true else { throw refusal("its signature is wrong") }
-            return SignatureProof()
-        }
-        switch try await verdict(on: jws, metadata: metadata) {
-        case .verified: return SignatureProof()
-        case .wrongSignature: throw refusal("its signature is wrong")
-        case .noKey: throw refusal("none of the provider's keys fits its signature")
-        }
-    }
+    /// The server's keys that sign its tokens.
+    func keySet(_ metadata: ProviderMetadata) -> some KeySet { IssuerKeys(server: self, metadata: metadata) }
 
     /// The server's keys that messages to it are encrypted with.
     func encryptionKeys(_ metadata: ProviderMetadata) async throws -> [EncryptionKey] {
@@ -107,16 +82,21 @@ extension AuthorizationServer {
         return try await keys.encryptionKeys(at: place, fetch: fetchKeys)
     }
 
-    private var fetchKeys: KeySource.Fetch {
+    fileprivate var fetchKeys: KeySource.Fetch {
         { [self] in try await send(TransportRequest(.get, $0, headerFields: [.accept: "application/json"])) }
     }
+}
 
-    private func verdict(on jws: JWS, metadata: ProviderMetadata) async throws -> KeySource.Verdict {
+/// The keys at a server's `jwks_uri`.
+private struct IssuerKeys: KeySet {
+    let server: AuthorizationServer
+    let metadata: ProviderMetadata
+
+    func verdict(on jws: JWS) async throws -> SignatureVerdict {
         let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
-        let fetch = fetchKeys
-        let verdict: Result<KeySource.Verdict, any Error>
+        let verdict: Result<SignatureVerdict, any Error>
         do {
-            let known = try await keys.verdict(on: jws, at: place, template: metadata.tokenIssuer, fetch: fetch)
+            let known = try await self.verdict(on: jws, at: place)
             guard case .noKey = known else { return known }
             verdict = .success(known)
         } catch {
@@ -124,16 +104,14 @@ extension AuthorizationServer {
         }
         try Task.checkCancellation()
         // The keys may have moved: metadata that was fetched a while ago is fetched again, once.
-        doubtMetadata()
-        guard let moved = try? await self.metadata().jwksURI, moved != place else { return try verdict.get() }
-        return try await keys.verdict(on: jws, at: moved, template: metadata.tokenIssuer, fetch: fetch)
+        server.doubtMetadata()
+        guard let moved = try? await server.metadata().jwksURI, moved != place else { return try verdict.get() }
+        return try await self.verdict(on: jws, at: moved)
     }
-}
 
-/// Evidence that the signature of a token was verified: ``AuthorizationServer/verifySignature(of:metadata:secret:refusal:)``
-/// alone makes it.
-struct SignatureProof: Sendable {
-    fileprivate init() {}
+    private func verdict(on jws: JWS, at place: Endpoint) async throws -> SignatureVerdict {
+        try await server.keys.verdict(on: jws, at: place, template: metadata.tokenIssuer, fetch: server.fetchKeys)
+    }
 }
 
 extension ProviderMetadata {

@@ -63,7 +63,7 @@ public final class AuthorizationServer: Sendable {
         guard metadata[keyPath: endpoint] == nil, metadata.document == .ofIssuer else { return metadata }
         do {
             return try await cache.supplemented { [self] in
-                try await Discovery(issuer: issuer, context: ServerContext(server: self)).supplement(metadata)
+                try await Discovery(issuer: issuer, context: context).supplement(metadata)
             }
         } catch is AuthError {
             // What is missing stays missing for now.
@@ -72,12 +72,16 @@ public final class AuthorizationServer: Sendable {
     }
 
     private func discover() async throws -> ProviderMetadata {
-        let metadata = try await adapter.metadata(in: ServerContext(server: self))
+        let metadata = try await adapter.metadata(in: context)
         // RFC 8414 section 3.3: "The issuer value returned MUST be identical to the authorization server's issuer identifier".
         guard metadata.issuer.isIdentical(to: issuer) else {
             throw AuthError(.issuerMismatch, "The metadata of \"\(issuer)\" names the issuer \"\(metadata.issuer)\".")
         }
         return metadata
+    }
+
+    private var context: ServerContext {
+        ServerContext(issuer: issuer, host: host) { [self] in try await send($0) }
     }
 
     /// The metadata that was fetched last, for messages; nil before.

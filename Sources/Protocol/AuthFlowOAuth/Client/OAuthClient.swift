@@ -39,7 +39,7 @@ public struct OAuthClient: Sendable {
     }
 
     /// The means for the functions of an adapter that one provider alone has.
-    public var providerContext: ProviderContext { ProviderContext(client: self) }
+    public var providerContext: ProviderContext { ProviderContext(self) }
 
     /// The server's metadata.
     /// - Throws: ``AuthError``.
@@ -78,6 +78,12 @@ public struct OAuthClient: Sendable {
 
     /// The parameters that the registration adds to requests of a purpose.
     func parameters(of purpose: ProviderRequest.Purpose) -> FormParameters { registration.parameters[purpose] ?? [:] }
+}
+
+extension OAuthClient: ClientOperations {
+    func send(_ request: TransportRequest) async throws -> TransportResponse { try await server.send(request) }
+
+    func sendForm(_ request: ProviderRequest) async throws -> ProviderResponse { try await sendFormRequest(request) }
 }
 
 extension OAuthClient: CustomStringConvertible, CustomReflectable {

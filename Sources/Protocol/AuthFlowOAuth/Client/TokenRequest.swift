@@ -1,5 +1,6 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
+import AuthFlowJOSE
 import AuthFlowJSON
 import HTTPTypes
 

@@ -1,4 +1,5 @@
 package import AuthFlowHTTP
+import AuthFlowJOSE
 import AuthFlowJSON
 import HTTPTypes
 

@@ -1,4 +1,5 @@
 import AuthFlowHTTP
+import AuthFlowJOSE
 
 extension OAuthClient {
     /// Exchanges an assertion for an access token (RFC 7523 section 2.1), without a page.

@@ -1,5 +1,6 @@
 public import AuthFlowEssentials
 import AuthFlowHTTP
+import AuthFlowJOSE
 package import AuthFlowJSON
 
 /// The result of a sign-in, which a store keeps: the tokens and the user they belong to.

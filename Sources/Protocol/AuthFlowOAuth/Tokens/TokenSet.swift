@@ -1,5 +1,6 @@
 public import AuthFlowEssentials
 public import AuthFlowHTTP
+package import AuthFlowJOSE
 public import AuthFlowJSON
 
 /// The tokens of one sign-in, as a token endpoint handed them out (RFC 6749 section 5.1).

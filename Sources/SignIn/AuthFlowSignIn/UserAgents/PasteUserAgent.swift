@@ -1,3 +1,4 @@
+import AuthFlowHTTP
 import AuthFlowOAuth
 
 /// Shows the user the address, and waits for them to bring back the one that their browser ends at. The browser may run

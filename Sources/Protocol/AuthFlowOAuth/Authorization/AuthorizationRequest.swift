@@ -1,5 +1,6 @@
 public import AuthFlowEssentials
 package import AuthFlowHTTP
+import AuthFlowJOSE
 public import AuthFlowJSON
 
 /// An authorization request that was built and awaits its response (RFC 6749 section 4.1.1): the URL to visit, and what the
@@ -164,5 +165,14 @@ extension OAuthClient {
             .unsupported,
             "The authorization server \(metadata.issuer) does not announce PKCE with S256 (code_challenge_methods_supported), so a code could be stolen. No sign-in was begun."
         )
+    }
+}
+
+extension AuthorizationRequest {
+    /// The authorization details that were asked for and that the tokens do not cover; empty when they cover all.
+    ///
+    /// One element covers another of the same type when its arrays have all that was asked for and its other members are equal.
+    public func missingAuthorizationDetails(in tokens: TokenSet) -> [JSON] {
+        authorizationDetails.map { AuthorizationDetails.missing($0, from: tokens.authorizationDetails) } ?? []
     }
 }

@@ -1,4 +1,4 @@
-import AuthFlowHTTP
+package import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
 

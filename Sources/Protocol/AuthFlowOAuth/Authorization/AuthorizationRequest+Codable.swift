@@ -1,5 +1,6 @@
 import AuthFlowEssentials
 public import AuthFlowHTTP
+import AuthFlowJOSE
 package import AuthFlowJSON
 import Crypto
 

@@ -1,6 +1,6 @@
 import AuthFlowEssentials
 package import AuthFlowHTTP
-import AuthFlowJOSE
+package import AuthFlowJOSE
 import AuthFlowJSON
 import Crypto
 
@@ -65,42 +65,40 @@ package struct IDTokenValidation: Sendable {
         return issuer
     }
 
-    /// Checks everything but the signature, which needs keys from the network; cheap checks come first so that an
-    /// invalid token costs no request.
-    func validateClaims(of jws: JWS) throws(AuthError) -> UnverifiedIDToken {
-        var rules = JWTClaims(jws, now: now, leeway: expectation.leeway) {
-            AuthError(.invalidIDToken, "The ID Token was refused: \($0).")
-        }
-        rules.specification = "OpenID Connect Core section 2"
-        rules.clockOffset = expectation.clockOffset
-        let claims = jws.payload
+    /// The rules of ID Tokens that do not depend on the request. A logout token or an access token has another type.
+    static let profile = JWTProfile(
+        "The ID Token",
+        type: .optional(["jwt"]),
+        specification: "OpenID Connect Core section 2",
+        code: .invalidIDToken
+    )
+
+    /// The verifier of this token. "7. The alg value SHOULD be the default of RS256 or the algorithm sent by the Client in the
+    /// id_token_signed_response_alg parameter during Registration."
+    package var verifier: JWTVerifier {
+        JWTVerifier(
+            Self.profile,
+            algorithms: expectation.algorithms,
+            now: now,
+            leeway: expectation.leeway,
+            clockOffset: expectation.clockOffset
+        )
+    }
+
+    /// Checks the claims; the header has passed.
+    package func check(_ rules: JWTClaims) throws(AuthError) -> IDTokenClaims {
+        let claims = rules.json
         let leeway = expectation.leeway
         let time = rules.time
+        passed?("alg", "OpenID Connect Core section 3.1.3.7, 7")
 
-        try rules.requireNoCriticalExtension()
-        try rules.requireKeyIDIsString()
-        // A logout token or an access token has another type.
-        try rules.requireType(["jwt"], "ID Token")
         // OIDC Back-Channel Logout 1.0 section 2.4: "events" distinguishes a logout token from an ID Token.
         guard claims["events"] == nil else {
             throw rules.refused("it is a security event, such as a logout token (events)")
         }
 
-        // "7. The alg value SHOULD be the default of RS256 or the algorithm sent by the Client in the
-        // id_token_signed_response_alg parameter during Registration."
-        guard expectation.algorithms.contains(jws.header.algorithm) else {
-            let name = DisplayText.sanitized(jws.header.algorithm.rawValue, limit: 20)
-            let allowed = expectation.algorithms.map(\.rawValue).joined(separator: ", ")
-            throw rules.refused(
-                allowed.isEmpty
-                    ? "it is signed with \"\(name)\", and the provider and the client have agreed on no algorithm that can be checked here"
-                    : "it is signed with \"\(name)\", and only \(allowed) are accepted here"
-            )
-        }
-        passed?("alg", "OpenID Connect Core section 3.1.3.7, 7")
-
         // "2. The Issuer Identifier for the OpenID Provider ... MUST exactly match the value of the iss (issuer) Claim."
-        let issuer = try rules.requireIssuer(try expectedIssuer(jws.payload))
+        let issuer = try rules.requireIssuer(try expectedIssuer(claims))
         passed?("iss", "OpenID Connect Core section 3.1.3.7, 2")
 
         // Section 2: sub is REQUIRED.
@@ -193,7 +191,7 @@ package struct IDTokenValidation: Sendable {
 
         // Sections 3.1.3.8 and 3.3.2.11: at_hash binds the access token to the ID Token, and c_hash the code. Both are
         // optional here, but never wrong.
-        let hash = jws.header.algorithm.definition?.hash
+        let hash = rules.header.algorithm.definition?.hash
         // A token that another program presents comes without the access token and the code.
         let isPresented = if case .presented = expectation.occasion { true } else { false }
         let checksAccessToken = !isPresented || expectation.accessToken != nil
@@ -207,9 +205,8 @@ package struct IDTokenValidation: Sendable {
         }
         if claims["c_hash"] != nil { passed?("c_hash", "OpenID Connect Core section 3.3.2.11") }
 
-        return UnverifiedIDToken(
-            header: jws.header,
-            claims: claims,
+        return IDTokenClaims(
+            json: claims,
             issuer: issuer,
             subject: subject,
             audience: audience,
@@ -256,7 +253,7 @@ package struct IDTokenValidation: Sendable {
 
     /// The token is the user's, and says that they authenticated otherwise than requested.
     private static func insufficient(_ reason: String) -> AuthError {
-        AuthError(.insufficientUserAuthentication, "The ID Token was refused: \(reason).")
+        AuthError(.insufficientUserAuthentication, "\(profile.name) was refused: \(reason).")
     }
 
     /// "the base64url encoding of the left-most half of the hash of the octets of the ASCII representation of the

@@ -112,37 +112,6 @@ extension TokenSet {
     public var authorizationDetails: JSON? { parameters.exposed[AuthorizationDetails.name] }
 }
 
-extension OAuthClient {
-    /// Whether tokens are for the authorization details of the registration, in whatever order; nil when it has none.
-    package func coversAuthorizationDetails(_ tokens: TokenSet) -> Bool? {
-        registration.authorizationDetails.map { AuthorizationDetails.areEqual($0, tokens.authorizationDetails) }
-    }
-
-    /// Compares the details that were granted with those that were asked for.
-    /// - Throws: As ``AuthorizationDetails/compare(_:_:_:)``.
-    package func compareAuthorizationDetails(
-        _ asked: JSON?,
-        _ tokens: TokenSet,
-        _ reporter: FlowReporter,
-        at step: FlowEvent.Step
-    ) async throws {
-        let missing = try AuthorizationDetails.compare(asked, tokens, registration)
-        guard let asked, !AuthorizationDetails.areEqual(asked, tokens.authorizationDetails) else { return }
-        var details = ["granted": AuthorizationDetails.types(tokens.authorizationDetails)]
-        if !missing.isEmpty { details["not granted"] = AuthorizationDetails.types(.array(missing)) }
-        reporter.report(step, details: details)
-    }
-}
-
-extension AuthorizationRequest {
-    /// The authorization details that were asked for and that the tokens do not cover; empty when they cover all.
-    ///
-    /// One element covers another of the same type when its arrays have all that was asked for and its other members are equal.
-    public func missingAuthorizationDetails(in tokens: TokenSet) -> [JSON] {
-        authorizationDetails.map { AuthorizationDetails.missing($0, from: tokens.authorizationDetails) } ?? []
-    }
-}
-
 extension ProviderRequest {
     /// Adds the authorization details of a registration, which stand beside scopes in every request for tokens.
     mutating func addAuthorizationDetails(

@@ -1,30 +1,6 @@
 public import AuthFlowHTTP
 import HTTPTypes
 
-/// A token that can be revoked at the provider.
-public struct RevocableToken: Sendable, Hashable {
-    /// The token.
-    public let token: Secret
-
-    /// `token_type_hint`: what kind of token it is, such as `refresh_token`; nil to send no hint.
-    public let typeHint: String?
-
-    /// Creates a token to revoke.
-    public init(_ token: Secret, typeHint: String? = nil) {
-        self.token = token
-        self.typeHint = typeHint
-    }
-}
-
-extension TokenSet {
-    /// The tokens that a sign-out revokes by default: the refresh token, without which there are no new ones, then the access
-    /// token.
-    public var revocableTokens: [RevocableToken] {
-        [refreshToken.map { RevocableToken($0, typeHint: "refresh_token") }].compactMap { $0 }
-            + [RevocableToken(accessToken, typeHint: "access_token")]
-    }
-}
-
 extension OAuthClient {
     /// Revokes the tokens of a credential: by RFC 7009, or as its adapter does it. An access token that has expired needs no
     /// revocation.

@@ -1,4 +1,4 @@
-import AuthFlowHTTP
+package import AuthFlowHTTP
 import AuthFlowJSON
 import HTTPTypes
 

@@ -1,7 +1,6 @@
 package import AuthFlowEssentials
 package import AuthFlowHTTP
-import AuthFlowJOSE
-import AuthFlowJSON
+package import AuthFlowJSON
 import Crypto
 
 /// The key that tokens are bound to: a client that cannot sign with it cannot use them (RFC 9449).
@@ -10,22 +9,22 @@ import Crypto
 /// ES256. Where the registration names a key that cannot be copied, what is stored is its public part.
 package struct DPoPKey: Sendable, Hashable {
     /// The private key, base64url; of a key that cannot be copied the public key (RFC 7517), which begins with a brace.
-    let stored: Secret
+    package let stored: Secret
 
     /// Whether it is one of the registration, which cannot be copied.
-    var isOutside: Bool { Self.isPublic(stored) }
+    package var isOutside: Bool { Self.isPublic(stored) }
 
     private static func isPublic(_ stored: Secret) -> Bool { stored.exposed.utf8.first == UInt8(ascii: "{") }
 
     /// The public key (RFC 7518 section 6). RFC 9449 section 4.2: "It MUST NOT contain a private key."
-    let publicJWK: JSON
+    package let publicJWK: JSON
 
     /// The thumbprint of the public key (RFC 7638), by which requests and tokens identify it.
-    let thumbprint: String
+    package let thumbprint: String
 
     /// Generates a key.
     /// - Throws: ``AuthError`` when the random source yields no valid key.
-    init(host: HostServices) throws(AuthError) {
+    package init(host: HostServices) throws(AuthError) {
         // A number beyond the order of the curve is not a key. One in four thousand million is beyond it.
         for _ in 0..<4 {
             if let key = DPoPKey(stored: Secret(Base64URL.encode(host.randomBytes(32)))) {
@@ -38,7 +37,7 @@ package struct DPoPKey: Sendable, Hashable {
 
     /// A key that stays where it is.
     /// - Throws: ``AuthError`` with `unsupported` when its public key cannot be used.
-    init(_ key: any SigningKey, signingBy algorithm: SignatureAlgorithm) throws(AuthError) {
+    package init(_ key: any SigningKey, signingBy algorithm: SignatureAlgorithm) throws(AuthError) {
         var members = (key.publicJWK.object ?? [:]).filter { Self.publicMembers.contains($0.key) }
         members["alg"] = .string(algorithm.rawValue)
         guard let text = try? JSON.object(members).serialized(),
@@ -48,7 +47,7 @@ package struct DPoPKey: Sendable, Hashable {
     }
 
     /// Reads a key from its ``stored`` form.
-    init?(stored: Secret) {
+    package init?(stored: Secret) {
         if Self.isPublic(stored) {
             guard let json = try? JSON(parsing: Array(stored.exposed.utf8)),
                 let members = json.object, Self.publicMembers.isSuperset(of: members.keys)
@@ -77,17 +76,19 @@ package struct DPoPKey: Sendable, Hashable {
     ///   - nonce: The nonce that the server requires; nil when it has sent none.
     ///   - accessToken: The access token that the request carries; nil at a token endpoint.
     ///   - time: The time, by the clock of the server that checks it where that is known.
-    ///   - client: The client, which knows where a key is that cannot be copied.
+    ///   - identifier: `jti`.
+    ///   - outside: The key itself, where it ``isOutside``.
     package func proof(
         method: String,
         endpoint: Endpoint,
         nonce: String?,
         accessToken: Secret?,
         time: Date,
-        client: OAuthClient
+        identifier: String,
+        signingWith outside: (any SigningKey)?
     ) async throws -> String {
         var claims: [String: JSON] = [
-            "jti": .string(client.host.randomToken()),
+            "jti": .string(identifier),
             "htm": .string(method),
             // "htu: The HTTP target URI ... of the request to which the JWT is attached, without query and fragment parts."
             "htu": .string(String(endpoint.url.prefix { $0 != "?" })),
@@ -100,7 +101,6 @@ package struct DPoPKey: Sendable, Hashable {
             .string(Base64URL.encode(SHA256.hash(data: Array($0.exposed.utf8))))
         }
         let key = Self.privateKey(stored)
-        let outside = key == nil ? try await outsideKey(of: client) : nil
         let algorithm = publicJWK["alg"]?.string.map(SignatureAlgorithm.init(rawValue:))
         let header: JSON = [
             "typ": "dpop+jwt", "alg": .string((algorithm ?? .es256).rawValue), "jwk": publicJWK,
@@ -116,18 +116,6 @@ package struct DPoPKey: Sendable, Hashable {
             throw AuthError(.unsupported, "The DPoP proof could not be signed.")
         }
         return "\(text).\(Base64URL.encode(signature.rawRepresentation))"
-    }
-
-    /// The key of the registration, when it is the one that the tokens are bound to.
-    private func outsideKey(of client: OAuthClient) async throws -> any SigningKey {
-        guard let key = try await client.registration.dpopKey?.keyInTask(), key.publicJWK.jwkThumbprint == thumbprint
-        else {
-            throw AuthError(
-                .keyUnavailable,
-                "The tokens are bound to another key than the one that is configured now. Configure that key again, or sign in again."
-            )
-        }
-        return key
     }
 }
 

@@ -57,45 +57,47 @@ extension OAuthClient {
         logoutToken: Secret,
         _ options: LogoutTokenOptions = LogoutTokenOptions()
     ) async throws -> LogoutToken {
-        let refusal: @Sendable (String) -> AuthError = {
-            AuthError(.invalidLogoutToken, "The logout token was refused: \($0).")
-        }
         let metadata = try await metadata()
-        let jws: JWS
-        do throws(AuthError) {
+        let profile = JWTProfile(
+            "The logout token",
+            // Section 2.4: "it is RECOMMENDED that the Logout Token be explicitly typed ... by including a typ Header Parameter with a
+            // value of logout+jwt".
+            type: options.requiresType ? .required(["logout+jwt"]) : .optional(["logout+jwt", "jwt"]),
+            specification: "OpenID Connect Back-Channel Logout section 2.4",
+            code: .invalidLogoutToken
+        )
+        do {
             // "1. If the Logout Token is encrypted, decrypt it ... If encryption was negotiated ... and the Logout Token is not encrypted,
-            // the RP SHOULD reject it."
-            jws = try JWS(try decrypted(logoutToken, .idToken))
-        } catch {
+            // the RP SHOULD reject it." "2. Validate the Logout Token signature in the same way that an ID Token signature is validated":
+            // last, because it may cost a request, and any sender can make it so. "3. Validate the alg (algorithm) Header Parameter in the
+            // same way it is validated for ID Tokens."
+            return try await verify(
+                logoutToken,
+                as: profile,
+                encrypted: .idToken,
+                algorithms: idTokenAlgorithms(metadata),
+                metadata: metadata,
+                usesSecret: true
+            ) { try self.logoutToken($0, metadata, options) }
+        } catch let error as AuthError where error.code == .unsupported {
             throw AuthError(.invalidLogoutToken, error.message)
         }
+    }
+
+    private func logoutToken(
+        _ rules: JWTClaims,
+        _ metadata: ProviderMetadata,
+        _ options: LogoutTokenOptions
+    ) throws(AuthError) -> LogoutToken {
+        let claims = rules.json
         let leeway = registration.clockLeeway.seconds
-        var rules = JWTClaims(jws, now: host.now(), leeway: leeway, refusal: refusal)
-        rules.specification = "OpenID Connect Back-Channel Logout section 2.4"
-        rules.clockOffset = server.clockOffset
-        let claims = jws.payload
-        try rules.requireNoCriticalExtension()
-        try rules.requireKeyIDIsString()
-        // Section 2.4: "it is RECOMMENDED that the Logout Token be explicitly typed ... by including a typ Header Parameter with a value
-        // of logout+jwt".
-        guard !options.requiresType || jws.header.json["typ"] != nil else {
-            throw refusal("its header has no type (typ)")
-        }
-        let types = ["logout+jwt", "application/logout+jwt"]
-        try rules.requireType(options.requiresType ? types : types + ["jwt"], "logout token")
-        // "3. Validate the alg (algorithm) Header Parameter in the same way it is validated for ID Tokens."
-        let algorithms = idTokenAlgorithms(metadata)
-        guard algorithms.contains(jws.header.algorithm) else {
-            let name = DisplayText.sanitized(jws.header.algorithm.rawValue, limit: 20)
-            throw refusal("it is signed with \"\(name)\", which was not agreed on (alg)")
-        }
         // "4. Validate the iss, aud, iat, and exp Claims in the same way they are validated in ID Tokens."
         let named = metadata.tokenIssuer.map { $0.issuer(for: claims) } ?? server.issuer
-        guard let named else { throw refusal("its tenant is not one of this client's") }
+        guard let named else { throw rules.refused("its tenant is not one of this client's") }
         let issuer = try rules.requireIssuer(named)
         let audience = try rules.requireAudience(registration.clientID)
         guard audience.allSatisfy({ $0.isIdentical(to: registration.clientID) }) else {
-            throw refusal("it is also meant for clients that are not trusted (aud)")
+            throw rules.refused("it is also meant for clients that are not trusted (aud)")
         }
         let issuedAt: Double
         let acceptedUntil: Double
@@ -115,26 +117,18 @@ extension OAuthClient {
         let (subject, sessionID) = (claims["sub"]?.string, claims["sid"]?.string)
         guard subject != nil || sessionID != nil, (claims["sub"] == nil) == (subject == nil),
             (claims["sid"] == nil) == (sessionID == nil), subject?.isEmpty != true, sessionID?.isEmpty != true
-        else { throw refusal("it names neither a user nor a session (sub, sid)") }
+        else { throw rules.refused("it names neither a user nor a session (sub, sid)") }
         // "6. Verify that the Logout Token contains an events Claim whose value is JSON object containing the member name
         // http://schemas.openid.net/event/backchannel-logout."
         guard claims["events"]?["http://schemas.openid.net/event/backchannel-logout"]?.object != nil else {
-            throw refusal("it is not about a logout (events)")
+            throw rules.refused("it is not about a logout (events)")
         }
         // "7. Verify that the Logout Token does not contain a nonce Claim."
-        guard claims["nonce"] == nil else { throw refusal("it has a nonce, as an ID Token has") }
+        guard claims["nonce"] == nil else { throw rules.refused("it has a nonce, as an ID Token has") }
         // Section 2.4: jti is REQUIRED.
         guard let identifier = claims["jti"]?.string, !identifier.isEmpty, identifier.utf8.count <= 1024 else {
             throw rules.missing("jti")
         }
-        // "2. Validate the Logout Token signature in the same way that an ID Token signature is validated": last, because it may cost a
-        // request, and any sender can make it so.
-        _ = try await server.verifySignature(
-            of: jws,
-            metadata: metadata,
-            secret: registration.authentication.secret,
-            refusal: refusal
-        )
         return LogoutToken(
             issuer: issuer,
             subject: subject,

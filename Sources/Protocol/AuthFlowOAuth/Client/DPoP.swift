@@ -46,13 +46,12 @@ extension OAuthClient {
             var proven = try await request()
             let endpoint = try Endpoint(proven.url)
             let nonce = nonce ?? server.dpopNonces.nonce(for: endpoint.origin)
-            proven.head.headerFields[.dpop] = try await key.proof(
-                method: proven.head.method.rawValue,
+            proven.head.headerFields[.dpop] = try await proof(
+                by: key,
+                method: proven.head.method,
                 endpoint: endpoint,
                 nonce: nonce,
-                accessToken: accessToken,
-                time: accessToken == nil ? server.time : host.now(),
-                client: self
+                accessToken: accessToken
             )
             let response = try await server.send(proven)
             let learnt = server.dpopNonces.learn(from: response, origin: endpoint.origin)
@@ -66,29 +65,61 @@ extension OAuthClient {
     /// Sends a request with an access token in the header: `Bearer`, or `DPoP` with a proof.
     package func send(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var request = request
-        // RFC 6750 section 2.1: in the header. Its other two ways leave the token in logs.
-        let scheme = tokens.dpopKey == nil ? "Bearer" : "DPoP"
-        request.head.headerFields[.authorization] = "\(scheme) \(tokens.accessToken.exposed)"
+        request.head.headerFields[.authorization] = tokens.authorization
         return try await send(provenBy: tokens.dpopKey, accessToken: tokens.accessToken) { [request] in request }
     }
 
     /// The header fields that authorize one request with an access token.
+    /// - Parameter nonces: The nonces of the resources' servers; default: those that this server's responses had.
     package func authorizationFields(
         method: HTTPRequest.Method,
         endpoint: Endpoint,
-        tokens: TokenSet
+        tokens: TokenSet,
+        nonces: DPoPNonces? = nil
     ) async throws -> HTTPFields {
         var fields = HTTPFields()
-        fields[.authorization] = "\(tokens.dpopKey == nil ? "Bearer" : "DPoP") \(tokens.accessToken.exposed)"
-        fields[.dpop] = try await tokens.dpopKey?.proof(
-            method: method.rawValue,
+        fields[.authorization] = tokens.authorization
+        guard let key = tokens.dpopKey else { return fields }
+        fields[.dpop] = try await proof(
+            by: key,
+            method: method,
             endpoint: endpoint,
-            nonce: server.dpopNonces.nonce(for: endpoint.origin),
-            accessToken: tokens.accessToken,
-            time: host.now(),
-            client: self
+            nonce: (nonces ?? server.dpopNonces).nonce(for: endpoint.origin),
+            accessToken: tokens.accessToken
         )
         return fields
+    }
+
+    /// A proof for one request. A token endpoint compares its time with the server's clock, and a resource with its own.
+    private func proof(
+        by key: DPoPKey,
+        method: HTTPRequest.Method,
+        endpoint: Endpoint,
+        nonce: String?,
+        accessToken: Secret?
+    ) async throws -> String {
+        try await key.proof(
+            method: method.rawValue,
+            endpoint: endpoint,
+            nonce: nonce,
+            accessToken: accessToken,
+            time: accessToken == nil ? server.time : host.now(),
+            identifier: host.randomToken(),
+            signingWith: key.isOutside ? try await outsideKey(key) : nil
+        )
+    }
+
+    /// The key of the registration, when it is the one that the tokens are bound to.
+    private func outsideKey(_ bound: DPoPKey) async throws -> any SigningKey {
+        guard let key = try await registration.dpopKey?.keyInTask(),
+            key.publicJWK.jwkThumbprint == bound.thumbprint
+        else {
+            throw AuthError(
+                .keyUnavailable,
+                "The tokens are bound to another key than the one that is configured now. Configure that key again, or sign in again."
+            )
+        }
+        return key
     }
 
     /// Sends a request to one of the provider's own resources with the access token.
@@ -97,7 +128,7 @@ extension OAuthClient {
     ///   provider is asked too often, `invalid_reply` for any other status.
     func resource(_ request: TransportRequest, with tokens: TokenSet) async throws -> TransportResponse {
         var sent = request
-        sent.head.headerFields[.authorization] = "Bearer \(tokens.accessToken.exposed)"
+        sent.head.headerFields[.authorization] = tokens.authorization
         let response = try await send(request, with: tokens).withoutSecrets(of: sent)
         if response.status == 401 {
             throw AuthError(
@@ -117,6 +148,13 @@ extension OAuthClient {
             )
         }
         return response
+    }
+}
+
+extension TokenSet {
+    /// The value of the `Authorization` field. RFC 6750 section 2.1: in the header. Its other two methods leave the token in logs.
+    fileprivate var authorization: String {
+        "\(dpopKey == nil ? "Bearer" : "DPoP") \(accessToken.exposed)"
     }
 }
 

@@ -31,9 +31,10 @@ public struct IDToken: Sendable, Hashable {
     /// - Parameters:
     ///   - token: The token, whose claims have been checked.
     ///   - proof: Proof that its signature has been verified.
-    init(_ token: UnverifiedIDToken, _ proof: SignatureProof) {
-        self.header = token.header
-        self.claims = token.claims
+    init(_ verified: VerifiedJWT<IDTokenClaims>) {
+        let token = verified.claims
+        self.header = verified.header
+        self.claims = token.json
         self.issuer = token.issuer
         self.subject = token.subject
         self.audience = token.audience
@@ -48,9 +49,8 @@ public struct IDToken: Sendable, Hashable {
 }
 
 /// An ID Token whose claims have passed every check, and whose signature has not been verified.
-struct UnverifiedIDToken: Sendable {
-    let header: JWSHeader
-    let claims: JSON
+package struct IDTokenClaims: Sendable {
+    let json: JSON
     let issuer: String
     let subject: String
     let audience: [String]

@@ -19,7 +19,6 @@ extension ServerContext {
         tokenIssuer: TokenIssuerTemplate? = nil,
         advice: String = "Check the issuer."
     ) async throws -> ProviderMetadata {
-        let issuer = server.issuer
         let discovery = Discovery(issuer: issuer, tokenIssuer: tokenIssuer, context: self)
         let places = try address.map { [$0] } ?? discovery.standardPlaces(order)
         var unreadable: AuthError?

@@ -61,47 +61,45 @@ extension OAuthClient {
 
     /// The claims of a response that is encrypted, signed, or both.
     private func protectedClaims(_ response: TransportResponse, _ metadata: ProviderMetadata) async throws -> JSON {
-        @Sendable func refused(_ reason: String) -> AuthError {
-            AuthError(.invalidUserInfo, "The signed userinfo was refused: \(reason).")
+        let profile = JWTProfile(
+            "The signed userinfo",
+            type: .optional(["jwt"]),
+            specification: "OpenID Connect Core section 5.3.2",
+            code: .invalidUserInfo
+        )
+        guard let token = String(validating: response.body, as: UTF8.self) else {
+            throw profile.refused("it is not text")
         }
-        guard let token = String(validating: response.body, as: UTF8.self) else { throw refused("it is not text") }
-        let jws: JWS
+        let content: Secret
         do throws(AuthError) {
-            let content = try decrypted(Secret(token.trimmingWhitespace()), .userInfo)
-            if content.exposed.utf8.first == UInt8(ascii: "{") {
-                guard let claims = try? JSON(parsing: Array(content.exposed.utf8)) else {
-                    throw refused("it is not JSON")
-                }
-                return claims
-            }
-            jws = try JWS(content)
+            content = try decrypted(Secret(token.trimmingWhitespace()), .userInfo)
         } catch {
             throw AuthError(error.code == .unsupported ? .unsupported : .invalidUserInfo, error.message)
         }
-        let announced = metadata.json["userinfo_signing_alg_values_supported"]?.strings
-        let acceptable =
-            registration.idTokenSigningAlgorithms
-            ?? SignatureAlgorithm.asymmetric.filter { announced?.contains($0.rawValue) ?? true }
-        let allowed = registration.securityProfile?.algorithms
-        var claims = JWTClaims(jws, now: host.now(), leeway: registration.clockLeeway.seconds, refusal: refused)
-        claims.clockOffset = server.clockOffset
-        try claims.requireNoCriticalExtension()
-        guard acceptable.contains(jws.header.algorithm), allowed?.contains(jws.header.algorithm) != false else {
-            throw refused("its algorithm was not agreed")
+        // OIDC Core section 5.3.2: a response that is encrypted need not be signed.
+        if content.exposed.utf8.first == UInt8(ascii: "{") {
+            guard let claims = try? JSON(parsing: Array(content.exposed.utf8)) else {
+                throw profile.refused("it is not JSON")
+            }
+            return claims
         }
-        // OIDC Core section 5.3.2: "If signed, the UserInfo Response SHOULD contain the Claims iss (issuer) and aud
-        // (audience) as members. The iss value SHOULD be the OP's Issuer Identifier URL. The aud value SHOULD be or include
-        // the RP's Client ID value." What is there must be right; the signature and sub are checked in any case.
-        if jws.payload["iss"] != nil { _ = try claims.requireIssuer(metadata.issuer) }
-        if jws.payload["aud"] != nil { _ = try claims.requireAudience(registration.clientID) }
-        if jws.payload["exp"] != nil { _ = try claims.requireUnexpired() }
-        try claims.requireStarted()
-        _ = try await server.verifySignature(
-            of: jws,
+        return try await verify(
+            content,
+            as: profile,
+            encrypted: nil,
+            algorithms: registration.idTokenSigningAlgorithms
+                ?? metadata.announcedAlgorithms("userinfo_signing_alg_values_supported"),
             metadata: metadata,
-            secret: registration.authentication.secret,
-            refusal: refused
-        )
-        return jws.payload
+            usesSecret: true
+        ) { rules in
+            // OIDC Core section 5.3.2: "If signed, the UserInfo Response SHOULD contain the Claims iss (issuer) and aud
+            // (audience) as members. The iss value SHOULD be the OP's Issuer Identifier URL. The aud value SHOULD be or include
+            // the RP's Client ID value." What is there must be right; the signature and sub are checked in any case.
+            if rules.json["iss"] != nil { _ = try rules.requireIssuer(metadata.issuer) }
+            if rules.json["aud"] != nil { _ = try rules.requireAudience(registration.clientID) }
+            if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }
+            try rules.requireStarted()
+            return rules.json
+        }
     }
 }

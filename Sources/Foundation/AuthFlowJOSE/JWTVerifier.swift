@@ -1,0 +1,156 @@
+package import AuthFlowEssentials
+package import AuthFlowHTTP
+import AuthFlowJSON
+
+/// The rules of a kind of JWT that do not depend on the token.
+package struct JWTProfile: Sendable {
+    /// The `typ` that a token must have. Names are compared without case and without `application/` (RFC 7515 section 4.1.9).
+    package enum TypeRule: Sendable {
+        /// One of these, or none.
+        case optional([String])
+        /// One of these.
+        case required([String])
+    }
+
+    /// The kind of token, for messages.
+    package let name: String
+    package let type: TypeRule
+    /// The specification that requires the claims, for the message about one that is missing.
+    package let specification: String
+    /// The code of the errors.
+    package let code: AuthError.Code
+
+    package init(_ name: String, type: TypeRule, specification: String, code: AuthError.Code) {
+        self.name = name
+        self.type = type
+        self.specification = specification
+        self.code = code
+    }
+
+    /// The error for a token that breaks a rule.
+    package func refused(_ reason: String) -> AuthError { AuthError(code, "\(name) was refused: \(reason).") }
+}
+
+/// The one way in which JWTs are verified: the header, then the claims, which cost nothing, then the signature, for which keys may have
+/// to be fetched.
+package struct JWTVerifier: Sendable {
+    private let profile: JWTProfile
+    private let algorithms: [SignatureAlgorithm]
+    private let now: Date
+    private let leeway: TimeInterval
+    private let clockOffset: TimeInterval?
+
+    /// Creates a verifier.
+    /// - Parameters:
+    ///   - profile: The kind of token.
+    ///   - algorithms: The signature algorithms that were agreed on.
+    ///   - now: The time.
+    ///   - leeway: The accepted difference between the two clocks, in seconds.
+    ///   - clockOffset: How far this machine's clock is ahead of the issuer's, in seconds; nil when that is not known.
+    package init(
+        _ profile: JWTProfile,
+        algorithms: [SignatureAlgorithm],
+        now: Date,
+        leeway: TimeInterval,
+        clockOffset: TimeInterval?
+    ) {
+        self.profile = profile
+        self.algorithms = algorithms
+        self.now = now
+        self.leeway = leeway
+        self.clockOffset = clockOffset
+    }
+
+    /// Verifies a token.
+    /// - Parameters:
+    ///   - token: The token, decrypted.
+    ///   - keys: The keys of its issuer.
+    ///   - secret: The secret that the algorithms with one use; nil for none. A public key is never used as a secret: the two kinds of
+    ///     key do not meet (RFC 8725 section 2.1).
+    ///   - check: The rules for its claims.
+    /// - Returns: The result of `check`. Nothing else makes a ``VerifiedJWT``.
+    /// - Throws: ``AuthError`` with the profile's code, or what fetching the keys throws.
+    package func verify<Claims: Sendable>(
+        _ token: Secret,
+        keys: some KeySet,
+        secret: Secret?,
+        check: (JWTClaims) throws -> Claims
+    ) async throws -> VerifiedJWT<Claims> {
+        let jws: JWS
+        do throws(AuthError) {
+            jws = try JWS(token)
+        } catch {
+            throw AuthError(error.code == .unsupported ? .unsupported : profile.code, error.message)
+        }
+        let claims = try check(try rules(of: jws))
+        guard try await isSigned(jws, keys, secret) else { throw profile.refused("its signature is wrong") }
+        return VerifiedJWT(header: jws.header, claims: claims)
+    }
+
+    /// Checks the header, and returns the rules that the claims are checked with.
+    package func rules(of jws: JWS) throws(AuthError) -> JWTClaims {
+        let header = jws.header.json
+        // RFC 7515 section 4.1.11: "If any of the listed extension Header Parameters are not understood and supported by the
+        // recipient, then the JWS is invalid." None is supported.
+        guard header["crit"] == nil else {
+            throw profile.refused("its header has \"crit\", which nothing here understands")
+        }
+        // RFC 7515 section 4.1.4: "The structure of the kid value is unspecified. Its value MUST be a case-sensitive string."
+        guard header["kid"] == nil || jws.header.keyID != nil else {
+            throw profile.refused("its header has a \"kid\" that is not a string")
+        }
+        try checkType(header["typ"])
+        // RFC 8725 section 3.1: "Libraries MUST enable the caller to specify a supported set of algorithms and MUST NOT use any other
+        // algorithms when performing cryptographic operations."
+        guard algorithms.contains(jws.header.algorithm) else {
+            let name = DisplayText.sanitized(jws.header.algorithm.rawValue, limit: 20)
+            let allowed = algorithms.map(\.rawValue).joined(separator: ", ")
+            throw profile.refused(
+                allowed.isEmpty
+                    ? "it is signed with \"\(name)\", and the provider and the client have agreed on no algorithm that can be checked here"
+                    : "it is signed with \"\(name)\", and only \(allowed) are accepted here (alg)"
+            )
+        }
+        return JWTClaims(jws, profile, now: now, leeway: leeway, clockOffset: clockOffset)
+    }
+
+    /// RFC 8725 section 3.11: explicit typing keeps one kind of JWT from being used as another.
+    private func checkType(_ type: JSON?) throws(AuthError) {
+        let accepted: [String]
+        switch profile.type {
+        case .optional(let types):
+            guard type != nil else { return }
+            accepted = types
+        case .required(let types):
+            guard type != nil else { throw profile.refused("its header has no type (typ)") }
+            accepted = types
+        }
+        // RFC 7515 section 4.1.9: "application/" is prepended to a value without a slash.
+        guard let name = type?.string?.lowercased(),
+            accepted.contains(name.hasPrefix("application/") ? String(name.dropFirst("application/".count)) : name)
+        else { throw profile.refused("its header says that it is something else (typ)") }
+    }
+
+    private func isSigned(_ jws: JWS, _ keys: some KeySet, _ secret: Secret?) async throws -> Bool {
+        if let definition = jws.header.algorithm.definition, definition.scheme == .hmac {
+            guard let secret else { return false }
+            return HMACSignature.isValid(jws.signature, for: jws.signedBytes, hash: definition.hash, secret: secret)
+        }
+        switch try await keys.verdict(on: jws) {
+        case .verified: return true
+        case .wrongSignature: return false
+        case .noKey: throw profile.refused("none of the provider's keys fits its signature")
+        }
+    }
+}
+
+/// A JWT whose header, claims and signature have passed every check.
+package struct VerifiedJWT<Claims: Sendable>: Sendable {
+    package let header: JWSHeader
+    package let claims: Claims
+
+    fileprivate init(header: JWSHeader, claims: Claims) {
+        self.header = header
+        self.claims = claims
+    }
+}

@@ -1,0 +1,48 @@
+#if os(Linux) || os(macOS)
+
+public import AuthFlowHTTP
+public import AuthFlowJOSE
+import Synchronization
+
+extension SigningKeySource {
+    /// A key that cannot be copied, in a PKCS #11 token. The token is opened when the key is first used.
+    /// - Parameters:
+    ///   - uri: Names the key (RFC 7512), such as `pkcs11:token=Work;object=signing?module-path=/usr/lib/softhsm/libsofthsm2.so`.
+    ///     Without `module-path` it is looked for in every module that p11-kit knows.
+    ///   - pin: The PIN of the token; nil for a token that asks for none. A PIN that was refused is not tried again.
+    ///   - keyID: The `kid` that the key is registered by; default: its thumbprint.
+    /// - Throws: ``AuthError`` with `invalid_configuration` when the URI does not name a private key.
+    public static func pkcs11(
+        _ uri: String,
+        pin: Secret? = nil,
+        keyID: String? = nil
+    ) throws(AuthError) -> SigningKeySource {
+        let place = PKCS11Place(uri: try PKCS11URI(uri), pin: pin, keyID: keyID)
+        return SigningKeySource(isInToken: true) { () throws(AuthError) in try place.key() }
+    }
+}
+
+/// The place of a key in a token, and the key once it was opened.
+private final class PKCS11Place: Sendable {
+    private let uri: PKCS11URI
+    private let pin: Secret?
+    private let keyID: String?
+    private let opened = Mutex<PKCS11Key?>(nil)
+
+    init(uri: PKCS11URI, pin: Secret?, keyID: String?) {
+        self.uri = uri
+        self.pin = pin
+        self.keyID = keyID
+    }
+
+    func key() throws(AuthError) -> PKCS11Key {
+        let result = opened.withLock { opened -> Result<PKCS11Key, AuthError> in
+            if let opened { return .success(opened) }
+            let key = Result { () throws(AuthError) in try PKCS11Key(uri, pin: pin, keyID: keyID) }
+            opened = try? key.get()
+            return key
+        }
+        return try result.get()
+    }
+}
+#endif

@@ -1,0 +1,78 @@
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+
+/// The parameters of an authorization response that came as a signed JWT (JARM), once they may be believed.
+struct SignedAuthorizationResponse: Sendable {
+    /// The parameters that were signed, `iss` among them.
+    let parameters: FormParameters
+
+    /// Checks a response in the order of JARM section 2.4: the claims, which cost nothing, and then the signature, for which keys
+    /// may have to be fetched.
+    /// - Parameters:
+    ///   - received: The parameters of the redirect.
+    ///   - request: The request that it must belong to.
+    ///   - client: The client that made the request.
+    ///   - metadata: The server's.
+    /// - Throws: ``AuthError`` with `invalid_callback`, or what fetching the keys throws.
+    init(
+        _ received: FormParameters,
+        to request: AuthorizationRequest,
+        client: OAuthClient,
+        metadata: ProviderMetadata
+    ) async throws {
+        // JARM section 2.3: one parameter, "response". What stands beside it is not signed.
+        guard let text = received["response"], received.values(for: "response").count == 1 else {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect carries no signed response (JARM), although one was asked for (response_mode)."
+            )
+        }
+        for name in received.names where Self.unsigned.contains(name) {
+            throw Self.profile.refused("the parameter \"\(name)\" stands beside it, outside the signature")
+        }
+        let claims = try await client.verify(
+            Secret(text),
+            as: Self.profile,
+            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT".
+            encrypted: .authorizationResponse,
+            // "3. ... the alg value MUST NOT be none": nor anything else that has no public key of the issuer's.
+            algorithms: metadata.announcedAlgorithms("authorization_signing_alg_values_supported"),
+            metadata: metadata
+        ) { rules in
+            // "2. The client checks the iss element": before keys are fetched.
+            _ = try rules.requireIssuer(request.issuer)
+            // "3. The client checks the aud element".
+            let audience = try rules.requireAudience(request.clientID)
+            guard audience.count == 1 else { throw rules.refused("it is meant for other clients too (aud)") }
+            // "4. The client checks the exp element".
+            _ = try rules.requireUnexpired()
+            try rules.requireStarted()
+            // "5. The client checks the signature of the JWT".
+            return rules.json
+        }
+
+        var parameters = FormParameters()
+        for (name, value) in (claims.object ?? [:]).sorted(by: { $0.key < $1.key })
+        where !Self.ownClaims.contains(name) {
+            guard let text = value.string ?? value.integer.map(String.init) else { continue }
+            parameters.append(name, text)
+        }
+        self.parameters = parameters
+    }
+
+    private static let profile = JWTProfile(
+        "The signed authorization response",
+        type: .optional(["jwt"]),
+        specification: "JARM section 2.1",
+        code: .invalidCallback
+    )
+
+    /// Parameters that mean something, and have to be inside.
+    private static let unsigned: Set<String> = [
+        "code", "state", "iss", "error", "error_description", "error_uri", "id_token", "access_token",
+    ]
+
+    /// The claims of the JWT itself. `iss` stays: it names the issuer, as RFC 9207 asks.
+    private static let ownClaims: Set<String> = ["aud", "exp", "iat", "nbf", "jti"]
+}

@@ -1,0 +1,36 @@
+import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+
+extension OAuthClient {
+    /// The claims of a JWT access token (RFC 9068), once its signature, issuer and times were verified.
+    ///
+    /// To a client an access token is opaque (RFC 6749 section 1.4); this is for a provider that is known to send JWTs.
+    /// - Throws: ``AuthError`` with `unsupported` when it is no JWT, `invalid_user_info` when it fails a check.
+    func accessTokenClaims(_ tokens: TokenSet) async throws -> JSON {
+        guard (try? JWS(tokens.accessToken)) != nil else {
+            throw AuthError(.unsupported, "The access token is no signed JWT, so it does not say who the user is.")
+        }
+        let profile = JWTProfile(
+            "The access token, which has to identify the user,",
+            // RFC 9068 section 2.1: "at+jwt". Providers older than the RFC say "JWT".
+            type: .optional(["at+jwt", "jwt"]),
+            specification: "RFC 9068 section 2.2",
+            code: .invalidUserInfo
+        )
+        let metadata = try await metadata()
+        return try await verify(
+            tokens.accessToken,
+            as: profile,
+            encrypted: nil,
+            algorithms: SignatureAlgorithm.asymmetric,
+            metadata: metadata
+        ) { rules in
+            _ = try rules.requireIssuer(metadata.issuer)
+            _ = try rules.requireSubject()
+            _ = try rules.requireUnexpired()
+            try rules.requireStarted()
+            return rules.json
+        }
+    }
+}

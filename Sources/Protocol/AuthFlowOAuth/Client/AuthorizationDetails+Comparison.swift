@@ -1,0 +1,25 @@
+package import AuthFlowHTTP
+import AuthFlowJOSE
+package import AuthFlowJSON
+
+extension OAuthClient {
+    /// Whether tokens are for the authorization details of the registration, in whatever order; nil when it has none.
+    package func coversAuthorizationDetails(_ tokens: TokenSet) -> Bool? {
+        registration.authorizationDetails.map { AuthorizationDetails.areEqual($0, tokens.authorizationDetails) }
+    }
+
+    /// Compares the details that were granted with those that were asked for.
+    /// - Throws: As ``AuthorizationDetails/compare(_:_:_:)``.
+    package func compareAuthorizationDetails(
+        _ asked: JSON?,
+        _ tokens: TokenSet,
+        _ reporter: FlowReporter,
+        at step: FlowEvent.Step
+    ) async throws {
+        let missing = try AuthorizationDetails.compare(asked, tokens, registration)
+        guard let asked, !AuthorizationDetails.areEqual(asked, tokens.authorizationDetails) else { return }
+        var details = ["granted": AuthorizationDetails.types(tokens.authorizationDetails)]
+        if !missing.isEmpty { details["not granted"] = AuthorizationDetails.types(.array(missing)) }
+        reporter.report(step, details: details)
+    }
+}

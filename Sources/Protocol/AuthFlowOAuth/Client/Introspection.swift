@@ -1,0 +1,87 @@
+public import AuthFlowHTTP
+import AuthFlowJOSE
+public import AuthFlowJSON
+import HTTPTypes
+
+extension OAuthClient {
+    /// Asks the provider whether a token is active, and what it is for (RFC 7662).
+    ///
+    /// Most providers respond to confidential clients only.
+    /// - Parameters:
+    ///   - token: The token.
+    ///   - typeHint: `token_type_hint`: what kind of token it is; nil to send no hint.
+    /// - Returns: The response. `active` is there, and when it is false nothing else is to be believed. Where the registration demands
+    ///   it, the provider has signed it for this client (RFC 9701).
+    /// - Throws: ``AuthError`` with `unsupported` when the provider has no such service, `provider_rejected` when it does not
+    ///   respond to this client, `invalid_reply` when a signature is demanded and is missing or wrong.
+    public func introspect(_ token: Secret, typeHint: String? = "access_token") async throws -> JSON {
+        let path: EndpointPath = \.introspectionEndpoint
+        let endpoint = try (try await metadata(with: path)).required(path, "introspection endpoint")
+        var request = ProviderRequest(
+            purpose: .introspection,
+            endpoint: endpoint,
+            protectedParameters: ["token": token.exposed]
+        )
+        request.protectedParameters["token_type_hint"] = typeHint
+        if let demand = registration.signedIntrospection {
+            request.headerFields[.accept] = SignedIntrospection.mediaType
+            let response = try await sendFormRequest(request)
+            return try await signedIntrospection(response, demand)
+        }
+        let response = try await sendFormRequest(request)
+        let json = try adapter.responseParameters(response)
+        // RFC 7662 section 2.2: active is REQUIRED.
+        guard response.status == 200, json["active"]?.bool != nil else {
+            throw silence(response)
+        }
+        return json
+    }
+
+    private func silence(_ response: ProviderResponse) -> AuthError {
+        AuthError(
+            .providerRejected,
+            "\(response.endpoint.host) did not say whether the token is active (status \(response.status)).\(response.advice)",
+            providerError: response.http.providerError,
+            status: response.status
+        )
+    }
+
+    /// The claims about a token in a response that is signed for this client (RFC 9701 section 5).
+    private func signedIntrospection(_ response: ProviderResponse, _ demand: SignedIntrospection) async throws -> JSON {
+        guard response.status == 200 else { throw silence(response) }
+        let profile = JWTProfile(
+            "The signed response about the token",
+            // Section 5: "typ ... REQUIRED. Value: token-introspection+jwt", so that no other JWT of the provider is taken for one.
+            type: .required(["token-introspection+jwt"]),
+            specification: "RFC 9701 section 5",
+            code: .invalidResponse
+        )
+        guard response.http.mediaType == SignedIntrospection.mediaType else {
+            throw profile.refused("it is not signed")
+        }
+        guard let text = String(validating: response.http.body, as: UTF8.self) else {
+            throw profile.refused("it is not text")
+        }
+        let metadata = try await metadata()
+        return try await verify(
+            Secret(text.trimmingWhitespace()),
+            as: profile,
+            encrypted: .introspection,
+            algorithms: metadata.announcedAlgorithms("introspection_signing_alg_values_supported"),
+            metadata: metadata
+        ) { rules in
+            // "iss ... REQUIRED. MUST be set to the issuer URL of the authorization server."
+            _ = try rules.requireIssuer(metadata.issuer)
+            // "aud ... REQUIRED. The value of this claim MUST identify the resource server receiving the token introspection response."
+            _ = try rules.requireAudience(demand.audience ?? registration.clientID)
+            // "iat ... REQUIRED": a response that was recorded when the token was active must not count later.
+            _ = try rules.requireIssued(within: SignedIntrospection.longestAge)
+            if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }
+            // "token_introspection ... REQUIRED. A JSON object containing the members of the token introspection response".
+            guard let members = rules.json["token_introspection"], members["active"]?.bool != nil else {
+                throw rules.refused("it does not say whether the token is active")
+            }
+            return members
+        }
+    }
+}

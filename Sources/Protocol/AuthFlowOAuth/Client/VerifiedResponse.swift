@@ -1,0 +1,80 @@
+package import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+
+extension OAuthClient {
+    /// The content of a token that may be encrypted: what was signed, or claims as they are.
+    /// - Parameters:
+    ///   - token: The token as it came.
+    ///   - kind: What it is.
+    /// - Throws: ``AuthError`` with `invalid_id_token` when it cannot be decrypted, or is not encrypted although it has to be;
+    ///   `unsupported` when the client has no key.
+    func decrypted(_ token: Secret, _ kind: EncryptedResponse) throws(AuthError) -> Secret {
+        guard JWE.isEncrypted(token) else {
+            // An attacker who can send a plain token could otherwise take the encryption away.
+            guard !registration.encryptedResponses.contains(kind) else {
+                throw AuthError(
+                    .invalidIDToken,
+                    "The token is not encrypted, although the client demands it (\(kind.rawValue))."
+                )
+            }
+            return token
+        }
+        guard let source = registration.decryptionKeys else {
+            throw AuthError(.unsupported, "The token is encrypted (JWE), and the client has no key to decrypt it.")
+        }
+        return try JWE(token).decrypted(with: try source.keys(), mayBeUnsigned: kind == .userInfo)
+    }
+
+    /// The `state` that an authorization response claims to carry, for telling responses apart before anything is verified.
+    /// - Throws: ``AuthError`` when it cannot be decrypted, or is not a JWT.
+    package func claimedState(in response: String) throws(AuthError) -> String? {
+        guard registration.responseMode.isSigned else { return nil }
+        return try JWS(try decrypted(Secret(response), .authorizationResponse)).payload["state"]?.string
+    }
+
+    /// Verifies a JWT that the server has made for this client: decrypted, then its header, claims and signature.
+    /// - Parameters:
+    ///   - token: The token.
+    ///   - profile: The rules of its kind.
+    ///   - kind: What the client demands to be encrypted, if it is one of these; nil for a token that is never encrypted.
+    ///   - algorithms: The algorithms to accept; those of the security profile are applied besides.
+    ///   - metadata: The server's.
+    ///   - usesSecret: Whether the client's secret may have signed it.
+    ///   - check: The rules for its claims.
+    func verify<Claims: Sendable>(
+        _ token: Secret,
+        as profile: JWTProfile,
+        encrypted kind: EncryptedResponse?,
+        algorithms: [SignatureAlgorithm],
+        metadata: ProviderMetadata,
+        usesSecret: Bool = false,
+        check: (JWTClaims) throws -> Claims
+    ) async throws -> Claims {
+        let signed: Secret
+        do throws(AuthError) {
+            signed = try kind.map { kind throws(AuthError) in try decrypted(token, kind) } ?? token
+        } catch {
+            throw AuthError(error.code == .unsupported ? .unsupported : profile.code, error.message)
+        }
+        let allowed = registration.securityProfile?.algorithms
+        let verifier = JWTVerifier(
+            profile,
+            algorithms: algorithms.filter { allowed?.contains($0) ?? true },
+            now: host.now(),
+            leeway: registration.clockLeeway.seconds,
+            clockOffset: server.clockOffset
+        )
+        let secret = usesSecret ? registration.authentication.secret : nil
+        return try await verifier.verify(signed, keys: server.keySet(metadata), secret: secret, check: check).claims
+    }
+}
+
+extension ProviderMetadata {
+    /// The algorithms with a public key that the server announces for a kind of token; all of them when it announces none.
+    /// - Parameter name: The member of the metadata.
+    func announcedAlgorithms(_ name: String) -> [SignatureAlgorithm] {
+        guard let announced = json[name]?.strings else { return SignatureAlgorithm.asymmetric }
+        return SignatureAlgorithm.asymmetric.filter { announced.contains($0.rawValue) }
+    }
+}

@@ -1,0 +1,26 @@
+public import AuthFlowHTTP
+
+/// The means that an adapter has while it finds the metadata of its server, before any client is involved.
+public struct ServerContext: Sendable {
+    /// The issuer that the adapter names.
+    let issuer: String
+
+    /// Time and randomness.
+    public let host: HostServices
+
+    private let sendRequest: @Sendable (TransportRequest) async throws -> TransportResponse
+
+    init(
+        issuer: String,
+        host: HostServices,
+        send: @escaping @Sendable (TransportRequest) async throws -> TransportResponse
+    ) {
+        self.issuer = issuer
+        self.host = host
+        self.sendRequest = send
+    }
+
+    /// Sends a request, bounded in time and size, following no redirect.
+    /// - Throws: What ``HTTPTransport/send(_:)`` throws, or ``AuthError`` with `invalid_reply` for a redirect.
+    public func send(_ request: TransportRequest) async throws -> TransportResponse { try await sendRequest(request) }
+}
