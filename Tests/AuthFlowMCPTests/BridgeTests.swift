@@ -478,6 +478,19 @@ import Glibc
         #expect(answer["id"] == 1)
     }
 
+    @Test func aBatchWithAnswersToOtherRequestsDoesNotReachTheHost() async throws {
+        let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
+            let answer = #"{"jsonrpc":"2.0","id":1,"result":{}}"#
+            let other = #"{"jsonrpc":"2.0","id":99,"result":{}}"#
+            return TransportResponse(
+                head: HTTPResponse(status: .ok, headerFields: [.contentType: "text/event-stream"]),
+                body: Array("data: [\(answer),\(answer),\(other)]\n\ndata: \(answer)\n\n".utf8)
+            )
+        }
+        let answer = try await Self.answer(to: #"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, transport)
+        #expect(answer["id"] == 1)
+    }
+
     @Test func aBatchIsAnsweredOnce() async throws {
         let transport = InProcessTransport(origin: "https://mcp.example.com") { _, _ in
             Self.json(#"[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":1,"result":{}}]"#)

@@ -68,4 +68,14 @@ import Testing
         let part = [UInt8](repeating: UInt8(ascii: "x"), count: 1 << 20)
         #expect(throws: AuthError.self) { for _ in 0..<65 { _ = try reader.read(part) } }
     }
+
+    /// Comparing text with many combining marks takes a time that grows with the square of their number.
+    @Test(.timeLimit(.minutes(1)), arguments: ["", "event: ", "id: "])
+    func aLineOfCombiningMarksIsReadAtOnce(_ field: String) throws {
+        let marks = String(repeating: "\u{301}", count: 200_000) + String(repeating: "\u{323}", count: 200_000)
+        var reader = ServerSentEventReader()
+        let events = try reader.read(Array("\(field)\(marks)\ndata: a\n\ndata: b\n\n".utf8))
+        #expect(events.count { $0.type == "message" } == (field == "event: " ? 1 : 2))
+        #expect(events.allSatisfy { $0.id == nil })
+    }
 }

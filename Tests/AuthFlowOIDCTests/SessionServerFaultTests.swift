@@ -125,6 +125,32 @@ private final class WatchedStore: SessionTokenStore {
         }
     }
 
+    /// Their tokens may belong to the same grant, and profiles change.
+    @Test func aUserWhoSignsInAgainWithOtherClaimsKeepsTheGrant() async throws {
+        try await withWeb { web, server, _ in
+            let browser = WebBrowser()
+            try await browser.signIn(web, at: server)
+            let first = try #require(try await browser.session(at: server)?.identity)
+            web.scene.emulator.fault = .idToken(.claims { $0["updated_at"] = 1_700_000_000 })
+            try await browser.signIn(web, at: server)
+            let second = try #require(try await browser.session(at: server)?.identity)
+            #expect(first != second && first.subject == second.subject)
+            #expect(await server.drain(within: .seconds(20)))
+            #expect(revokedRefreshTokens(web) == 0)
+        }
+    }
+
+    @Test func aUserHasALimitedNumberOfSessions() async throws {
+        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in
+            let web = WebScene(scene)
+            let server = try web.process { $0.sessionsPerUser = 2 }
+            let browsers = (0..<3).map { _ in WebBrowser() }
+            for browser in browsers { try await browser.signIn(web, at: server) }
+            let last = try #require(try await browsers[2].session(at: server))
+            #expect(try await server.sessions(ofUserOf: last).count == 2)
+        }
+    }
+
     @Test func sessionsThatAnApplicationEndsAreRevokedAlthoughTheAnswerIsLost() async throws {
         try await withWeb { web, server, store in
             let (laptop, phone) = (WebBrowser(), WebBrowser())

@@ -107,7 +107,7 @@ package struct JWTVerifier: Sendable {
             let allowed = algorithms.map(\.rawValue).joined(separator: ", ")
             throw profile.refused(
                 allowed.isEmpty
-                    ? "it is signed with \"\(name)\", and the provider and the client have agreed on no algorithm that can be checked here"
+                    ? "it is signed with \"\(name)\", and the provider and the client have agreed on no algorithm that can be checked here (alg)"
                     : "it is signed with \"\(name)\", and only \(allowed) are accepted here (alg)"
             )
         }

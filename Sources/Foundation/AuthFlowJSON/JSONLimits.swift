@@ -53,17 +53,8 @@ public struct JSONLimits: Sendable, Hashable {
         guard count <= maximumValues else { throw JSONError(.valueLimitExceeded) }
     }
 
-    /// The most combining marks in a row. Unicode's stream-safe text format (UAX #15 section 13) has 30.
-    private static let maximumMarks = 64
-
-    /// Checks a string of a document. Swift compares and hashes strings by their normal form, and sorts each run of combining marks for
-    /// it in a time that grows with the square of their number.
+    /// Checks a string of a document.
     static func check(_ text: String) throws(JSONError) {
-        guard !text.utf8.allSatisfy({ $0 < 0x80 }) else { return }
-        var marks = 0
-        for scalar in text.unicodeScalars {
-            marks = scalar.properties.canonicalCombiningClass == .notReordered ? 0 : marks + 1
-            guard marks <= maximumMarks else { throw JSONError(.tooManyMarks) }
-        }
+        guard !text.hasTooManyCombiningMarks else { throw JSONError(.tooManyMarks) }
     }
 }

@@ -28,6 +28,7 @@ package struct XMLElement: Sendable {
         }
         // Declarations define entities, which such a response has no use for.
         guard let text = String(validating: bytes, as: UTF8.self), !text.contains("<!"), !bytes.contains(0),
+            !text.hasTooManyCombiningMarks,
             let root = read(bytes)
         else {
             throw AuthError(.invalidResponse, "\(service)'s response is not valid XML.")

@@ -153,6 +153,15 @@ extension MCPBridge {
 
     /// Lists the tools for the annotations that a call was refused for.
     func listTools(for call: MCPMessage) async -> Bool {
+        let isListed = try? await withDeadline(options.silence, clock: clock) {
+            AuthError(.timedOut, "The tools were not listed in time.")
+        } _: { [self] in
+            await listAllTools(for: call)
+        }
+        return isListed ?? false
+    }
+
+    private func listAllTools(for call: MCPMessage) async -> Bool {
         var cursor: JSON?
         for _ in 0..<20 {
             let id = state.withLock { Self.ownID(&$0) }

@@ -104,7 +104,8 @@ extension MCPBridge {
         fields[MirroredHeaders.lastEventID] = id
         var wait = wait
         while true {
-            try await clock.sleep(for: wait)
+            // The time that the server asks for is silence, too.
+            try await clock.sleep(for: min(options.silence, wait))
             do {
                 let response = try await endpoint.send(.get, fields)
                 let status = response.head.status.code

@@ -78,12 +78,12 @@ struct MCPMessage: Sendable {
         }
     }
 
-    /// Whether it is the response to a request, or has it among others.
+    /// Whether it is the response to a request, alone or in a batch without other responses.
     func answers(_ id: JSON) -> Bool {
         switch kind {
         // Some servers do not say which request an error is for.
         case .response(let other): other == id || other == .null && json["error"] != nil
-        case .batch: json.array?.contains { $0["id"] == id && $0["method"] == nil } == true
+        case .batch: answeredIDs == [id]
         case .request, .notification: false
         }
     }

@@ -1,4 +1,5 @@
 import AuthFlow
+import AuthFlowJSON
 
 /// One event of an event stream (WHATWG HTML section 9.2).
 struct ServerSentEvent: Sendable, Hashable {
@@ -71,16 +72,18 @@ struct ServerSentEventReader {
         let colon = line.firstIndex(of: UInt8(ascii: ":"))
         // A line that begins with a colon is a comment, which keeps the connection alive.
         guard colon != 0 else { return nil }
-        let name = String(decoding: line[..<(colon ?? line.endIndex)], as: UTF8.self)
+        // As bytes: Swift compares text with many combining marks slowly.
+        let name = line[..<(colon ?? line.endIndex)]
+        guard name.count <= 16 else { return nil }
         var value = colon.map { line[($0 + 1)...] } ?? []
         if value.first == 0x20 { value = value.dropFirst() }
-        switch name {
+        switch String(decoding: name, as: UTF8.self) {
         case "data":
             if hasData { data.append(0x0A) }
             data += value
             hasData = true
-        case "event": type = String(decoding: value, as: UTF8.self)
-        case "id": if !value.contains(0) { pendingID = String(decoding: value, as: UTF8.self) }
+        case "event": type = Self.name(value) ?? "unknown"
+        case "id": if !value.contains(0), let id = Self.name(value) { pendingID = id }
         case "retry":
             if !value.isEmpty, value.allSatisfy({ (0x30...0x39).contains($0) }),
                 let milliseconds = Int(String(decoding: value, as: UTF8.self))
@@ -91,6 +94,14 @@ struct ServerSentEventReader {
         default: break
         }
         return nil
+    }
+
+    /// A type or an identifier.
+    /// - Returns: nil when no server would use it.
+    private static func name(_ bytes: ArraySlice<UInt8>) -> String? {
+        guard bytes.count <= 4096 else { return nil }
+        let text = String(decoding: bytes, as: UTF8.self)
+        return text.hasTooManyCombiningMarks ? nil : text
     }
 
     private mutating func dispatch() -> ServerSentEvent? {

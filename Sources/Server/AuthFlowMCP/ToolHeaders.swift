@@ -102,12 +102,20 @@ struct ToolParameter: Sendable, Hashable {
     private static func note(_ property: JSON, _ path: [String], into found: inout [ToolParameter]) -> Bool {
         guard let annotation = property["x-mcp-header"] else { return true }
         guard let name = annotation.string, !name.isEmpty, HTTPField.Name("Mcp-Param-\(name)") != nil,
-            name.utf8.allSatisfy(isTokenCharacter), let type = property["type"]?.string,
+            name.utf8.count <= maximumName, name.utf8.allSatisfy(isTokenCharacter), found.count < maximumParameters,
+            path.reduce(0, { $0 + $1.utf8.count }) <= maximumPath, let type = property["type"]?.string,
             ["string", "integer", "boolean"].contains(type)
         else { return false }
         found.append(ToolParameter(header: name, path: path))
         return true
     }
+
+    /// The longest name of a header, in bytes.
+    private static let maximumName = 64
+    /// The longest path to a property, in bytes.
+    private static let maximumPath = 1024
+    /// The most annotations of a tool.
+    private static let maximumParameters = 32
 
     private static func isTokenCharacter(_ byte: UInt8) -> Bool {
         switch byte {
@@ -130,8 +138,8 @@ struct ToolParameter: Sendable, Hashable {
 struct ToolList: Sendable {
     private(set) var parameters: [String: [ToolParameter]] = [:]
 
-    /// The most tools that are remembered.
-    private static let limit = 10_000
+    /// The most tools that are remembered, and the longest name of one, in bytes.
+    private static let (limit, maximumName) = (10_000, 256)
 
     /// Takes a `tools/list` response over, and leaves the tools out whose annotations are not allowed.
     /// - Returns: The response for the host, and the names of what was left out.
@@ -143,6 +151,11 @@ struct ToolList: Sendable {
             let name = tool["name"]?.string ?? ""
             if let found = ToolParameter.parameters(ofTool: tool) {
                 kept.append(tool)
+                // A tool without annotations needs no place.
+                guard !found.isEmpty, name.utf8.count <= Self.maximumName else {
+                    parameters[name] = nil
+                    continue
+                }
                 if parameters.count < Self.limit || parameters[name] != nil { parameters[name] = found }
             } else {
                 removed.append(name)

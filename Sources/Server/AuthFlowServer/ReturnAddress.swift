@@ -23,8 +23,11 @@ struct ReturnAddress: Sendable {
         let path = bytes.prefix { $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }
         // Dot segments would lead out of a prefix, however they are written.
         let decoded = FormURLEncoding.percentDecoded(String(decoding: path, as: UTF8.self)) ?? ".."
-        let segments = decoded.split(whereSeparator: { $0 == "/" || $0 == "\\" })
-        guard !segments.contains(".."), !segments.contains(".") else { return nil }
+        // By bytes: to Swift's characters a combining mark would hide a slash.
+        let segments = decoded.utf8.split { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "\\") }
+        guard !segments.contains(where: { $0.elementsEqual("..".utf8) || $0.elementsEqual(".".utf8) }) else {
+            return nil
+        }
         guard prefixes?.contains(where: { text.hasPrefix($0) }) ?? true else { return nil }
         self.path = text
     }

@@ -140,8 +140,11 @@ extension SessionServer {
             }
             let isEverywhere = parameters.contains { $0["everywhere"] == "1" }
             // Read before anything is written: an invented cookie writes nothing.
-            guard let own = try await credentials.stored(key), own.credential != nil || !isEverywhere else {
+            let stored = try await credentials.stored(key)
+            guard let own = stored, own.credential != nil || !isEverywhere else {
                 guard isEverywhere else { return ServerResponse.redirect(to: options.startPath).setting(cookie) }
+                // A session that cannot be read here may be usable elsewhere.
+                if stored != nil { try await end([key: nil], last: key) }
                 return ServerResponse.refusal(
                     .unauthorized,
                     "This session has already ended, so your other sessions could not be found. Sign in again, then sign out everywhere.",

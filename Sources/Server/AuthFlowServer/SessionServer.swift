@@ -55,6 +55,7 @@ public final class SessionServer: Sendable {
                 "A web application keeps a secret or a key, and authenticates with it: configure the client's authentication."
             )
         }
+        guard options.sessionsPerUser >= 1 else { throw refused("A user has at least one session (sessionsPerUser).") }
         let origin = try Endpoint(options.origin, name: "origin of the application")
         let isSecure = origin.scheme == "https"
         guard isSecure || options.allowsPlainHTTPOnLoopback else {
@@ -226,7 +227,7 @@ public final class SessionServer: Sendable {
     /// Whether a request comes from a form of a page of the application, which has no header field of its own: the browser says so
     /// (`Origin`), as browsers do with every POST.
     public func isFromOwnForm(_ request: HTTPRequest) -> Bool {
-        let origin = request.headerFields[.origin]
+        let origin = field(.origin, of: request)
         let isOwn = origin == options.origin || origin == "null" && site(of: request) == "same-origin"
         return isOwn && !isFromOtherSite(request)
     }
@@ -235,7 +236,7 @@ public final class SessionServer: Sendable {
     func isFromOtherSite(_ request: HTTPRequest) -> Bool {
         let site = site(of: request)
         // A page whose referrer policy is no-referrer has an origin that is not told.
-        if let origin = request.headerFields[.origin], origin != options.origin {
+        if let origin = field(.origin, of: request), origin != options.origin {
             guard origin == "null", site == "same-origin" else { return true }
         }
         return site != nil && site != "same-origin" && site != "none"
@@ -244,12 +245,17 @@ public final class SessionServer: Sendable {
     /// Whether a browser asks for a page, and not for an image, a frame or a script's data (Fetch Metadata section 2.1): a page of another
     /// site can make it ask for those as often as it likes. Browsers that do not say are let through.
     func isNavigation(_ request: HTTPRequest) -> Bool {
-        let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { request.headerFields[$0] }
+        let destination = HTTPField.Name("Sec-Fetch-Dest").flatMap { field($0, of: request) }
         return destination.map { $0 == "document" } ?? true
     }
 
     private func site(of request: HTTPRequest) -> String? {
-        HTTPField.Name("Sec-Fetch-Site").flatMap { request.headerFields[$0] }
+        HTTPField.Name("Sec-Fetch-Site").flatMap { field($0, of: request) }
+    }
+
+    /// A header field that is compared. Browsers send ASCII in these, and other text can take long to compare.
+    private func field(_ name: HTTPField.Name, of request: HTTPRequest) -> String? {
+        request.headerFields[name].map { $0.utf8.allSatisfy { $0 < 0x80 } ? $0 : "not ASCII" }
     }
 
     /// Removes what has ended from the store, every minute, until the task is cancelled. One process is enough, and several do no harm.

@@ -29,6 +29,9 @@ public struct SessionServerOptions: Sendable {
     /// How long a session lasts; default: twelve hours. Providers have an end of their own, which may come earlier.
     public var lifetime = Duration.seconds(12 * 3600)
 
+    /// The maximum number of sessions of a user, at least 1; default: 100. A sign-in beyond it ends the session that was used longest ago.
+    public var sessionsPerUser = 100
+
     /// Whether the browser keeps the cookie when it is closed, for as long as the session lasts; default: no.
     public var isPersistent = false
 

@@ -91,7 +91,11 @@ extension CredentialHelperSettings {
     private static let dockerKey = ConfigurationKey(
         "docker",
         ConfigurationValue<Docker>.object([registries, username]) { object throws(ConfigurationError) in
-            Docker(registries: try object[registries].map { $0.lowercased() }, username: try object[username])
+            let names = try object[registries].map { $0.lowercased() }
+            guard !names.contains(where: { $0.contains("://") && !$0.hasPrefix("https://") }) else {
+                throw object.error("a registry is named without a scheme, or with https://", at: registries)
+            }
+            return Docker(registries: names, username: try object[username])
         },
         "Docker, Podman, Skopeo: registries that take the access token as a password."
     )

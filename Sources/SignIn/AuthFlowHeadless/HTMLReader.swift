@@ -75,7 +75,13 @@ final class HTMLReader {
         var attributes: [(String, String)] = []
         var index = 0
         while let name = unsafe list[index] {
-            attributes.append(unsafe (String(cString: name), list[index + 1].map { unsafe String(cString: $0) } ?? ""))
+            let attribute = unsafe (
+                name: String(cString: name), value: list[index + 1].map { unsafe String(cString: $0) } ?? ""
+            )
+            // No form needs one, and comparing it takes long.
+            if !attribute.name.hasTooManyCombiningMarks, !attribute.value.hasTooManyCombiningMarks {
+                attributes.append((attribute.name, attribute.value))
+            }
             index += 2
             // One more than the limit shows that it is exceeded.
             if attributes.count > maximumAttributes { break }

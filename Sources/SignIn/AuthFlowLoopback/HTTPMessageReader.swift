@@ -51,7 +51,9 @@ package struct HTTPMessageReader {
     }
 
     package static func head(_ bytes: ArraySlice<UInt8>) throws(Refusal) -> HTTPRequest {
-        guard let text = String(validating: bytes, as: UTF8.self) else { throw Refusal(status: .badRequest) }
+        guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks else {
+            throw Refusal(status: .badRequest)
+        }
         var lines = text.split(separator: "\r\n", omittingEmptySubsequences: false)[...]
         // RFC 9112 section 3: request-line = method SP request-target SP HTTP-version
         let words = (lines.popFirst() ?? "").split(separator: " ", omittingEmptySubsequences: false)

@@ -266,4 +266,18 @@ import Testing
         )
         .requireAvailable(from: "api", now: Date())
     }
+
+    @Test(.timeLimit(.minutes(1)))
+    func textThatTakesLongToCompareIsRefusedWhereItIsRead() throws {
+        let marks = String(repeating: "\u{301}", count: 100_000) + String(repeating: "\u{323}", count: 100_000)
+        #expect(FormURLEncoding.decode("\(marks)=1&access_token=a&\(marks)=2") == nil)
+        #expect(FormURLEncoding.decode("a=\(FormURLEncoding.encode(marks))") == nil)
+        var head = ResponseHead()
+        try head.read("HTTP/1.1 200 OK\r\n".utf8)
+        try head.read(
+            "Content-Type: \(marks.prefix(10_000).unicodeScalars.prefix(10_000).map(String.init).joined())\r\n".utf8
+        )
+        #expect(throws: ResponseHead.Fault.self) { try head.read("\r\n".utf8) }
+        #expect(FormURLEncoding.decode("name=Vie\u{323}\u{302}t")?["name"] != nil)
+    }
 }

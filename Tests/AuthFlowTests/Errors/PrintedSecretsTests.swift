@@ -7,6 +7,7 @@ import Testing
 
 @testable import AuthFlowConfiguration
 @testable import AuthFlowDesktop
+@testable import AuthFlowHTTP
 @testable import AuthFlowOAuth
 
 /// No way of printing a value of this package shows a secret in it.

@@ -80,7 +80,7 @@ private final class KeyProvider: Sendable {
         return try JWS(Secret(try keys.sign(["sub": "x"], header: .object(header), with: .es256)))
     }
 
-    private func verdict(_ jws: JWS) async throws -> KeySource.Verdict {
+    private func verdict(_ jws: JWS) async throws -> SignatureVerdict {
         let provider = self.provider
         return try await source.verdict(on: jws, at: provider.endpoint) { try await provider.fetch($0) }
     }
@@ -176,7 +176,7 @@ private final class KeyProvider: Sendable {
     @Test func fetchesOnceForAThousandWaiters() async throws {
         let jws = try token(keys)
         provider.state.withLock { $0.isHeld = true }
-        try await withThrowingTaskGroup(of: KeySource.Verdict.self) { group in
+        try await withThrowingTaskGroup(of: SignatureVerdict.self) { group in
             for _ in 0..<1000 { group.addTask { try await verdict(jws) } }
             while provider.fetches == 0 { await Task.yield() }
             provider.release()
@@ -188,7 +188,7 @@ private final class KeyProvider: Sendable {
     @Test func fetchesTwiceAtMostForManyForgedTokensAtOnce() async throws {
         let forger = try EmulatorKeys()
         let tokens = try (0..<200).map { try token(forger, keyID: "kid-\($0)") }
-        try await withThrowingTaskGroup(of: KeySource.Verdict.self) { group in
+        try await withThrowingTaskGroup(of: SignatureVerdict.self) { group in
             for jws in tokens { group.addTask { try await verdict(jws) } }
             for try await verdict in group { #expect(verdict == .noKey) }
         }

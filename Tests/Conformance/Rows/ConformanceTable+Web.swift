@@ -223,7 +223,7 @@ extension ConformanceTable {
             browser in
             let pages = [
                 "https://evil.example", "//evil.example", "/\\evil.example", "///evil.example", "\\/evil.example",
-                "/%5c..//x/..",
+                "/%5c..//x/..", "/app/../%CC%81x", "/app/../%CC%81%D8%80/../admin",
                 "javascript:alert(1)", "data:text/html,x", "https:/evil.example", "/\tevil", "/%2e%2e/x", "/a/../../x",
                 "evil", "",
             ]

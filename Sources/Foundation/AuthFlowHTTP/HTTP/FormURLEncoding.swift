@@ -1,3 +1,5 @@
+import AuthFlowJSON
+
 /// `application/x-www-form-urlencoded` (RFC 6749 Appendix B, WHATWG URL section 5).
 public enum FormURLEncoding {
     /// Encodes for a form body, and for the two halves of HTTP Basic client credentials: a space becomes `+`.
@@ -47,7 +49,8 @@ public enum FormURLEncoding {
     }
 
     /// Decodes a form body or a query.
-    /// - Returns: The parameters, or nil when an escape is broken or the bytes are not UTF-8.
+    /// - Returns: The parameters, or nil when an escape is broken, the bytes are not UTF-8, or a name or a value has more than 64
+    ///   combining marks in a row.
     public static func decode(_ text: some StringProtocol) -> FormParameters? {
         var parameters = FormParameters()
         // WHATWG URL section 5.1 splits bytes. Swift's characters would hide a separator that a combining mark follows.
@@ -82,7 +85,8 @@ public enum FormURLEncoding {
                 bytes.append(byte)
             }
         }
-        return String(validating: bytes, as: UTF8.self)
+        guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks else { return nil }
+        return text
     }
 
     private static func hexValue(_ byte: UInt8) -> UInt8? {

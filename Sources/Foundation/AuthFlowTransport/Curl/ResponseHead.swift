@@ -1,3 +1,4 @@
+import AuthFlowJSON
 import HTTPTypes
 
 /// The header section of a response (RFC 9112 sections 4 and 5), read line by line as it arrives.
@@ -64,7 +65,11 @@ struct ResponseHead {
         try requireOneLength()
         var headerFields = HTTPFields()
         for field in fields {
-            headerFields.append(HTTPField(name: field.name, value: Self.text(field.value)))
+            let value = Self.text(field.value)
+            guard !value.hasTooManyCombiningMarks else {
+                throw .malformed("a header field has too many combining marks")
+            }
+            headerFields.append(HTTPField(name: field.name, value: value))
         }
         response = HTTPResponse(status: .init(code: code), headerFields: headerFields)
     }

@@ -34,7 +34,7 @@ extension CredentialCommand {
                     return kept
                 }
                 let (token, _) = try await HelperTokens.fresh(settings.token, of: client)
-                guard try await client.requiredCredential().identity == credential.identity else {
+                guard try await client.requiredCredential().account == credential.account else {
                     throw AuthError(.accountMismatch, "Another user has signed in meanwhile. Ask again.")
                 }
                 let transport = try profile.transport(environment: ToolEnvironment.host.environment)

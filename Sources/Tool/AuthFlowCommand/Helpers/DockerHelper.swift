@@ -86,7 +86,8 @@ extension CredentialCommand {
         private static func names(_ registry: String) -> Set<String> {
             let text = registry.lowercased()
             let name = text.hasPrefix("https://") ? String(text.dropFirst(8)) : text
-            return [String(name.prefix { $0 != "/" })]
+            // Another scheme names no registry.
+            return name.contains("://") ? [] : [String(name.prefix { $0 != "/" })]
         }
 
         /// The words by which the programs know that there is no credential, and go on without one.
