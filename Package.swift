@@ -9,6 +9,17 @@ let flyingSocks = Target.Dependency.product(name: "FlyingSocks", package: "Flyin
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
+/// The modules that `import AuthFlow` re-exports. Their dependents name each of them: the build does not notice that a re-exported module
+/// has changed.
+let engineModules = [
+    "AuthFlow", "AuthFlowEssentials", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE",
+    "AuthFlowPKCS11",
+    "AuthFlowStorage", "AuthFlowOAuth", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
+    "AuthFlowResourceClient",
+    "AuthFlowConfiguration",
+]
+let engine = engineModules.map { Target.Dependency(stringLiteral: $0) }
+
 /// A module, by its path in `Sources`. The comment above each is its description in docs/architecture.md.
 func module(_ path: String, _ dependencies: [Target.Dependency] = []) -> Target {
     .target(
@@ -19,29 +30,29 @@ func module(_ path: String, _ dependencies: [Target.Dependency] = []) -> Target 
 }
 
 /// The dependencies of an adapter: the engine's public API and nothing else.
-let adapterDependencies: [Target.Dependency] = ["AuthFlow", "AuthFlowJSON", "AuthFlowEssentials", httpTypes]
+let adapterDependencies: [Target.Dependency] = engine + [httpTypes]
 
 let package = Package(
     name: "AuthFlow",
     platforms: [.macOS(.v15), .iOS(.v18)],
     products: [
-        .library(name: "AuthFlow", targets: ["AuthFlow", "AuthFlowJSON"]),
-        .library(name: "AuthFlowOIDC", targets: ["AuthFlowOIDC", "AuthFlow", "AuthFlowJSON"]),
-        .library(name: "AuthFlowGitHub", targets: ["AuthFlowGitHub", "AuthFlow", "AuthFlowJSON"]),
-        .library(name: "AuthFlowOkta", targets: ["AuthFlowOkta", "AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlow", targets: engineModules),
+        .library(name: "AuthFlowOIDC", targets: ["AuthFlowOIDC"] + engineModules),
+        .library(name: "AuthFlowGitHub", targets: ["AuthFlowGitHub"] + engineModules),
+        .library(name: "AuthFlowOkta", targets: ["AuthFlowOkta"] + engineModules),
         .library(
             name: "AuthFlowForgeRock",
-            targets: ["AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlow", "AuthFlowJSON"]
+            targets: ["AuthFlowForgeRock", "AuthFlowHeadless"] + engineModules
         ),
-        .library(name: "AuthFlowPresets", targets: ["AuthFlowPresets", "AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlowPresets", targets: ["AuthFlowPresets"] + engineModules),
         .library(name: "AuthFlowDesktop", targets: ["AuthFlowDesktop"]),
         .library(name: "AuthFlowLoopback", targets: ["AuthFlowLoopback", "AuthFlowDesktop"]),
         .library(name: "AuthFlowHeadless", targets: ["AuthFlowHeadless"]),
         .library(name: "AuthFlowTerminal", targets: ["AuthFlowTerminal"]),
         .library(name: "AuthFlowLog", targets: ["AuthFlowLog"]),
         .library(name: "AuthFlowTrace", targets: ["AuthFlowTrace"]),
-        .library(name: "AuthFlowMCP", targets: ["AuthFlowMCP", "AuthFlow", "AuthFlowJSON"]),
-        .library(name: "AuthFlowServer", targets: ["AuthFlowServer", "AuthFlow", "AuthFlowJSON"]),
+        .library(name: "AuthFlowMCP", targets: ["AuthFlowMCP"] + engineModules),
+        .library(name: "AuthFlowServer", targets: ["AuthFlowServer"] + engineModules),
         .library(name: "AuthFlowHummingbird", targets: ["AuthFlowHummingbird"]),
         .library(name: "AuthFlowObservability", targets: ["AuthFlowObservability"]),
         .library(name: "AuthFlowPostgreSQL", targets: ["AuthFlowPostgreSQL"]),
@@ -132,8 +143,8 @@ let package = Package(
         module(
             "Protocol/AuthFlowOAuth",
             [
-                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowPKCS11",
-                "AuthFlowStorage", "AuthFlowEssentials", httpTypes, crypto, cryptoExtras,
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage",
+                "AuthFlowEssentials", httpTypes, crypto, cryptoExtras,
             ]
         ),
 
@@ -141,7 +152,8 @@ let package = Package(
         module(
             "Credentials/AuthFlowCredentials",
             [
-                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowStorage", "AuthFlowOAuth", "AuthFlowEssentials", httpTypes,
+                "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE", "AuthFlowStorage", "AuthFlowOAuth",
+                "AuthFlowEssentials", httpTypes,
                 crypto,
             ]
         ),
@@ -189,18 +201,18 @@ let package = Package(
             ]
         ),
         // The system browser, URL schemes, and the handoff of a redirect between processes; on Apple's systems the system's sign-in window.
-        module("SignIn/AuthFlowDesktop", ["AuthFlow", "AuthFlowEssentials"]),
+        module("SignIn/AuthFlowDesktop", engine),
         // The loopback user agent and its server.
         module(
             "SignIn/AuthFlowLoopback",
-            ["AuthFlow", "AuthFlowDesktop", "AuthFlowEssentials", flyingSocks, httpTypes]
+            engine + ["AuthFlowDesktop", flyingSocks, httpTypes]
         ),
         // The headless user agent: cookies, redirects, HTML forms.
-        module("SignIn/AuthFlowHeadless", ["AuthFlow", "AuthFlowJSON", "AuthFlowEssentials", "CMarkup", httpTypes]),
+        module("SignIn/AuthFlowHeadless", engine + ["CMarkup", httpTypes]),
         // The output of a program in a terminal: device codes, also as a QR code (libqrencode, if installed), and pasted redirects.
-        module("SignIn/AuthFlowTerminal", ["AuthFlow", "AuthFlowEssentials"]),
+        module("SignIn/AuthFlowTerminal", engine),
         // `authorize(_: inout URLRequest)` for programs that send with URLSession; on Linux the only module that loads FoundationNetworking.
-        module("SignIn/AuthFlowURLSession", ["AuthFlow"]),
+        module("SignIn/AuthFlowURLSession", engine),
 
         // The generic adapter: OpenID Connect, or OAuth 2.0 with a metadata document.
         .target(
@@ -231,23 +243,23 @@ let package = Package(
             exclude: ["README.md"]
         ),
         // Settings of providers that need no adapter of their own, as data.
-        .target(name: "AuthFlowPresets", dependencies: ["AuthFlow", "AuthFlowJSON"], path: "Providers/Presets"),
+        .target(name: "AuthFlowPresets", dependencies: engine, path: "Providers/Presets"),
 
         // The common part of the stores in databases: connections on one thread, leases, waiting.
-        module("Server/AuthFlowDatabase", ["AuthFlow", "AuthFlowEssentials"]),
+        module("Server/AuthFlowDatabase", engine),
         // The store in PostgreSQL.
-        module("Server/AuthFlowPostgreSQL", ["AuthFlow", "AuthFlowDatabase", "AuthFlowEssentials", "CPostgreSQL"]),
+        module("Server/AuthFlowPostgreSQL", engine + ["AuthFlowDatabase", "CPostgreSQL"]),
         // The store in Redis.
-        module("Server/AuthFlowRedis", ["AuthFlow", "AuthFlowDatabase", "AuthFlowEssentials", "CRedis", crypto]),
+        module("Server/AuthFlowRedis", engine + ["AuthFlowDatabase", "CRedis", crypto]),
         // The store in a SQLite file, shared by the processes of one machine.
-        module("Server/AuthFlowSQLite", ["AuthFlow", "AuthFlowDatabase", "AuthFlowEssentials", "CSQLite"]),
+        module("Server/AuthFlowSQLite", engine + ["AuthFlowDatabase", "CSQLite"]),
         // The sessions of a web application's users: cookies, routes, back-channel logout; independent of web frameworks.
-        module("Server/AuthFlowServer", ["AuthFlow", "AuthFlowJSON", "AuthFlowEssentials", crypto, httpTypes]),
+        module("Server/AuthFlowServer", engine + [crypto, httpTypes]),
         // The middleware and the service for Hummingbird; empty without its trait, so that no other program builds a web framework.
         module(
             "Server/AuthFlowHummingbird",
-            [
-                "AuthFlow", "AuthFlowServer", "AuthFlowEssentials", httpTypes,
+            engine + [
+                "AuthFlowServer", httpTypes,
                 .product(name: "Hummingbird", package: "hummingbird", condition: .when(traits: ["Hummingbird"])),
                 .product(name: "Logging", package: "swift-log", condition: .when(traits: ["Hummingbird"])),
                 .product(
@@ -260,8 +272,7 @@ let package = Package(
         // Metrics and spans of events; empty without its trait.
         module(
             "Server/AuthFlowObservability",
-            [
-                "AuthFlow", "AuthFlowEssentials",
+            engine + [
                 .product(name: "Metrics", package: "swift-metrics", condition: .when(traits: ["Observability"])),
                 .product(
                     name: "Tracing",
@@ -271,33 +282,26 @@ let package = Package(
             ]
         ),
         // Events as log lines of swift-log.
-        module("Server/AuthFlowLog", ["AuthFlow", logging]),
+        module("Server/AuthFlowLog", engine + [logging]),
         // A login as a page: every step, check and request.
-        module("Server/AuthFlowTrace", ["AuthFlow", "AuthFlowEssentials"]),
+        module("Server/AuthFlowTrace", engine),
         // The bridge between an MCP host and a remote server: JSON-RPC, event streams, sessions, mirrored headers.
-        module("Server/AuthFlowMCP", ["AuthFlow", "AuthFlowJSON", "AuthFlowEssentials", httpTypes]),
+        module("Server/AuthFlowMCP", engine + [httpTypes]),
 
         // Emulators (an OpenID provider, GitHub, Okta, ForgeRock), faults, virtual time, conformance suites, and the harness of the adapters' tests.
         module(
             "Testing/AuthFlowTesting",
-            [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC",
-                "AuthFlowEssentials", httpTypes, crypto, cryptoExtras,
-            ]
+            engine + ["AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC", httpTypes, crypto, cryptoExtras]
         ),
 
         // The command-line tool `authflow`.
         .executableTarget(
             name: "AuthFlowCommand",
-            dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock",
-                "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace",
-                "AuthFlowMCP", "AuthFlowMarkup", "AuthFlowEssentials", "AuthFlowPostgreSQL", "AuthFlowPresets",
-                "AuthFlowRedis",
-                "AuthFlowSQLite",
-                "AuthFlowTesting", crypto,
-                argumentParser,
-                httpTypes,
+            dependencies: engine + [
+                "AuthFlowOIDC", "AuthFlowGitHub", "AuthFlowOkta", "AuthFlowForgeRock", "AuthFlowDesktop",
+                "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTerminal", "AuthFlowTrace", "AuthFlowMCP",
+                "AuthFlowMarkup", "AuthFlowPostgreSQL", "AuthFlowPresets", "AuthFlowRedis", "AuthFlowSQLite",
+                "AuthFlowTesting", crypto, argumentParser, httpTypes,
             ],
             path: "Sources/Tool/AuthFlowCommand"
         ),
@@ -306,9 +310,8 @@ let package = Package(
         // The conformance rows are a library, because tests run them and a program writes the score.
         .target(
             name: "ConformanceRows",
-            dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowMCP", "AuthFlowServer", "AuthFlowHeadless",
-                "AuthFlowTesting", httpTypes,
+            dependencies: engine + [
+                "AuthFlowOIDC", "AuthFlowMCP", "AuthFlowServer", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
             ],
             path: "Tests/Conformance/Rows"
         ),
@@ -320,129 +323,111 @@ let package = Package(
         // The steps of one sign-in in processes of their own.
         .executableTarget(
             name: "sign-in-steps",
-            dependencies: ["AuthFlow", "AuthFlowOIDC"],
+            dependencies: engine + ["AuthFlowOIDC"],
             path: "Tests/SignInSteps"
         ),
         // The parts of a server's soak test, in processes of their own.
         .executableTarget(
             name: "session-soak",
-            dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite",
-                "AuthFlowTesting", httpTypes,
+            dependencies: engine + [
+                "AuthFlowOIDC", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite", "AuthFlowTesting", httpTypes,
             ],
             path: "Tests/SessionSoak"
         ),
         .executableTarget(
             name: "fuzz",
-            dependencies: [
-                "AuthFlow", "AuthFlowJSON", "AuthFlowGitHub", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless",
-                "AuthFlowMCP", "AuthFlowTesting",
-                httpTypes,
+            dependencies: engine + [
+                "AuthFlowGitHub", "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowMCP",
+                "AuthFlowTesting", httpTypes,
             ],
             path: "Tests/Fuzz"
         ),
         .testTarget(name: "AuthFlowJSONTests", dependencies: ["AuthFlowJSON"]),
         .testTarget(
             name: "AuthFlowTests",
-            dependencies: [
-                "AuthFlowDesktop",
-                "AuthFlow", "AuthFlowJSON", "AuthFlowLoopback", "AuthFlowTesting", httpTypes,
-            ]
+            dependencies: engine + ["AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes]
         ),
         .testTarget(
             name: "AuthFlowLoopbackTests",
-            dependencies: ["AuthFlowDesktop", "AuthFlowLoopback", "AuthFlow", "AuthFlowTesting", httpTypes]
+            dependencies: engine + ["AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowTesting", httpTypes]
         ),
         .testTarget(
             name: "AuthFlowHeadlessTests",
-            dependencies: ["AuthFlowHeadless", "AuthFlow", "AuthFlowTesting", httpTypes]
+            dependencies: engine + ["AuthFlowHeadless", "AuthFlowTesting", httpTypes]
         ),
         .testTarget(
             name: "AuthFlowOIDCTests",
-            dependencies: [
-                "AuthFlowPresets", "AuthFlowURLSession",
-                "AuthFlowDesktop",
-                "ConformanceRows", "AuthFlowLog", "AuthFlowTrace", logging, "AuthFlowOIDC", "AuthFlowLoopback",
-                "AuthFlowHeadless",
-                "AuthFlowTesting",
-                "AuthFlow", "AuthFlowJSON", httpTypes,
+            dependencies: engine + [
+                "AuthFlowPresets", "AuthFlowURLSession", "AuthFlowDesktop", "ConformanceRows", "AuthFlowLog",
+                "AuthFlowTrace", logging, "AuthFlowOIDC", "AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowTesting",
+                httpTypes,
             ]
         ),
         .testTarget(
             name: "AuthFlowMCPTests",
-            dependencies: [
-                "ConformanceRows", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
-                httpTypes,
-            ]
+            dependencies: engine + ["ConformanceRows", "AuthFlowMCP", "AuthFlowHeadless", "AuthFlowTesting", httpTypes]
         ),
         .testTarget(
             name: "AuthFlowGitHubTests",
-            dependencies: [
-                "ConformanceRows", "AuthFlowGitHub", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
-                httpTypes,
+            dependencies: engine + [
+                "ConformanceRows", "AuthFlowGitHub", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
             ]
         ),
         .testTarget(
             name: "AuthFlowOktaTests",
-            dependencies: [
-                "ConformanceRows", "AuthFlowOkta", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
-                httpTypes,
+            dependencies: engine + [
+                "ConformanceRows", "AuthFlowOkta", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
             ]
         ),
         .testTarget(
             name: "AuthFlowForgeRockTests",
-            dependencies: [
-                "ConformanceRows", "AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlowTesting", "AuthFlow",
-                "AuthFlowJSON",
-                httpTypes,
+            dependencies: engine + [
+                "ConformanceRows", "AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
             ]
         ),
-        .testTarget(name: "AuthFlowTerminalTests", dependencies: ["AuthFlowTerminal", "AuthFlow", "AuthFlowTesting"]),
+        .testTarget(name: "AuthFlowTerminalTests", dependencies: engine + ["AuthFlowTerminal", "AuthFlowTesting"]),
         // Runs the built programs, for the tests of the tool and for the attacks on it.
         .target(name: "CommandHarness", path: "Tests/CommandHarness"),
         .testTarget(
             name: "SecurityTests",
-            dependencies: [
+            dependencies: engine + [
                 "CommandHarness", "AuthFlowCommand", "AuthFlowHeadless", "AuthFlowLoopback", "AuthFlowTesting",
-                "AuthFlow", "AuthFlowJSON", httpTypes,
+                httpTypes,
             ],
             path: "Tests/Security"
         ),
         .testTarget(
             name: "CommandTests",
-            dependencies: [
-                argumentParser, "CommandHarness", "sign-in-steps",
-                "AuthFlowCommand", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON", httpTypes,
+            dependencies: engine + [
+                argumentParser, "CommandHarness", "sign-in-steps", "AuthFlowCommand", "AuthFlowTesting", httpTypes,
             ],
             exclude: ["paste.py"]
         ),
         // The samples are a package of their own, whose programs these tests run: see "make samples".
         .testTarget(
             name: "SampleTests",
-            dependencies: ["CommandHarness", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON"],
+            dependencies: engine + ["CommandHarness", "AuthFlowTesting"],
             path: "Tests/Samples"
         ),
         .testTarget(
             name: "AuthFlowSQLiteTests",
-            dependencies: [
-                "ConformanceRows", "CSQLite", "AuthFlowDatabase", "AuthFlowSQLite", "AuthFlowTesting", "AuthFlow",
+            dependencies: engine + [
+                "ConformanceRows", "CSQLite", "AuthFlowDatabase", "AuthFlowSQLite", "AuthFlowTesting",
             ]
         ),
         // Runs beside servers that a script starts: see "make databases".
         .testTarget(
             name: "DatabaseTests",
-            dependencies: [
+            dependencies: engine + [
                 "ConformanceRows", "AuthFlowPostgreSQL", "AuthFlowRedis", "AuthFlowSQLite", "AuthFlowTesting",
-                "AuthFlow",
             ],
             path: "Tests/Databases",
             exclude: ["databases.sh"]
         ),
         .testTarget(
             name: "InteropTests",
-            dependencies: [
-                "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowServer", "AuthFlowTesting", "AuthFlow", "AuthFlowJSON",
-                httpTypes,
+            dependencies: engine + [
+                "AuthFlowOIDC", "AuthFlowHeadless", "AuthFlowServer", "AuthFlowTesting", httpTypes,
             ],
             path: "Tests/Interop",
             exclude: [

@@ -35,7 +35,7 @@ AuthFlowDesktop/CommandAssertionSource AuthFlowDesktop/RedirectHandOver AuthFlow
 AuthFlowDesktop/SystemBrowserUserAgent
 AuthFlowCredentials/PendingAuthorizations AuthFlowCredentials/ManagedCredential AuthFlowCredentials/ManagedCredential+Refresh
 AuthFlowCredentials/ManagedCredential+Record
-AuthFlowSignIn/UserAgent AuthFlowOAuth/RedirectParameters AuthFlowSignIn/WaitingVisits
+AuthFlowSignIn/UserAgent AuthFlowOAuth/RedirectResponse AuthFlowSignIn/WaitingVisits
 AuthFlowResourceClient/ProtectedResourceMetadata AuthFlowResourceClient/ProtectedResourceDiscovery
 AuthFlowResourceClient/ResourceChallenge AuthFlowResourceClient/ResourceAuthorizationServer
 AuthFlowResourceClient/ClientMetadataDocument AuthFlowResourceClient/ResourceClient+Requests
@@ -81,7 +81,7 @@ EQUIVALENT = {
     ("AuthFlowResourceClient/ProtectedResourceMetadata", "!named.hasDotSegments"): "no address without dots is below one with them",
     ("AuthFlowHTTP/Endpoint", "components.password == nil"): "a password has a user name before it, empty as that may be",
     ("AuthFlowHTTP/Endpoint", "!parameters.pairs.isEmpty"): "spares a question mark",
-    ("AuthFlowOAuth/RedirectParameters", "let decoded = FormURLEncoding.decode(parameters)"): NEXT,
+    ("AuthFlowOAuth/RedirectResponse", "let parameters = FormURLEncoding.decode(encoded)"): NEXT,
     ("AuthFlowDesktop/RedirectHandOver", "peer >= 0"): "a connection that cannot be accepted says nothing",
     ("AuthFlowOAuth/AuthorizationServer+Verification", "moved != place"): "the same keys would be read once more",
     ("AuthFlowOAuth/PushedAuthorization", 'let uri = json["request_uri"]?.string'): NEXT,

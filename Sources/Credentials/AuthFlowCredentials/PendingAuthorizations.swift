@@ -63,7 +63,9 @@ public struct PendingAuthorizations: Sendable {
     public func take(for callback: String, in browser: Secret, of client: OAuthClient) async throws
         -> AuthorizationRequest
     {
-        guard let state = Self.state(in: callback, of: client) else {
+        let encoded = callback.dropFirst(callback.prefix { $0 != "?" && $0 != "#" }.count + 1)
+        let response = try? RedirectResponse(encoded: encoded, at: "", decrypt: client.responseDecryption)
+        guard let state = response?.state, !state.exposed.isEmpty else {
             throw AuthError(.invalidCallback, "The authorization response has no state.")
         }
         return try await take(state, in: browser, of: client)
@@ -84,13 +86,6 @@ public struct PendingAuthorizations: Sendable {
             throw AuthError(.timedOut, "The authorization request has expired. Sign in again.")
         }
         return request
-    }
-
-    /// The state in an authorization response, which names the request that it claims to belong to; nil when it has none, or several.
-    package static func state(in callback: String, of client: OAuthClient) -> Secret? {
-        let encoded = callback.dropFirst(callback.prefix { $0 != "?" && $0 != "#" }.count + 1)
-        let state = try? RedirectParameters.state(in: encoded, client.claimedState)
-        return state.flatMap { $0.isEmpty ? nil : Secret($0) }
     }
 
     private func takeBytes(_ key: RecordKey) async throws -> [UInt8]? {

@@ -87,15 +87,19 @@ extension SessionServer {
     /// The callback: exchanges the code, begins a session with a new identifier, and leads to the page that was asked for.
     /// - Parameter parameters: Those of the authorization response, encoded.
     func finishSignIn(_ parameters: String, _ request: HTTPRequest) async -> TransportResponse {
-        let callback = redirectURI + (redirectURI.contains("?") ? "&" : "?") + parameters
         let reporter = FlowReporter(host: client.server.host, observer: observer)
         do {
             let taken = try await reporter.step(.authorizationResponse) {
-                try await takeRequest(for: callback, request)
+                try await takeRequest(for: parameters, request)
             }
             let removal = slotCookie(taken.slot, "").removal
             do {
-                let credential = try await client.exchange(callback, for: taken.request, reporter: reporter).credential
+                let credential = try await client.exchange(
+                    .response(taken.response),
+                    for: taken.request,
+                    reporter: reporter
+                )
+                .credential
                 let note = (taken.request.note ?? "").split(separator: " ", omittingEmptySubsequences: false)
                 let old = [
                     note.first.map { String($0) },
@@ -117,18 +121,25 @@ extension SessionServer {
     }
 
     /// Takes the request out that a response belongs to, with the name of its cookie.
+    /// - Parameter parameters: Those of the response, encoded.
     private func takeRequest(
-        for callback: String,
+        for parameters: String,
         _ request: HTTPRequest
-    ) async throws -> (request: AuthorizationRequest, slot: String) {
+    ) async throws -> (request: AuthorizationRequest, response: RedirectResponse, slot: String) {
         // A browser without a sign-in costs neither a private-key operation, for an encrypted response, nor an access to the store; nor do
         // cookies that another site of the domain has set.
         let cookies = slots(RequestCookies(request)).filter { $0.value.utf8.count >= 43 }
-        guard !cookies.isEmpty, let state = PendingAuthorizations.state(in: callback, of: client),
+        guard !cookies.isEmpty,
+            let response = try? RedirectResponse(
+                encoded: parameters,
+                at: redirectURI,
+                decrypt: client.responseDecryption
+            ),
+            let state = response.state, !state.exposed.isEmpty,
             let slot = cookies.first(where: { $0.name == slotName(for: state) })
         else { throw Self.unexpectedResponse }
         do {
-            return (try await pending.take(state, in: Secret(slot.value), of: client), slot.name)
+            return (try await pending.take(state, in: Secret(slot.value), of: client), response, slot.name)
         } catch let error as AuthError where error.code == .invalidCallback {
             throw Self.unexpectedResponse
         }

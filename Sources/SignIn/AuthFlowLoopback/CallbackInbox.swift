@@ -22,8 +22,8 @@ final class CallbackInbox: Sendable {
     private let path: String
     private let expected: RedirectOptions
 
-    private let callbacks: AsyncStream<String>
-    private let callbackContinuation: AsyncStream<String>.Continuation
+    private let callbacks: AsyncStream<RedirectArrival>
+    private let callbackContinuation: AsyncStream<RedirectArrival>.Continuation
     private struct State {
         var isSettled = false
         /// Whether two visitors have opened the start page.
@@ -54,7 +54,7 @@ final class CallbackInbox: Sendable {
     func start(at url: String) -> String { start.lead(to: url) }
 
     /// Waits for the authorization response.
-    func callback() async throws -> String {
+    func callback() async throws -> RedirectArrival {
         for await callback in callbacks { return callback }
         try Task.checkCancellation()
         if state.withLock(\.wasOpenedTwice) {
@@ -142,7 +142,7 @@ final class CallbackInbox: Sendable {
             return notLikeThis
         }
         // A page of any site can send the user here. A request without the state is refused, also during a sign-out.
-        guard expected.carries(response) else {
+        guard let received = expected.response(response, at: redirectURI) else {
             return ResultPage(
                 status: .badRequest,
                 title: expected.purpose == .signIn ? "Not this sign-in" : "Not this sign-out",
@@ -158,7 +158,7 @@ final class CallbackInbox: Sendable {
         }
         // A second tab, or a reload: its response is ignored, and it shows the same page.
         if isFirst {
-            callbackContinuation.yield("\(redirectURI)\(expected.responseMode == .fragment ? "#" : "?")\(response)")
+            callbackContinuation.yield(.response(received))
             callbackContinuation.finish()
         }
         return await resultPage().response

@@ -76,9 +76,9 @@ import Glibc
                 var command = command
                 try command.run()
             }
-        } catch let help as CleanExit {
+        } catch  where AuthFlowCommand.exitCode(for: error).isSuccess {
             // A command without a subcommand throws its help.
-            throw CommandLineError(error: help)
+            throw CommandLineError(error: error)
         }
     }
 

@@ -54,8 +54,8 @@ import Testing
     }
 
     @Test func acceptsNoRedirectThatIsNotAURI() {
-        #expect(RedirectParameters.encoded(in: "app.x:/cb?\u{0301}&state=s", at: "app.x:/cb", .query) == nil)
-        #expect(RedirectParameters.encoded(in: "app.x:/cb?state=s", at: "app.x:/cb", .query) == "state=s")
+        #expect(RedirectResponse.encoded(in: "app.x:/cb?\u{0301}&state=s", at: "app.x:/cb", .query) == nil)
+        #expect(RedirectResponse.encoded(in: "app.x:/cb?state=s", at: "app.x:/cb", .query) == "state=s")
     }
 
     @Test func comparesTextByCodePoints() throws {

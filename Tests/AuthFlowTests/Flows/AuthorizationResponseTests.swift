@@ -38,7 +38,13 @@ import Testing
         -> AuthorizationResponse
     {
         let metadata = ProviderMetadata(issuer: Self.issuer, namesIssuerInResponses: announces)
-        return try AuthorizationResponse(callback, to: request, metadata: metadata, use: used.use)
+        let received = try RedirectResponse(
+            callback,
+            at: request.redirectURI,
+            request.responseMode.delivery,
+            decrypt: nil
+        )
+        return try AuthorizationResponse(received.parameters, to: request, metadata: metadata, use: used.use)
     }
 
     @Test func readsTheCodeOfAnAuthorizationResponse() throws {

@@ -11,24 +11,15 @@ public struct AuthorizationResponse: Sendable {
     /// The checks that it has passed, and the clauses that ask for them.
     let passed: [(check: String, clause: String)]
 
-    /// Checks a redirect and takes the code out of it.
+    /// Checks the parameters of a redirect, which are those of a signed response where one was agreed on, and takes the code out of them.
     /// - Parameters:
-    ///   - callback: The URL that the user was sent back to, whole.
+    ///   - parameters: The parameters.
     ///   - pending: The request it must belong to.
     ///   - metadata: The server's.
+    ///   - requiresIssuer: Whether `iss` is required although the server does not announce it.
     ///   - use: Uses the request up; returns false when it was used before.
     /// - Throws: ``AuthError`` with `invalid_callback` when it does not belong to the request, `issuer_mismatch` when another
     ///   provider sent it, `access_denied` or `provider_rejected` when it is an error.
-    init(
-        _ callback: String,
-        to pending: AuthorizationRequest,
-        metadata: ProviderMetadata,
-        use: (Secret) -> Bool
-    ) throws(AuthError) {
-        try self.init(try Self.parameters(of: callback, to: pending), to: pending, metadata: metadata, use: use)
-    }
-
-    /// Checks the parameters of a redirect, which are those of a signed response where one was agreed on.
     init(
         _ parameters: FormParameters,
         to pending: AuthorizationRequest,
@@ -106,44 +97,6 @@ public struct AuthorizationResponse: Sendable {
             ("state", "RFC 6749 section 10.12"), ("finished once", "RFC 9700 section 4.2.4"),
             (issuer == nil ? "iss not announced" : "iss", "RFC 9207 section 2.4"),
         ]
-    }
-
-    static func parameters(of callback: String, to pending: AuthorizationRequest) throws(AuthError)
-        -> FormParameters
-    {
-        guard
-            let encoded = RedirectParameters.encoded(
-                in: callback,
-                at: pending.redirectURI,
-                pending.responseMode.delivery
-            )
-        else {
-            throw elsewhere(callback, pending.redirectURI)
-        }
-        let isFragment = pending.responseMode.delivery == .fragment
-        // RFC 3986 section 3.5: a fragment, also an empty one, begins with a number sign; one at the end is harmless.
-        let fragment = isFragment ? nil : encoded.utf8.firstIndex(of: UInt8(ascii: "#"))
-        let query = encoded[..<(fragment ?? encoded.endIndex)]
-        guard encoded[query.endIndex...].utf8.count <= 1 else {
-            throw AuthError(
-                .invalidCallback,
-                "The redirect carries a fragment (#...), which was not asked for (response_mode)."
-            )
-        }
-        guard let parameters = FormURLEncoding.decode(query) else {
-            throw AuthError(
-                .invalidCallback,
-                "The parameters in the redirect are not form-encoded UTF-8 (RFC 6749 Appendix B)."
-            )
-        }
-        return parameters
-    }
-
-    private static func elsewhere(_ callback: String, _ redirectURI: String) -> AuthError {
-        AuthError(
-            .invalidCallback,
-            "The redirect went to \(Redaction.url(callback)), not to \(redirectURI) with an authorization response."
-        )
     }
 
     private static func refusal(_ error: ProviderError) -> AuthError {

@@ -11,18 +11,26 @@ extension OAuthClient {
     /// - Throws: ``AuthError`` with `invalid_callback` when the response does not belong to the request, `access_denied` when
     ///   the user did not consent, `provider_rejected`, `invalid_id_token` and others when a check fails.
     public func exchange(_ callback: String, for request: AuthorizationRequest) async throws -> Credential {
-        try await exchange(callback, for: request, reporter: FlowReporter(host: host)).credential
+        try await exchange(.url(callback), for: request, reporter: FlowReporter(host: host)).credential
     }
 
     /// Steps 4 to 7 of a sign-in, as `SignIn/AuthorizationCodeSignIn.swift` counts them.
     package func exchange(
-        _ callback: String,
+        _ arrival: RedirectArrival,
+        for request: AuthorizationRequest,
+        reporter: FlowReporter
+    ) async throws -> (credential: Credential, response: AuthorizationResponse) {
+        try await forOneFlow().exchangeCode(arrival, for: request, reporter: reporter)
+    }
+
+    private func exchangeCode(
+        _ arrival: RedirectArrival,
         for request: AuthorizationRequest,
         reporter: FlowReporter
     ) async throws -> (credential: Credential, response: AuthorizationResponse) {
         let metadata = try await metadata()
         let response = try await reporter.step(.authorizationResponse) {
-            try await checkAuthorizationResponse(callback, for: request, metadata, reporter)
+            try await checkAuthorizationResponse(arrival, for: request, metadata, reporter)
         }
         let tokens = try await reporter.step(.codeExchange) {
             try await sendCodeExchange(response.code, for: request, metadata)
@@ -49,7 +57,7 @@ extension OAuthClient {
     }
 
     private func checkAuthorizationResponse(
-        _ callback: String,
+        _ arrival: RedirectArrival,
         for request: AuthorizationRequest,
         _ metadata: ProviderMetadata,
         _ reporter: FlowReporter
@@ -74,10 +82,11 @@ extension OAuthClient {
                 "The authorization request was made with weaker settings than the client has now. Sign in again."
             )
         }
-        var parameters = try AuthorizationResponse.parameters(of: callback, to: request)
+        let received = try arrival.response(to: request, of: self)
+        var parameters = received.parameters
         if request.responseMode.isSigned {
             parameters = try await SignedAuthorizationResponse(
-                parameters,
+                received,
                 to: request,
                 client: self,
                 metadata: metadata

@@ -10,32 +10,32 @@ struct SignedAuthorizationResponse: Sendable {
     /// Checks a response in the order of JARM section 2.4: the claims, which cost nothing, and then the signature, for which keys
     /// may have to be fetched.
     /// - Parameters:
-    ///   - received: The parameters of the redirect.
+    ///   - received: The response in the redirect.
     ///   - request: The request that it must belong to.
     ///   - client: The client that made the request.
     ///   - metadata: The server's.
     /// - Throws: ``AuthError`` with `invalid_callback`, or what fetching the keys throws.
     init(
-        _ received: FormParameters,
+        _ received: RedirectResponse,
         to request: AuthorizationRequest,
         client: OAuthClient,
         metadata: ProviderMetadata
     ) async throws {
         // JARM section 2.3: one parameter, "response". What stands beside it is not signed.
-        guard let text = received["response"], received.values(for: "response").count == 1 else {
+        guard let signed = received.signed else {
             throw AuthError(
                 .invalidCallback,
                 "The redirect carries no signed response (JARM), although one was asked for (response_mode)."
             )
         }
-        for name in received.names where Self.unsigned.contains(name) {
+        for name in received.parameters.names where Self.unsigned.contains(name) {
             throw Self.profile.refused("the parameter \"\(name)\" stands beside it, outside the signature")
         }
         let claims = try await client.verify(
-            Secret(text),
+            signed,
             as: Self.profile,
-            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT".
-            encrypted: .authorizationResponse,
+            // JARM section 2.4: "1. (OPTIONAL) The client decrypts the JWT". That was done when it arrived.
+            encrypted: nil,
             // "3. ... the alg value MUST NOT be none": nor anything else that has no public key of the issuer's.
             algorithms: metadata.announcedAlgorithms("authorization_signing_alg_values_supported"),
             metadata: metadata

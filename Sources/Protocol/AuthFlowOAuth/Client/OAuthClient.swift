@@ -41,13 +41,28 @@ public struct OAuthClient: Sendable {
     /// The means for the functions of an adapter that one provider alone has.
     public var providerContext: ProviderContext { ProviderContext(self) }
 
+    /// The metadata at the start of the flow that this client is for; nil when it is for any number of flows.
+    private var flowMetadata: ProviderMetadata?
+
+    /// The client for one flow. All of the flow sees the server's metadata as it was at the start: what was checked is what is used.
+    /// - Throws: ``AuthError``.
+    package func forOneFlow() async throws -> OAuthClient {
+        var client = self
+        client.flowMetadata = try await metadata()
+        return client
+    }
+
     /// The server's metadata.
     /// - Throws: ``AuthError``.
-    public func metadata() async throws -> ProviderMetadata { try ownEndpoints(try await server.metadata()) }
+    public func metadata() async throws -> ProviderMetadata {
+        if let flowMetadata { return flowMetadata }
+        return try ownEndpoints(try await server.metadata())
+    }
 
     /// The server's metadata, supplemented when it lacks an endpoint.
     func metadata(with endpoint: EndpointPath) async throws -> ProviderMetadata {
-        try ownEndpoints(try await server.metadata(with: endpoint))
+        if let flowMetadata, flowMetadata[keyPath: endpoint] != nil { return flowMetadata }
+        return try ownEndpoints(try await server.metadata(with: endpoint))
     }
 
     private func ownEndpoints(_ metadata: ProviderMetadata) throws(AuthError) -> ProviderMetadata {

@@ -26,11 +26,10 @@ extension OAuthClient {
         return try JWE(token).decrypted(with: try source.keys(), mayBeUnsigned: kind == .userInfo)
     }
 
-    /// The `state` that an authorization response claims to carry, for telling responses apart before anything is verified.
-    /// - Throws: ``AuthError`` when it cannot be decrypted, or is not a JWT.
-    package func claimedState(in response: String) throws(AuthError) -> String? {
+    /// Decrypts a signed authorization response; nil where none was agreed on.
+    package var responseDecryption: (@Sendable (Secret) throws(AuthError) -> Secret)? {
         guard registration.responseMode.isSigned else { return nil }
-        return try JWS(try decrypted(Secret(response), .authorizationResponse)).payload["state"]?.string
+        return { [self] (response) throws(AuthError) in try decrypted(response, .authorizationResponse) }
     }
 
     /// Verifies a JWT that the server has made for this client: decrypted, then its header, claims and signature.

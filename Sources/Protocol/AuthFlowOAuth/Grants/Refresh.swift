@@ -77,6 +77,16 @@ extension OAuthClient {
                 "The provider gave no refresh token to \(credential.displayName). Sign in again."
             )
         }
+        return try await forOneFlow().sendRefresh(refreshToken, of: credential, scopes, resources, check)
+    }
+
+    private func sendRefresh(
+        _ refreshToken: Secret,
+        of credential: Credential,
+        _ scopes: [String]?,
+        _ resources: [String],
+        _ check: (@Sendable () throws(AuthError) -> Void)?
+    ) async throws -> RefreshOutcome {
         let metadata = try await requireBinding(of: credential)
         var request = ProviderRequest(
             purpose: .refresh,

@@ -23,10 +23,18 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
         throw AuthError(.invalidCallback, "It is not known whether the session at the provider has ended: \(fault).")
     }
 
+    /// Checks the return where it may have been decoded already.
+    package func check(_ arrival: RedirectArrival) throws(AuthError) {
+        switch arrival {
+        case .url(let url): try check(url)
+        case .response(let response): try check(response.url)
+        }
+    }
+
     /// Rows 61 and 62.
     private func fault(of callback: String) -> String? {
         guard !callback.isIdentical(to: redirectURI) else { return "the return has no state" }
-        guard let response = RedirectParameters.encoded(in: callback, at: redirectURI, .query),
+        guard let response = RedirectResponse.encoded(in: callback, at: redirectURI, .query),
             let parameters = FormURLEncoding.decode(response)
         else { return "the return went to another address" }
         guard let returned = parameters["state"] else { return "the return has no state" }

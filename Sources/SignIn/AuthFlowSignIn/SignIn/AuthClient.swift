@@ -322,7 +322,7 @@ public final class AuthClient: Sendable {
     ) async throws -> SignIn {
         let reporter = reporter()
         return try await credentials.unfinished.finish { [self] in
-            let (credential, response) = try await client.exchange(callback, for: request, reporter: reporter)
+            let (credential, response) = try await client.exchange(.url(callback), for: request, reporter: reporter)
             return try await keep(credential, response.parameters, policy, reporter)
         }
     }

@@ -14,7 +14,7 @@ import AuthFlowOAuth
 /// 6. validate the tokens and find out who the user is (`Grants/TokenValidation.swift`, `JOSE/IDTokenValidation.swift`);
 /// 7. keep the credential (`Credentials/ManagedCredential+Record.swift`).
 struct AuthorizationCodeSignIn: Sendable {
-    let client: OAuthClient
+    var client: OAuthClient
     let reporter: FlowReporter
     let options: AuthorizationOptions
     let visits: WaitingVisits
@@ -33,7 +33,15 @@ struct AuthorizationCodeSignIn: Sendable {
         with userAgent: any UserAgent,
         keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
     ) async throws -> Return {
-        _ = try await reporter.step(.discovery) { try await client.metadata() }
+        var flow = self
+        flow.client = try await reporter.step(.discovery) { try await client.forOneFlow() }
+        return try await flow.signIn(with: userAgent, keep: keep)
+    }
+
+    private func signIn<Return: Sendable>(
+        with userAgent: any UserAgent,
+        keep: @escaping @Sendable (Credential, AuthorizationResponse) async throws -> Return
+    ) async throws -> Return {
         // RFC 9700 section 4.7: a new state for every request. The agent needs it to tell the response from other visits.
         let state = client.host.randomToken()
         var expected = RedirectOptions(
@@ -43,7 +51,7 @@ struct AuthorizationCodeSignIn: Sendable {
             reporter: reporter,
             clock: client.host.clock
         )
-        expected.claimedState = client.claimedState
+        expected.decrypt = client.responseDecryption
         expected.notes = notes
         // "par": "auto" pushes where the server offers it, and the user has not chosen it.
         let isPushedUnasked: @Sendable (AuthorizationRequest) -> Bool = { [registration = client.registration] in

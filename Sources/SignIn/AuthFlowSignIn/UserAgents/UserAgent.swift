@@ -89,11 +89,8 @@ public struct RedirectOptions: Sendable {
         self.clock = clock
     }
 
-    /// Reads the `state` in a signed response (JARM), which may be encrypted to the client.
-    package var claimedState: @Sendable (_ response: String) throws(AuthError) -> String? = {
-        (response) throws(AuthError) in
-        try JWS(Secret(response)).payload["state"]?.string
-    }
+    /// Decrypts a signed response (JARM); nil where none was agreed on.
+    package var decrypt: RedirectResponse.Decryption? = { (response) throws(AuthError) in response }
 
     /// Remembers why a response was not used.
     package var notes = VisitNotes()
@@ -105,26 +102,30 @@ extension RedirectOptions {
     /// - Parameters:
     ///   - url: The whole URL.
     ///   - redirectURI: The redirect URI that was sent.
-    public func accepts(_ url: String, at redirectURI: String) -> Bool {
-        RedirectParameters.encoded(in: url, at: redirectURI, responseMode).map(carries) ?? false
+    public func accepts(_ url: String, at redirectURI: String) -> Bool { response(in: url, at: redirectURI) != nil }
+
+    /// The response in a URL; nil when it is not the expected redirect.
+    func response(in url: String, at redirectURI: String) -> RedirectResponse? {
+        RedirectResponse.encoded(in: url, at: redirectURI, responseMode).flatMap { response($0, at: redirectURI) }
     }
 
-    /// Whether parameters hold exactly the expected state. A redirect without it must not end a wait, or be told why.
-    package func carries(_ parameters: Substring) -> Bool {
+    /// The response whose parameters hold exactly the expected state; nil for any other, which must not end a wait, or be told why.
+    package func response(_ encoded: Substring, at redirectURI: String) -> RedirectResponse? {
         do throws(AuthError) {
-            guard let found = try RedirectParameters.state(in: parameters, claimedState) else {
+            let response = try RedirectResponse(encoded: encoded, at: redirectURI, decrypt: decrypt)
+            guard let response, let found = response.state else {
                 notes.ignoredResponse(because: "it has no state, or more than one.")
-                return false
+                return nil
             }
             // Secrets are compared in constant time.
-            guard Secret(found) == state else {
+            guard found == state else {
                 notes.ignoredResponse(because: "its state is not that of this request.")
-                return false
+                return nil
             }
-            return true
+            return response
         } catch {
             notes.ignoredResponse(because: "it cannot be read. \(error.message)")
-            return false
+            return nil
         }
     }
 }
@@ -134,23 +135,41 @@ public struct RedirectSession: Sendable {
     /// The redirect URI to put in the authorization request.
     public let redirectURI: String
 
-    private let visitor: @Sendable (_ url: String) async throws -> String
+    private let visitor: @Sendable (_ url: String) async throws -> RedirectArrival
 
     /// Creates a session.
     /// - Parameters:
     ///   - redirectURI: The redirect URI to put in the authorization request.
-    ///   - visit: Shows a URL and returns the one that the visit was redirected to.
+    ///   - visit: Shows a URL and returns the one that the visit was redirected to: the redirect URI with the response parameters in its
+    ///     query, or in its fragment when that is the response mode. A response that was posted as a form is put in the query.
+    ///
+    ///     It must end when its task is cancelled: the response may arrive by ``AuthClient/resume(with:)-(String)`` instead.
     public init(redirectURI: String, visit: @escaping @Sendable (_ url: String) async throws -> String) {
-        self.redirectURI = redirectURI
-        self.visitor = visit
+        self.init(redirectURI) { .url(try await visit($0)) }
     }
 
-    /// Shows `url` and returns the URL that the visit was redirected to: the redirect URI with the response parameters
-    /// in its query, or in its fragment when that is the response mode. A response that was posted as a form is put in
-    /// the query.
-    ///
-    /// It must end when its task is cancelled: the response may arrive by ``AuthClient/resume(with:)-(String)`` instead.
-    public func visit(_ url: String) async throws -> String {
-        try await visitor(url)
+    /// A session of an agent that has decoded the response already.
+    package static func receiving(
+        at redirectURI: String,
+        _ receive: @escaping @Sendable (_ url: String) async throws -> RedirectArrival
+    ) -> RedirectSession {
+        RedirectSession(redirectURI, receive)
     }
+
+    private init(_ redirectURI: String, _ visitor: @escaping @Sendable (_ url: String) async throws -> RedirectArrival)
+    {
+        self.redirectURI = redirectURI
+        self.visitor = visitor
+    }
+
+    /// Shows `url` and returns the URL that the visit was redirected to.
+    public func visit(_ url: String) async throws -> String {
+        switch try await visitor(url) {
+        case .url(let url): return url
+        case .response(let response): return response.url
+        }
+    }
+
+    /// Shows `url` and returns the response.
+    func arrival(from url: String) async throws -> RedirectArrival { try await visitor(url) }
 }

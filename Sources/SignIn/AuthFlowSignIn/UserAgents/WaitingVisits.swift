@@ -1,3 +1,4 @@
+import AuthFlowOAuth
 import Synchronization
 
 /// The visits of a client that wait for their redirect, so that one that arrives another way can end them: the system
@@ -6,7 +7,7 @@ final class WaitingVisits: Sendable {
     private struct Visit {
         let options: RedirectOptions
         let redirectURI: String
-        let arrival: AsyncStream<String>.Continuation
+        let arrival: AsyncStream<RedirectArrival>.Continuation
     }
 
     private let visits = Mutex<[UInt64: Visit]>([:])
@@ -16,24 +17,27 @@ final class WaitingVisits: Sendable {
     /// - Returns: Whether there was one.
     func resume(with url: String) -> Bool {
         let visits = visits.withLock { Array($0.values) }
-        guard let visit = visits.first(where: { $0.options.accepts(url, at: $0.redirectURI) }) else { return false }
-        if case .terminated = visit.arrival.yield(url) { return false }
+        let found = visits.lazy.compactMap { visit in
+            visit.options.response(in: url, at: visit.redirectURI).map { (visit, $0) }
+        }.first
+        guard let (visit, response) = found else { return false }
+        if case .terminated = visit.arrival.yield(.response(response)) { return false }
         visit.arrival.finish()
         return true
     }
 
     /// Visits a URL in a session of a user agent, unless the redirect arrives another way.
-    func visit(_ url: String, in session: RedirectSession, _ options: RedirectOptions) async throws -> String {
-        let (arrivals, arrival) = AsyncStream<String>.makeStream(bufferingPolicy: .bufferingOldest(1))
+    func visit(_ url: String, in session: RedirectSession, _ options: RedirectOptions) async throws -> RedirectArrival {
+        let (arrivals, arrival) = AsyncStream<RedirectArrival>.makeStream(bufferingPolicy: .bufferingOldest(1))
         let number = next.add(1, ordering: .relaxed).newValue
         visits.withLock {
             $0[number] = Visit(options: options, redirectURI: session.redirectURI, arrival: arrival)
         }
         defer { visits.withLock { $0[number] = nil } }
-        return try await withThrowingTaskGroup(of: String?.self) { group in
-            group.addTask { try await session.visit(url) }
+        return try await withThrowingTaskGroup(of: RedirectArrival?.self) { group in
+            group.addTask { try await session.arrival(from: url) }
             group.addTask {
-                for await url in arrivals { return url }
+                for await arrival in arrivals { return arrival }
                 return nil
             }
             defer { group.cancelAll() }

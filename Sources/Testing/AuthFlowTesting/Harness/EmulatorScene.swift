@@ -173,7 +173,7 @@ public struct EmulatorScene: Sendable {
             reporter: FlowReporter(),
             clock: ContinuousClock()
         )
-        if let client { options.claimedState = client.claimedState }
+        if let client { options.decrypt = client.responseDecryption }
         return try await userAgent(user: user).withRedirectSession(options) { try await $0.visit(url) }
     }
 }

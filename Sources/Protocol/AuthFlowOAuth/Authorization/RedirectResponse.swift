@@ -1,0 +1,133 @@
+package import AuthFlowHTTP
+import AuthFlowJOSE
+import AuthFlowJSON
+
+/// A response in a redirect as it arrived: decoded, and decrypted, once. Nothing in it is believed yet.
+package struct RedirectResponse: Sendable {
+    /// Decrypts a signed response (JARM).
+    package typealias Decryption = @Sendable (Secret) throws(AuthError) -> Secret
+
+    /// The redirect URI that it arrived at.
+    package let redirectURI: String
+
+    /// The redirect URI with the parameters in its query.
+    package var url: String {
+        "\(redirectURI)\(redirectURI.utf8.contains(UInt8(ascii: "?")) ? "&" : "?")\(FormURLEncoding.encodeQuery(parameters))"
+    }
+
+    /// The parameters.
+    package let parameters: FormParameters
+
+    /// The only `state`, inside the signature where the response is signed; nil when there is none, or more than one. It tells visits
+    /// apart.
+    package let state: Secret?
+
+    /// The signed response (JARM), decrypted; nil when there is none, or more than one.
+    let signed: Secret?
+
+    /// Decodes the parameters of a response.
+    /// - Parameters:
+    ///   - encoded: The parameters, form-encoded.
+    ///   - redirectURI: The redirect URI that they arrived at.
+    ///   - decrypt: Decrypts a signed response; nil where none was agreed on.
+    /// - Returns: nil when the parameters are not form-encoded UTF-8.
+    /// - Throws: ``AuthError`` with `invalid_callback` or `unsupported` when a signed response cannot be read.
+    package init?(
+        encoded: some StringProtocol,
+        at redirectURI: String,
+        decrypt: Decryption?
+    ) throws(AuthError) {
+        guard let parameters = FormURLEncoding.decode(encoded) else { return nil }
+        self.redirectURI = redirectURI
+        self.parameters = parameters
+        var states = parameters.values(for: "state")
+        // JARM section 2.3 has one such parameter. Each of a stranger's would cost a private-key operation.
+        let responses = parameters.values(for: "response")
+        guard let decrypt, let response = responses.first, responses.count == 1 else {
+            self.signed = nil
+            self.state = states.count == 1 && responses.count <= 1 ? Secret(states[0]) : nil
+            return
+        }
+        do throws(AuthError) {
+            let signed = try decrypt(Secret(response))
+            if let claimed = try JWS(signed).payload["state"]?.string { states.append(claimed) }
+            self.signed = signed
+        } catch {
+            throw AuthError(error.code == .unsupported ? .unsupported : .invalidCallback, error.message)
+        }
+        self.state = states.count == 1 ? Secret(states[0]) : nil
+    }
+
+    /// Decodes a redirect.
+    /// - Parameters:
+    ///   - url: The URL that the user was sent back to, whole.
+    ///   - redirectURI: The redirect URI that it has to begin with.
+    ///   - mode: How the parameters travel.
+    ///   - decrypt: Decrypts a signed response; nil where none was agreed on.
+    /// - Throws: ``AuthError`` with `invalid_callback` when it is another URL, or its parameters cannot be read.
+    package init(
+        _ url: String,
+        at redirectURI: String,
+        _ mode: ResponseMode,
+        decrypt: Decryption?
+    ) throws(AuthError) {
+        guard let encoded = Self.encoded(in: url, at: redirectURI, mode) else {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect went to \(Redaction.url(url)), not to \(redirectURI) with an authorization response."
+            )
+        }
+        // RFC 3986 section 3.5: a fragment, also an empty one, begins with a number sign; one at the end is harmless.
+        let fragment = mode == .fragment ? nil : encoded.utf8.firstIndex(of: UInt8(ascii: "#"))
+        let query = encoded[..<(fragment ?? encoded.endIndex)]
+        guard encoded[query.endIndex...].utf8.count <= 1 else {
+            throw AuthError(
+                .invalidCallback,
+                "The redirect carries a fragment (#...), which was not asked for (response_mode)."
+            )
+        }
+        guard let response = try RedirectResponse(encoded: query, at: redirectURI, decrypt: decrypt) else {
+            throw AuthError(
+                .invalidCallback,
+                "The parameters in the redirect are not form-encoded UTF-8 (RFC 6749 Appendix B)."
+            )
+        }
+        self = response
+    }
+
+    /// The parameters in a redirect, still encoded; nil when the URL is not the redirect URI with parameters behind it.
+    ///
+    /// RFC 9700 section 4.1.3: "exact string matching". What follows the redirect URI can only be its query, or its fragment.
+    package static func encoded(in url: String, at redirectURI: String, _ mode: ResponseMode) -> Substring? {
+        // RFC 3986 section 2: a URI is made of printable ASCII. To Swift's characters a combining mark would hide a separator.
+        guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), url.utf8.starts(with: redirectURI.utf8)
+        else { return nil }
+        let rest = url.utf8.dropFirst(redirectURI.utf8.count)
+        let separator = mode == .fragment ? "#" : redirectURI.utf8.contains(UInt8(ascii: "?")) ? "&" : "?"
+        guard rest.starts(with: separator.utf8) else { return nil }
+        return Substring(rest.dropFirst())
+    }
+}
+
+/// The arrival of a redirect: where the place that received it had to decode it to find out whose it is, it is not decoded again.
+package enum RedirectArrival: Sendable {
+    /// The whole URL.
+    case url(String)
+    /// The response in it.
+    case response(RedirectResponse)
+
+    /// The response.
+    func response(to request: AuthorizationRequest, of client: OAuthClient) throws(AuthError) -> RedirectResponse {
+        switch self {
+        case .url(let url):
+            let decrypt = request.responseMode.isSigned ? client.responseDecryption : nil
+            return try RedirectResponse(url, at: request.redirectURI, request.responseMode.delivery, decrypt: decrypt)
+        case .response(let response):
+            // RFC 9700 section 4.1.3: "exact string matching".
+            guard response.redirectURI.isIdentical(to: request.redirectURI) else {
+                throw AuthError(.invalidCallback, "The redirect arrived at another redirect URI than was sent.")
+            }
+            return response
+        }
+    }
+}
