@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -163,6 +163,13 @@ reference: dependencies ## Write the JSON Schema and the tables of docs/configur
 	swift build --product authflow
 	$$(swift build --product authflow --show-bin-path)/authflow config schema > docs/authflow.schema.json
 	.ci/configuration-tables
+
+trace-flows: dependencies ## Trace a login, a refresh and a callback, and write the files that they pass into docs/architecture.md
+	$(call install_missing,llvm)
+	swift build --product authflow
+	swift build --product flow-trace --scratch-path .build-trace --sanitize=address -Xswiftc -sanitize-coverage=func,trace-pc-guard
+	Tests/FlowTrace/trace.py $$(swift build --product flow-trace --scratch-path .build-trace --show-bin-path)/flow-trace \
+	  $$(swift build --product authflow --show-bin-path)/authflow docs/architecture.md
 
 lint: dependencies ## Check the formatting and what the documentation claims
 	swift format lint --strict --recursive Package.swift Sources Providers Samples Tests Benchmarks/Sources

@@ -326,6 +326,15 @@ let package = Package(
             dependencies: engine + ["AuthFlowOIDC"],
             path: "Tests/SignInSteps"
         ),
+        // Records which functions run, in order: see make trace-flows.
+        .target(name: "FlowTraceCalls", path: "Tests/FlowTrace/Calls"),
+        .executableTarget(
+            name: "flow-trace",
+            dependencies: engine + [
+                "FlowTraceCalls", "AuthFlowOIDC", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowServer", httpTypes,
+            ],
+            path: "Tests/FlowTrace/Program"
+        ),
         // The parts of a server's soak test, in processes of their own.
         .executableTarget(
             name: "session-soak",

@@ -8,11 +8,11 @@ import AuthFlowOAuth
 ///
 /// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`, `Discovery.swift`);
 /// 2. open a place for the redirect to arrive (`UserAgents/UserAgent.swift`);
-/// 3. build the authorization request (`Client/AuthorizationRequest.swift`) and let the user agent visit it;
-/// 4. check the authorization response (`Client/AuthorizationResponse.swift`);
-/// 5. exchange the code for tokens (`Grants/CodeExchange.swift`, `Client/TokenRequest.swift`);
-/// 6. validate the tokens and find out who the user is (`Grants/TokenValidation.swift`, `JOSE/IDTokenValidation.swift`);
-/// 7. keep the credential (`Credentials/ManagedCredential+Record.swift`).
+/// 3. build the authorization request (`Authorization/AuthorizationRequest.swift`) and let the user agent visit it;
+/// 4. check the authorization response (`Authorization/AuthorizationResponse.swift`);
+/// 5. exchange the code for tokens (`Authorization/CodeExchange.swift`, `Client/TokenRequest.swift`);
+/// 6. validate the tokens and find out who the user is (`Client/TokenValidation.swift`, `AuthorizationServer/IDTokenValidation.swift`);
+/// 7. keep the credential (`AuthFlowCredentials/ManagedCredential+Record.swift`).
 struct AuthorizationCodeSignIn: Sendable {
     var client: OAuthClient
     let reporter: FlowReporter

@@ -6,8 +6,8 @@ public import AuthFlowOAuth
 /// 1. find the server's endpoints (`AuthorizationServer/AuthorizationServer.swift`);
 /// 2. ask for a code (`Grants/DeviceAuthorization.swift`) and show it (`SignIn/DevicePresenter.swift`);
 /// 3. ask for the tokens until the user has decided (`Grants/DevicePolling.swift`);
-/// 4. validate the tokens and find out who the user is (`Grants/TokenValidation.swift`);
-/// 5. keep the credential (`Credentials/CredentialManager.swift`).
+/// 4. validate the tokens and find out who the user is (`Client/TokenValidation.swift`);
+/// 5. keep the credential (`AuthFlowCredentials/CredentialManager.swift`).
 struct DeviceSignIn: Sendable {
     let client: OAuthClient
     let reporter: FlowReporter
