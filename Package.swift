@@ -9,15 +9,20 @@ let flyingSocks = Target.Dependency.product(name: "FlyingSocks", package: "Flyin
 let logging = Target.Dependency.product(name: "Logging", package: "swift-log")
 let argumentParser = Target.Dependency.product(name: "ArgumentParser", package: "swift-argument-parser")
 
+/// The modules of a program that verifies tokens, or makes the requests of the standards itself.
+let protocolModules = [
+    "AuthFlowOAuth", "AuthFlowEssentials", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE",
+    "AuthFlowStorage",
+]
+
 /// The modules that `import AuthFlow` re-exports. Their dependents name each of them: the build does not notice that a re-exported module
 /// has changed.
-let engineModules = [
-    "AuthFlow", "AuthFlowEssentials", "AuthFlowJSON", "AuthFlowHTTP", "AuthFlowTransport", "AuthFlowJOSE",
-    "AuthFlowPKCS11",
-    "AuthFlowStorage", "AuthFlowOAuth", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
-    "AuthFlowResourceClient",
-    "AuthFlowConfiguration",
-]
+let engineModules =
+    protocolModules + [
+        "AuthFlow", "AuthFlowPKCS11", "AuthFlowCredentials", "AuthFlowStores", "AuthFlowSignIn",
+        "AuthFlowResourceClient",
+        "AuthFlowConfiguration",
+    ]
 let engine = engineModules.map { Target.Dependency(stringLiteral: $0) }
 
 /// A module, by its path in `Sources`. The comment above each is its description in docs/architecture.md.
@@ -37,6 +42,7 @@ let package = Package(
     platforms: [.macOS(.v15), .iOS(.v18)],
     products: [
         .library(name: "AuthFlow", targets: engineModules),
+        .library(name: "AuthFlowOAuth", targets: protocolModules),
         .library(name: "AuthFlowOIDC", targets: ["AuthFlowOIDC"] + engineModules),
         .library(name: "AuthFlowGitHub", targets: ["AuthFlowGitHub"] + engineModules),
         .library(name: "AuthFlowOkta", targets: ["AuthFlowOkta"] + engineModules),

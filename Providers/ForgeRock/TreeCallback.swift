@@ -1,4 +1,5 @@
 import AuthFlow
+public import AuthFlowHTTP
 public import AuthFlowJSON
 
 /// A question of a tree's step and the answer to it, in the format of `/json/authenticate`.
@@ -94,16 +95,12 @@ public struct TreeStep: Sendable {
     var questions: [String] { callbacks.map { "\($0.type) \($0.prompt) \($0.name)" } }
 }
 
-extension TreeCallback: CustomStringConvertible, CustomReflectable {
+extension TreeCallback: CustomStringConvertible, WithoutReflection {
     /// Its type; the answers are secret.
     public var description: String { DisplayText.sanitized(type, limit: 60) }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-extension TreeStep: CustomStringConvertible, CustomReflectable {
+extension TreeStep: CustomStringConvertible, WithoutReflection {
     /// The types of its questions; the answers are secret.
     public var description: String { callbacks.map(\.description).joined(separator: " ") }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -1,5 +1,4 @@
-import AuthFlow
-import AuthFlowOIDC
+import AuthFlowOAuth
 
 let server = AuthorizationServer(issuer: "https://id.example.com")
 

@@ -69,9 +69,7 @@ public struct EncryptionKeys: Sendable {
     subscript(id: String) -> Named? { keys.first { $0.id.isIdentical(to: id) } }
 }
 
-extension EncryptionKeys: CustomStringConvertible, CustomReflectable {
+extension EncryptionKeys: CustomStringConvertible, WithoutReflection {
     /// The names of the keys.
     public var description: String { "encryption keys \(keys.map(\.id).joined(separator: ", "))" }
-    /// A mirror without children: the keys are secret.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -11,9 +11,7 @@ public struct RedactedJSON: Sendable, Hashable {
     }
 }
 
-extension RedactedJSON: CustomStringConvertible, CustomReflectable {
+extension RedactedJSON: CustomStringConvertible, WithoutReflection {
     /// The names of the members.
     public var description: String { "<redacted: \((exposed.object ?? [:]).keys.sorted().joined(separator: ", "))>" }
-    /// A mirror without children.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -24,11 +24,9 @@ extension Secret: Hashable {
     public func hash(into hasher: inout Hasher) { hasher.combine(exposed) }
 }
 
-extension Secret: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension Secret: CustomStringConvertible, CustomDebugStringConvertible, WithoutReflection {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var description: String { "<redacted>" }
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var debugDescription: String { "<redacted>" }
-    /// A mirror without children: `dump` and test failures walk mirrors.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -119,9 +119,7 @@ package struct DPoPKey: Sendable, Hashable {
     }
 }
 
-extension DPoPKey: CustomStringConvertible, CustomReflectable {
+extension DPoPKey: CustomStringConvertible, WithoutReflection {
     /// The thumbprint of the public key.
     package var description: String { thumbprint }
-    /// A mirror without children.
-    package var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -266,9 +266,7 @@ extension DecryptionKey {
     }
 }
 
-extension DecryptionKey: CustomStringConvertible, CustomReflectable {
+extension DecryptionKey: CustomStringConvertible, WithoutReflection {
     /// The `kid`.
     public var description: String { keyID ?? "a decryption key" }
-    /// A mirror without children.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -262,9 +262,7 @@ extension PrivateKey {
     }
 }
 
-extension PrivateKey: CustomStringConvertible, CustomReflectable {
+extension PrivateKey: CustomStringConvertible, WithoutReflection {
     /// The `kid`.
     public var description: String { keyID ?? "a private key" }
-    /// A mirror without children.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -120,11 +120,9 @@ public struct TaggedRecord: Sendable, Hashable {
     }
 }
 
-extension TaggedRecord: CustomStringConvertible, CustomReflectable {
+extension TaggedRecord: CustomStringConvertible, WithoutReflection {
     /// The key without the bytes.
     public var description: String { "record \(key.name)" }
-    /// A mirror without children: the bytes are secret.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension RecordKey {

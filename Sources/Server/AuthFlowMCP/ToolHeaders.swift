@@ -5,11 +5,11 @@ import HTTPTypes
 
 /// The header fields that repeat what a request's body says, from MCP revision 2026-07-28 on.
 enum MirroredHeaders {
-    static let method = HTTPField.Name("Mcp-Method") ?? .accept
-    static let name = HTTPField.Name("Mcp-Name") ?? .accept
-    static let version = HTTPField.Name("MCP-Protocol-Version") ?? .accept
-    static let session = HTTPField.Name("Mcp-Session-Id") ?? .accept
-    static let lastEventID = HTTPField.Name("Last-Event-ID") ?? .accept
+    static let method = HTTPField.Name(known: "Mcp-Method")
+    static let name = HTTPField.Name(known: "Mcp-Name")
+    static let version = HTTPField.Name(known: "MCP-Protocol-Version")
+    static let session = HTTPField.Name(known: "Mcp-Session-Id")
+    static let lastEventID = HTTPField.Name(known: "Last-Event-ID")
 
     /// The fields of a message: its method, what it is about, and the annotated arguments of a tool.
     static func fields(of message: MCPMessage, version: String, tools: [String: [ToolParameter]]) -> HTTPFields {

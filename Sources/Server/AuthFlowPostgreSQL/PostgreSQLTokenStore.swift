@@ -18,7 +18,8 @@ public struct PostgreSQLTokenStore: Sendable {
     ///   - password: The password; default: the one of the URL, or of the password file.
     ///   - schema: The schema of the tables; default: `authflow`.
     ///   - connections: The most connections, besides one that listens; default: 4.
-    ///   - lease: How long a lease lasts that its holder does not renew; default: 15 seconds.
+    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in every process: one
+    ///     with a duration of less than a third would take over the leases of the others.
     ///   - patience: How long to wait for another process that has the lease; default: 30 seconds.
     ///   - allowsUnverifiedServer: Whether the URL may ask for TLS without a verified certificate, or for none, over a network. Who can
     ///     pose as the database then has every session; default: no.
@@ -116,7 +117,4 @@ extension PostgreSQLTokenStore: SessionTokenStore {
     }
 }
 
-extension PostgreSQLTokenStore: CustomReflectable {
-    /// A mirror without children: the settings hold the password.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
-}
+extension PostgreSQLTokenStore: WithoutReflection {}

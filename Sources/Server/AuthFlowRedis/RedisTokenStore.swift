@@ -17,7 +17,8 @@ public struct RedisTokenStore: Sendable {
     ///   - password: The password; default: the one of the URL.
     ///   - prefix: What the names of all keys begin with; default: `authflow`.
     ///   - connections: The most connections, besides one that listens; default: 4.
-    ///   - lease: How long a lease lasts that its holder does not renew; default: 15 seconds.
+    ///   - lease: The duration of a lease that its holder does not renew; default: 15 seconds. It must be the same in every process: one
+    ///     with a duration of less than a third would take over the leases of the others.
     ///   - patience: How long to wait for another process that has the lease; default: 30 seconds.
     ///   - allowsPlainText: Whether the server may be another machine's, which is then reached without TLS. Who is in between has
     ///     every session; default: no.
@@ -95,7 +96,4 @@ extension RedisTokenStore: SessionTokenStore {
     }
 }
 
-extension RedisTokenStore: CustomReflectable {
-    /// A mirror without children: the settings hold the password.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
-}
+extension RedisTokenStore: WithoutReflection {}

@@ -35,9 +35,7 @@ public struct ConfigurationObject: Sendable {
     }
 }
 
-extension ConfigurationObject: CustomStringConvertible, CustomReflectable {
+extension ConfigurationObject: CustomStringConvertible, WithoutReflection {
     /// The object's place: its file and path.
     public var description: String { "\(node.source.file): \(node.path)" }
-    /// A mirror without children: the object holds the environment that secrets are read from.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

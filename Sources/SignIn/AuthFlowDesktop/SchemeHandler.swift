@@ -1,5 +1,6 @@
 import AuthFlow
 public import AuthFlowEssentials
+public import AuthFlowHTTP
 
 #if canImport(Darwin)
 import Darwin
@@ -179,9 +180,7 @@ public struct SchemeHandler: Sendable {
     }
 }
 
-extension SchemeHandler: CustomStringConvertible, CustomReflectable {
+extension SchemeHandler: CustomStringConvertible, WithoutReflection {
     /// The scheme.
     public var description: String { scheme }
-    /// A mirror without children: the values of the environment's variables may be secrets.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -146,7 +146,7 @@ public actor HeadlessBrowser {
         guard let form else { return TransportRequest(.get, endpoint, headerFields: fields) }
         fields[.contentType] = "application/x-www-form-urlencoded"
         // The Fetch Standard, "append a request Origin header": the origin of the page that contains the form.
-        fields[HTTPField.Name("Origin") ?? .accept] = page?.origin ?? "null"
+        fields[HTTPField.Name(known: "Origin")] = page?.origin ?? "null"
         return TransportRequest(
             .post,
             endpoint,

@@ -107,5 +107,5 @@ package struct HTTPMessageReader {
         return Array(head.utf8) + response.body
     }
 
-    private static var host: HTTPField.Name { HTTPField.Name("Host") ?? .cookie }
+    private static var host: HTTPField.Name { HTTPField.Name(known: "Host") }
 }

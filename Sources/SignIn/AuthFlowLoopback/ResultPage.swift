@@ -34,7 +34,7 @@ struct ResultPage {
         )
     }
 
-    static let referrerPolicy = HTTPField.Name("Referrer-Policy") ?? .cacheControl
+    static let referrerPolicy = HTTPField.Name(known: "Referrer-Policy")
 
     private func html(nonce: String) -> String {
         let title = DisplayText.escapedForHTML(title)

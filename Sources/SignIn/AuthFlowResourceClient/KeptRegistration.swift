@@ -130,11 +130,9 @@ extension KeptRegistration {
     }
 }
 
-extension KeptRegistration: CustomStringConvertible, CustomReflectable {
+extension KeptRegistration: CustomStringConvertible, WithoutReflection {
     /// The client's identifier and the issuer.
     public var description: String { "\(clientID) at \(issuer)" }
-    /// A mirror without children: the registration may hold a secret.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension RecordKey.Kind {

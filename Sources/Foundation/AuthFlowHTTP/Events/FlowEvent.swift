@@ -91,7 +91,7 @@ public struct FlowEvent: Sendable {
     public let url: String?
 }
 
-extension FlowEvent: CustomStringConvertible, CustomReflectable {
+extension FlowEvent: CustomStringConvertible, WithoutReflection {
     /// One line for a log.
     public var description: String {
         let outcome =
@@ -106,8 +106,6 @@ extension FlowEvent: CustomStringConvertible, CustomReflectable {
         return "[\(flowID)] \(step) \(outcome)\(more)\(url.map { " url=\(Redaction.url($0))" } ?? "")"
     }
 
-    /// A mirror without children: ``url`` is not for logs.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// Publishes the events of one flow.

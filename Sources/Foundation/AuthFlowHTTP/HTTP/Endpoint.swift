@@ -102,11 +102,9 @@ extension Endpoint {
     public func hash(into hasher: inout Hasher) { hasher.combine(url) }
 }
 
-extension Endpoint: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
+extension Endpoint: CustomStringConvertible, CustomDebugStringConvertible, WithoutReflection {
     /// The URL with the values of its query left out.
     public var description: String { Redaction.url(url) }
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var debugDescription: String { description }
-    /// A mirror without children: a query may hold secrets.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

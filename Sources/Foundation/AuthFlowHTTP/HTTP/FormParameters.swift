@@ -56,9 +56,7 @@ extension FormParameters: ExpressibleByDictionaryLiteral {
     }
 }
 
-extension FormParameters: CustomStringConvertible, CustomReflectable {
+extension FormParameters: CustomStringConvertible, WithoutReflection {
     /// The names with their values left out.
     public var description: String { names.map { "\($0)=<redacted>" }.joined(separator: "&") }
-    /// A mirror without children: values may be secrets.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -117,11 +117,9 @@ public struct ConnectionPool: RawRepresentable, Sendable, Hashable {
     public static let resources = Self(rawValue: "resources")
 }
 
-extension TransportRequest: CustomStringConvertible, CustomReflectable {
+extension TransportRequest: CustomStringConvertible, WithoutReflection {
     /// Method and redacted address: header fields and bodies carry secrets.
     public var description: String { "\(head.method) \(Redaction.url(url))" }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// A response: status, header fields and the whole body.
@@ -178,11 +176,9 @@ extension TransportResponse {
     }
 }
 
-extension TransportResponse: CustomStringConvertible, CustomReflectable {
+extension TransportResponse: CustomStringConvertible, WithoutReflection {
     /// Status and size: bodies carry tokens.
     public var description: String { "\(status), \(body.count) bytes" }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension StringProtocol {

@@ -139,14 +139,12 @@ extension TransportRequest {
     }
 }
 
-extension NetworkSettings.ProxyServer: CustomStringConvertible, CustomReflectable {
+extension NetworkSettings.ProxyServer: CustomStringConvertible, WithoutReflection {
     /// The address, without the credentials.
     public var description: String { url }
-    /// A mirror without children: the user name is part of the credentials.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-extension NetworkSettings.Proxy: CustomStringConvertible, CustomReflectable {
+extension NetworkSettings.Proxy: CustomStringConvertible, WithoutReflection {
     /// Which kind it is. Variables of the environment are not shown: they may be secrets.
     public var description: String {
         switch self {
@@ -155,11 +153,9 @@ extension NetworkSettings.Proxy: CustomStringConvertible, CustomReflectable {
         case .environment: "the environment's proxy"
         }
     }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-extension NetworkSettings: CustomStringConvertible, CustomReflectable {
+extension NetworkSettings: CustomStringConvertible, WithoutReflection {
     /// What kind of proxy and certificates there are.
     public var description: String {
         [
@@ -168,6 +164,4 @@ extension NetworkSettings: CustomStringConvertible, CustomReflectable {
         ]
         .compactMap(\.self).joined(separator: ", ")
     }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

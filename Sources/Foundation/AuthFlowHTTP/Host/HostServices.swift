@@ -65,9 +65,7 @@ public struct HostServices: Sendable {
     package func randomToken() -> String { Base64URL.encode(randomBytes(32)) }
 }
 
-extension HostServices: CustomStringConvertible, CustomReflectable {
+extension HostServices: CustomStringConvertible, WithoutReflection {
     /// The names of the environment's variables: their values may be secrets.
     public var description: String { "host services with \(environment.keys.sorted().joined(separator: ", "))" }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

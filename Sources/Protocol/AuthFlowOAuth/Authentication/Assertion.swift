@@ -74,11 +74,9 @@ public struct Assertion: Sendable, Hashable {
     }
 }
 
-extension Assertion: CustomStringConvertible, CustomReflectable {
+extension Assertion: CustomStringConvertible, WithoutReflection {
     /// Who issued it, for whom, and until when.
     public var description: String { "an assertion \(AssertionClaims(jwt))" }
-    /// A mirror without children.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// What a JWT says about itself, for explaining why it was refused. Nothing of it is believed.

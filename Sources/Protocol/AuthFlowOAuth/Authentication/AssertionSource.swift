@@ -76,9 +76,7 @@ public struct AssertionSource: Sendable {
     }
 }
 
-extension AssertionSource: CustomStringConvertible, CustomReflectable {
+extension AssertionSource: CustomStringConvertible, WithoutReflection {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public var description: String { name }
-    /// A mirror without children.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -285,16 +285,12 @@ extension ClientAuthentication.Proof: ExpressibleByDictionaryLiteral {
     }
 }
 
-extension ClientAuthentication: CustomStringConvertible, CustomReflectable {
+extension ClientAuthentication: CustomStringConvertible, WithoutReflection {
     /// The method.
     public var description: String { method.rawValue }
-    /// A mirror without children.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
-extension ClientAuthentication.Proof: CustomStringConvertible, CustomReflectable {
+extension ClientAuthentication.Proof: CustomStringConvertible, WithoutReflection {
     /// The names of its parameters: their values prove the client.
     public var description: String { parameters.names.joined(separator: " ") }
-    /// A mirror without children.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -44,11 +44,9 @@ public struct AuthorizationRequest: Sendable, Hashable {
     var requiresIssuer = false
 }
 
-extension AuthorizationRequest: CustomStringConvertible, CustomReflectable {
+extension AuthorizationRequest: CustomStringConvertible, WithoutReflection {
     /// The URL with its values left out.
     public var description: String { Redaction.url(url) }
-    /// A mirror without children: the request holds secrets.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension OAuthClient {

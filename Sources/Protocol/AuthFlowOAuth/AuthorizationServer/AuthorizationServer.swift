@@ -117,11 +117,9 @@ public final class AuthorizationServer: Sendable {
     var time: Date { host.now() - clockCorrection }
 }
 
-extension AuthorizationServer: CustomStringConvertible, CustomReflectable {
+extension AuthorizationServer: CustomStringConvertible, WithoutReflection {
     /// The issuer.
     public var description: String { issuer }
-    /// A mirror without children.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// The `state` values whose authorization responses were accepted, so that none is accepted twice in this process.

@@ -175,6 +175,6 @@ extension TransportResponse {
 }
 
 extension HTTPField.Name {
-    package static let dpop = Self("DPoP") ?? .authorization
-    static let dpopNonce = Self("DPoP-Nonce") ?? .authorization
+    package static let dpop = Self(known: "DPoP")
+    static let dpopNonce = Self(known: "DPoP-Nonce")
 }

@@ -101,9 +101,7 @@ extension OAuthClient: ClientOperations {
     func sendForm(_ request: ProviderRequest) async throws -> ProviderResponse { try await sendFormRequest(request) }
 }
 
-extension OAuthClient: CustomStringConvertible, CustomReflectable {
+extension OAuthClient: CustomStringConvertible, WithoutReflection {
     /// The client's identifier and its server.
     public var description: String { "\(registration.clientID) at \(server)" }
-    /// A mirror without children: the registration may hold a secret.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

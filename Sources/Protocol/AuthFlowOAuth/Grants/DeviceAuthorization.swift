@@ -73,11 +73,9 @@ public struct DeviceAuthorization: Sendable {
     }
 }
 
-extension DeviceAuthorization: CustomStringConvertible, CustomReflectable {
+extension DeviceAuthorization: CustomStringConvertible, WithoutReflection {
     /// The address without its query: the codes are not for logs.
     public var description: String { "\(verificationURI)" }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension OAuthClient {

@@ -133,11 +133,9 @@ public struct ProviderRequest: Sendable {
     }
 }
 
-extension ProviderRequest: CustomStringConvertible, CustomReflectable {
+extension ProviderRequest: CustomStringConvertible, WithoutReflection {
     /// What it is for and where it goes: parameters and header fields carry secrets.
     public var description: String { "\(purpose) request to \(endpoint)" }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 /// The response to a request on the back channel.

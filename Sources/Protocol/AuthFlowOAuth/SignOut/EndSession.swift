@@ -42,11 +42,9 @@ public struct EndSessionRequest: Sendable, Hashable, Codable {
     }
 }
 
-extension EndSessionRequest: CustomStringConvertible, CustomReflectable {
+extension EndSessionRequest: CustomStringConvertible, WithoutReflection {
     /// The URL with its values left out.
     public var description: String { Redaction.url(url) }
-    /// A mirror without children: the URL holds an ID Token.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }
 
 extension OAuthClient {

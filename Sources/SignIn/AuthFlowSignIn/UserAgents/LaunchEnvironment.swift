@@ -1,5 +1,5 @@
 public import AuthFlowEssentials
-import AuthFlowHTTP
+public import AuthFlowHTTP
 
 #if canImport(Darwin)
 import Darwin
@@ -210,11 +210,9 @@ public struct LaunchEnvironment: Sendable {
     }
 }
 
-extension LaunchEnvironment: CustomStringConvertible, CustomReflectable {
+extension LaunchEnvironment: CustomStringConvertible, WithoutReflection {
     /// What was detected, without the environment: the values of its variables may be secrets.
     public var description: String {
         "terminal: \(hasTerminal), container: \(isContainer), WSL: \(isWSL), browser: \(browser)"
     }
-    /// A mirror without children, for the same reason.
-    public var customMirror: Mirror { Mirror(self, children: [:]) }
 }

@@ -55,5 +55,5 @@ public struct CertificateTransport: HTTPTransport {
 }
 
 extension HTTPField.Name {
-    fileprivate static let clientCertificate = HTTPField.Name("Client-Cert") ?? .authorization
+    fileprivate static let clientCertificate = HTTPField.Name(known: "Client-Cert")
 }

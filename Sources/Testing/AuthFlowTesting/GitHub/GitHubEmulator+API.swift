@@ -30,7 +30,7 @@ extension GitHubEmulator {
             token.expiresAt.map({ now() < $0 }) ?? true
         else { return message("Bad credentials", 401) }
         var response = resource(path, token)
-        response.head.headerFields[HTTPField.Name("X-OAuth-Scopes") ?? .vary] = token.scopes.joined(separator: ", ")
+        response.head.headerFields[HTTPField.Name(known: "X-OAuth-Scopes")] = token.scopes.joined(separator: ", ")
         return response
     }
 
@@ -48,8 +48,8 @@ extension GitHubEmulator {
         guard isUsedUp else { return nil }
         var response = message("API rate limit exceeded", 403)
         let reset = Int64(now().timeIntervalSince1970) + 1800
-        response.head.headerFields[HTTPField.Name("x-ratelimit-remaining") ?? .vary] = "0"
-        response.head.headerFields[HTTPField.Name("x-ratelimit-reset") ?? .vary] = "\(reset)"
+        response.head.headerFields[HTTPField.Name(known: "x-ratelimit-remaining")] = "0"
+        response.head.headerFields[HTTPField.Name(known: "x-ratelimit-reset")] = "\(reset)"
         return response
     }
 

@@ -324,7 +324,7 @@ extension ProtectedResourceEmulator {
         ])
     }
 
-    static let nonceField = HTTPField.Name("DPoP-Nonce") ?? .accept
+    static let nonceField = HTTPField.Name(known: "DPoP-Nonce")
 
     func proof(_ received: ReceivedRequest, at address: String, accessToken: String?, nonce: String?)
         -> EmulatedProof.Outcome

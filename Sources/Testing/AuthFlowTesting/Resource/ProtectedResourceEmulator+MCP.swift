@@ -7,10 +7,10 @@ import Synchronization
 // The MCP server of a protected resource.
 
 extension ProtectedResourceEmulator {
-    private static let session = HTTPField.Name("Mcp-Session-Id") ?? .accept
-    private static let version = HTTPField.Name("MCP-Protocol-Version") ?? .accept
-    private static let method = HTTPField.Name("Mcp-Method") ?? .accept
-    private static let name = HTTPField.Name("Mcp-Name") ?? .accept
+    private static let session = HTTPField.Name(known: "Mcp-Session-Id")
+    private static let version = HTTPField.Name(known: "MCP-Protocol-Version")
+    private static let method = HTTPField.Name(known: "Mcp-Method")
+    private static let name = HTTPField.Name(known: "Mcp-Name")
     private static let versionKey = "io.modelcontextprotocol/protocolVersion"
 
     func mcp(_ received: ReceivedRequest, _ body: [UInt8], _ settings: ResourceSettings) -> TransportResponse {
@@ -43,7 +43,7 @@ extension ProtectedResourceEmulator {
             accept.contains("application/json") && accept.contains("text/event-stream"),
             "Accept does not list both types"
         )
-        expect(received.request.headerFields[HTTPField.Name("Origin") ?? .accept] == nil, "an Origin field")
+        expect(received.request.headerFields[HTTPField.Name(known: "Origin")] == nil, "an Origin field")
         let response =
             message["params"]?["_meta"]?[Self.versionKey] != nil
             ? modern(received, message, settings) : legacy(received, message, settings)
@@ -297,7 +297,7 @@ extension ProtectedResourceEmulator {
 
     /// A stream that is resumed, and nothing to listen to otherwise.
     private func listen(_ received: ReceivedRequest, _ settings: ResourceSettings) -> TransportResponse {
-        guard let last = received.request.headerFields[HTTPField.Name("Last-Event-ID") ?? .accept],
+        guard let last = received.request.headerFields[HTTPField.Name(known: "Last-Event-ID")],
             let text = state.withLock({ $0.streams.removeValue(forKey: last) })
         else { return TransportResponse(head: HTTPResponse(status: .methodNotAllowed)) }
         // Conformance "sse-retry": not before the time that was asked for, and not long after it.
