@@ -1,7 +1,7 @@
 public import AuthFlowEssentials
 public import AuthFlowHTTP
 import AuthFlowJSON
-public import AuthFlowOAuth
+import AuthFlowOAuth
 public import AuthFlowStorage
 public import AuthFlowTransport
 import HTTPTypes

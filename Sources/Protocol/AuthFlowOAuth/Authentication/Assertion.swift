@@ -1,4 +1,4 @@
-import AuthFlowEssentials
+package import AuthFlowEssentials
 public import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
@@ -53,7 +53,7 @@ public struct Assertion: Sendable, Hashable {
     ///   - time: The time.
     ///   - source: Where it comes from, for the message.
     /// - Throws: ``AuthError`` with `assertion_unusable`.
-    func check(audience: String?, at time: Date, from source: String) throws(AuthError) {
+    package func check(audience: String?, at time: Date, from source: String) throws(AuthError) {
         let claims = AssertionClaims(jwt)
         // RFC 7523 section 3: the assertion "MUST contain an exp (expiration time) claim", and "MUST contain an aud (audience) claim".
         guard let expiry = claims.expiry else {

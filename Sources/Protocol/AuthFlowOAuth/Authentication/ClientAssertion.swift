@@ -7,7 +7,7 @@ import Crypto
 /// A JWT by which a client proves who it is (RFC 7523 section 2.2, OIDC Core section 9).
 ///
 /// It lives for a minute, and every request gets one of its own: servers refuse a `jti` that they have seen.
-struct ClientAssertion: Sendable {
+package struct ClientAssertion: Sendable {
     /// What signs it.
     enum Signer: Sendable {
         case key(SigningKeySource)
@@ -20,7 +20,7 @@ struct ClientAssertion: Sendable {
     /// draft-ietf-oauth-spiffe-client-auth section 4.1.
     static let spiffeType = "urn:ietf:params:oauth:client-assertion-type:jwt-spiffe"
 
-    static let lifetime: Int64 = 60
+    package static let lifetime: Int64 = 60
 
     let signer: Signer
     let algorithm: SignatureAlgorithm?

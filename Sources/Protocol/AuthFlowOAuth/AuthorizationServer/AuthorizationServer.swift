@@ -58,7 +58,7 @@ public final class AuthorizationServer: Sendable {
 
     /// The metadata, supplemented when it lacks an endpoint: a provider may describe in its RFC 8414 document what the one of
     /// OpenID Connect lacks.
-    func metadata(with endpoint: EndpointPath) async throws -> ProviderMetadata {
+    package func metadata(with endpoint: EndpointPath) async throws -> ProviderMetadata {
         let metadata = try await metadata()
         guard metadata[keyPath: endpoint] == nil, metadata.document == .ofIssuer else { return metadata }
         do {
@@ -91,7 +91,7 @@ public final class AuthorizationServer: Sendable {
     func doubtMetadata() { cache.expire() }
 
     /// Sends a request, bounded in time and size, following no redirect.
-    func send(_ request: TransportRequest) async throws -> TransportResponse {
+    package func send(_ request: TransportRequest) async throws -> TransportResponse {
         try await ExchangeLimits.send(request, by: transport, clock: host.clock)
     }
 

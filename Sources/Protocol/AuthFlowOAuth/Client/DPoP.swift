@@ -173,8 +173,3 @@ extension TransportResponse {
         }
     }
 }
-
-extension HTTPField.Name {
-    package static let dpop = Self(known: "DPoP")
-    static let dpopNonce = Self(known: "DPoP-Nonce")
-}

@@ -1,6 +1,5 @@
 import AuthFlowEssentials
 public import AuthFlowHTTP
-import AuthFlowJOSE
 import AuthFlowJSON
 import Crypto
 

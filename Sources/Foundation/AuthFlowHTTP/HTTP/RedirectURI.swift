@@ -1,6 +1,4 @@
 import AuthFlowEssentials
-public import AuthFlowHTTP
-import AuthFlowStorage
 
 /// A registered redirect URI: where the provider sends the user back to (RFC 8252 section 7).
 public struct RedirectURI: Sendable, Hashable {

@@ -73,7 +73,7 @@ public struct WebFinger: Sendable {
     }
 
     /// OIDC Discovery section 2.1: turns what a user types into a resource, and the origin to ask.
-    static func normalized(_ identifier: String) throws(AuthError) -> (resource: String, origin: String) {
+    package static func normalized(_ identifier: String) throws(AuthError) -> (resource: String, origin: String) {
         let text = String(identifier.prefix { $0 != "#" })
         let lowercased = text.lowercased()
         let account = lowercased.hasPrefix("acct:") ? String(text.dropFirst(5)) : text

@@ -1,4 +1,4 @@
-import AuthFlowHTTP
+package import AuthFlowHTTP
 package import HTTPTypes
 import Synchronization
 
@@ -15,7 +15,7 @@ package final class DPoPNonces: Sendable {
 
     /// Remembers what a response says.
     /// - Returns: The nonce, when there is one.
-    func learn(from response: TransportResponse, origin: String) -> String? {
+    package func learn(from response: TransportResponse, origin: String) -> String? {
         learn(from: response.head.headerFields, origin: origin)
     }
 
@@ -31,4 +31,9 @@ package final class DPoPNonces: Sendable {
         }
         return nonce
     }
+}
+
+extension HTTPField.Name {
+    package static let dpop = Self(known: "DPoP")
+    package static let dpopNonce = Self(known: "DPoP-Nonce")
 }

@@ -1,6 +1,7 @@
 import AuthFlowHTTP
 public import AuthFlowJOSE
 import AuthFlowJSON
+public import AuthFlowOAuth
 import HTTPTypes
 
 extension AssertionSource {
