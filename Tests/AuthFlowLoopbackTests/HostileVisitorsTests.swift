@@ -257,6 +257,7 @@ import Testing
             return try await response
         }
         #expect(response.contains("code=true"))
+        #expect(response.contains(mode == .fragment ? "/callback#" : "/callback?"))
     }
 
     @Test func survivesHugeHeaders() async throws {

@@ -148,6 +148,9 @@ private final class WatchedStore: SessionTokenStore {
             for browser in browsers { try await browser.signIn(web, at: server) }
             let last = try #require(try await browsers[2].session(at: server))
             #expect(try await server.sessions(ofUserOf: last).count == 2)
+            // The one that was used longest ago.
+            #expect(try await browsers[0].session(at: server) == nil)
+            #expect(try await browsers[1].session(at: server) != nil)
         }
     }
 

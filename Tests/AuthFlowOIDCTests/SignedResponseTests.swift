@@ -22,6 +22,8 @@ import Testing
         Refused(name: "a wrong signature", fault: .badSignature), Refused(name: "alg none", fault: .unsigned),
         Refused(name: "HMAC", fault: .signed(with: .hs256)),
         Refused(name: "a critical extension", fault: .header { $0["crit"] = ["b64"] }),
+        Refused(name: "another type", fault: .header { $0["typ"] = "logout+jwt" }),
+        Refused(name: "a key ID that is no string", fault: .header { $0["kid"] = 1 }),
         Refused(name: "not valid yet", fault: .claim("nbf", 4_102_444_800)),
         Refused(name: "a code beside it", fault: .codeBeside), Refused(name: "not signed", fault: .plain),
         Refused(name: "two responses", fault: .redirect { $0.append("response", $0["response"] ?? "") }),

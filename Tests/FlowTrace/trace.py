@@ -13,7 +13,7 @@ import os, pathlib, re, subprocess, sys, tempfile
 program, tool, document = os.path.realpath(sys.argv[1]), os.path.realpath(sys.argv[2]), pathlib.Path(sys.argv[3])
 here = pathlib.Path(__file__).parent
 COUNTED = re.compile(r"/(?:Sources/(?:Protocol|Credentials|Server)/\w+|Sources/SignIn/(?:AuthFlowSignIn|AuthFlow)|Sources/Foundation/(?:AuthFlowJOSE|AuthFlowStorage)|Providers)/(.*\.swift)$")
-TITLES = {"login": "One login (`AuthClient`, `OIDCProvider`, `LoopbackUserAgent`, `FileTokenStore`)", "refresh": "One refresh of the same client",
+TITLES = {"login": "One login (`AuthClient`, `AuthorizationServer(issuer:)`, `LoopbackUserAgent`, `FileTokenStore`)", "refresh": "One refresh of the same client",
           "callback": "One `/callback` of a web application (`SessionServer`, `MemoryTokenStore`)"}
 
 

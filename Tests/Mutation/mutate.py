@@ -13,21 +13,21 @@ import argparse, os, pathlib, re, signal, subprocess, sys, threading, time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COPY = ROOT / ".build-mutants" / "tree"
 SOURCES = """
-AuthFlowOAuth/IDTokenValidation AuthFlowOAuth/DPoPKey AuthFlowOAuth/EncryptedResponse AuthFlowOAuth/CertificateBinding
-AuthFlowOAuth/Assertion AuthFlowOAuth/AssertionSource+Platform AuthFlowOAuth/JWTBearer AuthFlowOAuth/Introspection
+AuthFlowOAuth/IDTokenValidation AuthFlowJOSE/DPoPKey AuthFlowOAuth/VerifiedResponse AuthFlowJOSE/CertificateBinding
+AuthFlowOAuth/Assertion AuthFlowSignIn/AssertionSource+Platform AuthFlowOAuth/JWTBearer AuthFlowOAuth/Introspection
 AuthFlowOAuth/IdentityAssertion AuthFlowOAuth/ClientAuthentication AuthFlowOAuth/PushedAuthorization
 AuthFlowOAuth/SignedAuthorizationResponse AuthFlowOAuth/SecurityProfile AuthFlowOAuth/AuthorizationDetails
 AuthFlowOAuth/ClientCredentials AuthFlowOAuth/AuthenticationDemand AuthFlowOAuth/AuthorizationRequest
 AuthFlowOAuth/AuthorizationRequest+Codable AuthFlowOAuth/AuthorizationResponse AuthFlowOAuth/ClientRegistration
 AuthFlowOAuth/TokenRequest AuthFlowOAuth/AccessTokenClaims AuthFlowOAuth/CodeExchange AuthFlowOAuth/DPoP
-AuthFlowOAuth/DeviceAuthorization AuthFlowOAuth/DevicePolling AuthFlowOAuth/DynamicRegistration AuthFlowOAuth/EndSession
-AuthFlowOAuth/Refresh AuthFlowOAuth/TokenExchange AuthFlowOAuth/TokenValidation AuthFlowOAuth/UserInfo
+AuthFlowOAuth/DeviceAuthorization AuthFlowOAuth/DevicePolling AuthFlowResourceClient/DynamicRegistration AuthFlowOAuth/EndSession
+AuthFlowOAuth/Refresh AuthFlowOAuth/TokenExchangeGrant AuthFlowOAuth/AuthorizationDetails+Comparison AuthFlowOAuth/TokenValidation AuthFlowOAuth/UserInfo
 AuthFlowOAuth/AuthorizationServer AuthFlowOAuth/AuthorizationServer+Verification AuthFlowOAuth/Discovery
-AuthFlowOAuth/ProviderMetadata AuthFlowOAuth/WebFinger AuthFlowOAuth/ProviderContext AuthFlowOAuth/ProviderRequest
-AuthFlowOAuth/RedirectURI AuthFlowOAuth/ResourceToken
-AuthFlowJOSE/JWTClaims AuthFlowJOSE/JWK AuthFlowJOSE/JWKSet AuthFlowJOSE/JWS AuthFlowJOSE/KeySource
+AuthFlowOAuth/ProviderMetadata AuthFlowSignIn/WebFinger AuthFlowOAuth/ProviderContext AuthFlowOAuth/ProviderRequest
+AuthFlowHTTP/RedirectURI AuthFlowOAuth/ResourceToken
+AuthFlowJOSE/JWTVerifier AuthFlowJOSE/JWTClaims AuthFlowJOSE/KeySet AuthFlowJOSE/JWK AuthFlowJOSE/JWKSet AuthFlowJOSE/JWS AuthFlowJOSE/KeySource
 AuthFlowJOSE/HMACSignature AuthFlowJOSE/PrivateKey AuthFlowJOSE/SigningKey AuthFlowJOSE/PrivateKeyFile AuthFlowJOSE/JWE
-AuthFlowJOSE/DecryptionKey AuthFlowJOSE/ContentEncryption AuthFlowJOSE/JWKMembers
+AuthFlowJOSE/DecryptionKey AuthFlowJOSE/ContentEncryption AuthFlowJOSE/KeyMaterial
 AuthFlowHTTP/Base64URL AuthFlowHTTP/PEMBlock AuthFlowHTTP/RateLimit AuthFlowHTTP/Endpoint AuthFlowHTTP/ExchangeLimits
 AuthFlowHTTP/AuthenticationChallenge AuthFlowHTTP/NetworkReach AuthFlowHTTP/CertificateNames
 AuthFlowPKCS11/PKCS11URI
@@ -66,9 +66,8 @@ SERVER = "SessionServer|ConformanceTests|SessionRaceTests|TokenLifeTests|Unsaved
 NEXT = "what is missing is refused by the check after it too"
 EQUIVALENT = {
     ("AuthFlowOAuth/ClientRegistration", "definition.scheme == .hmac"): "chooses what is checked; a wrong choice asks for more",
-    ("AuthFlowOAuth/AuthorizationResponse", "let parameters = FormURLEncoding.decode(query)"): "without parameters nothing goes on",
-    ("AuthFlowOAuth/DynamicRegistration", 'let clientID = json["client_id"]?.string'): NEXT,
-    ("AuthFlowOAuth/DynamicRegistration", "let uris = uris.strings"): NEXT,
+    ("AuthFlowResourceClient/DynamicRegistration", 'let clientID = json["client_id"]?.string'): NEXT,
+    ("AuthFlowResourceClient/DynamicRegistration", "let uris = uris.strings"): NEXT,
     ("AuthFlowOAuth/DeviceAuthorization", 'let deviceCode = json["device_code"]?.string'): NEXT,
     ("AuthFlowOAuth/DeviceAuthorization", 'let userCode = json["user_code"]?.string'): NEXT,
     ("AuthFlowOAuth/DeviceAuthorization", 'let uri = json["verification_uri"]?.string ?? json["verification_url"]?.string'): NEXT,
@@ -90,14 +89,14 @@ EQUIVALENT = {
     ("AuthFlowJOSE/JWTClaims", 'let audience = json["aud"]?.string'): NEXT,
     ("AuthFlowOAuth/IDTokenValidation", "Set(audience).isSuperset(of: original.audience)"): "every audience is this client by then",
     ("AuthFlowJOSE/JWK", "key.keySizeInBits >= 2048"): "swift-crypto refuses shorter keys too",
-    ("AuthFlowJOSE/JWK", "modulus.count <= Self.maximumRSASize / 8 + 1"): "swift-crypto refuses longer keys too",
+    ("AuthFlowJOSE/KeyMaterial", "modulus.count <= Self.maximumRSASize / 8 + 1"): "swift-crypto refuses longer keys too",
     ("AuthFlowOAuth/IDTokenValidation", 'claims["iss"] == .string(original.issuer)'): "the issuer is that of the stored tokens by then",
-    ("AuthFlowJOSE/JWK", "bytes.count == 32"): "swift-crypto wants 32 bytes too",
+    ("AuthFlowJOSE/KeyMaterial", "bytes.count == curve.size"): "swift-crypto wants 32 bytes too",
     ("AuthFlowJOSE/KeySource", "known.count < 32"): "bounds memory",
     ("AuthFlowOAuth/TokenRequest", 'let accessToken = parameters["access_token"]?.string'): NEXT,
     ("AuthFlowOAuth/ProviderMetadata", "let url = value.string"): NEXT,
-    ("AuthFlowOAuth/WebFinger", "let issuer = links.first"): NEXT,
-    ("AuthFlowOAuth/WebFinger", "!host.isEmpty"): NEXT,
+    ("AuthFlowSignIn/WebFinger", "let issuer = links.first"): NEXT,
+    ("AuthFlowSignIn/WebFinger", "!host.isEmpty"): NEXT,
     ("AuthFlowJOSE/JWS", "let payload = Base64URL.decode"): NEXT,
     ("AuthFlowJOSE/JWS", "let signature = Base64URL.decode"): "no bytes are no signature",
     ("AuthFlowJOSE/JWS", "self.payload.object != nil"): "what is no object has no claims",
@@ -210,7 +209,7 @@ def instrument(name, text, mutants):
         if re.match(r"\{\s*(throw|return nil)\b", code[block:]):
             number = add(match.start(), text[match.end():block])
             edits.append((match.end(), match.end(), f"!mutant({number}), "))
-    for match in re.finditer(r"\bcase [^\n:]+: (?=throw refusal)", code):
+    for match in re.finditer(r"\bcase [^\n:]+: (?=throw (?:\w+\.)?refus)", code):
         number = add(match.start(), match.group() + "throw")
         # What another case of the switch returns is returned here, too.
         passing = re.search(r"\breturn\b *([^\n]*)", code[code.rindex("switch ", 0, match.start()):match.start()])

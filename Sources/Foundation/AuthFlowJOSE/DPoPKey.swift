@@ -55,7 +55,7 @@ package struct DPoPKey: Sendable, Hashable {
             self.publicJWK = json
         } else {
             guard let key = Self.privateKey(stored) else { return nil }
-            self.publicJWK = .object(JWKMembers.curve("P-256", key.publicKey.rawRepresentation))
+            self.publicJWK = .object(PublicKeyMaterial.curve(.p256, Array(key.publicKey.rawRepresentation)).members)
         }
         guard let thumbprint = publicJWK.jwkThumbprint else { return nil }
         self.thumbprint = thumbprint

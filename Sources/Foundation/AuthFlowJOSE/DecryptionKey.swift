@@ -13,6 +13,33 @@ public struct DecryptionKey: Sendable {
         case p384(P384.KeyAgreement.PrivateKey)
         case p521(P521.KeyAgreement.PrivateKey)
         case x25519(Curve25519.KeyAgreement.PrivateKey)
+
+        init?(_ parts: PrivateKeyMaterial) {
+            switch parts {
+            case .rsa(let key): self = .rsa(key)
+            case .curve(let curve, let bytes):
+                let made: Material? =
+                    switch curve {
+                    case .p256: try? .p256(.init(rawRepresentation: bytes))
+                    case .p384: try? .p384(.init(rawRepresentation: bytes))
+                    case .p521: try? .p521(.init(rawRepresentation: bytes))
+                    case .x25519: try? .x25519(.init(rawRepresentation: bytes))
+                    case .ed25519: nil
+                    }
+                guard let made else { return nil }
+                self = made
+            }
+        }
+
+        var publicPart: PublicKeyMaterial? {
+            switch self {
+            case .rsa(let key): PublicKeyMaterial(key.publicKey)
+            case .p256(let key): .curve(.p256, Array(key.publicKey.rawRepresentation))
+            case .p384(let key): .curve(.p384, Array(key.publicKey.rawRepresentation))
+            case .p521(let key): .curve(.p521, Array(key.publicKey.rawRepresentation))
+            case .x25519(let key): .curve(.x25519, Array(key.publicKey.rawRepresentation))
+            }
+        }
     }
 
     private let material: Material
@@ -38,7 +65,7 @@ public struct DecryptionKey: Sendable {
             throw Self.refusal("its algorithm does not fit its type")
         }
         self.algorithms = algorithm.map { [$0] } ?? able.filter { $0 != .rsaOAEP }
-        guard var members = Self.publicMembers(of: material), let thumbprint = JSON.object(members).jwkThumbprint else {
+        guard var members = material.publicPart?.members, let thumbprint = JSON.object(members).jwkThumbprint else {
             throw Self.refusal("its public part cannot be derived")
         }
         members["kid"] = .string(keyID ?? thumbprint)
@@ -75,22 +102,6 @@ public struct DecryptionKey: Sendable {
         }
     }
 
-    private static func publicMembers(of material: Material) -> [String: JSON]? {
-        switch material {
-        case .rsa(let key):
-            guard let primitives = try? key.publicKey.getKeyPrimitives() else { return nil }
-            return [
-                "kty": "RSA", "n": .string(Base64URL.encode(primitives.modulus)),
-                "e": .string(Base64URL.encode(primitives.publicExponent)),
-            ]
-        case .p256(let key): return JWKMembers.curve("P-256", key.publicKey.rawRepresentation)
-        case .p384(let key): return JWKMembers.curve("P-384", key.publicKey.rawRepresentation)
-        case .p521(let key): return JWKMembers.curve("P-521", key.publicKey.rawRepresentation)
-        case .x25519(let key):
-            return ["kty": "OKP", "crv": "X25519", "x": .string(Base64URL.encode(key.publicKey.rawRepresentation))]
-        }
-    }
-
     private static func refusal(_ reason: String) -> AuthError {
         AuthError(.invalidConfiguration, "The decryption key cannot be used: \(reason).")
     }
@@ -110,30 +121,17 @@ extension DecryptionKey {
     /// The secret that is shared with the holder of a public key on the same curve. A point that is not on the curve would give the
     /// key away bit by bit; the initializers refuse one.
     func agreement(with jwk: JSON) throws -> [UInt8] {
-        func bytes(_ name: String) throws -> [UInt8] {
-            guard let bytes = jwk[name]?.string.flatMap({ Base64URL.decode($0) }) else {
-                throw CryptoKitError.incorrectParameterSize
-            }
-            return bytes
-        }
-        func point(_ curve: String, _ size: Int) throws -> [UInt8] {
-            guard jwk["kty"] == "EC", jwk["crv"]?.string == curve, let point = JWKMembers.point(jwk, size) else {
-                throw CryptoKitError.incorrectParameterSize
-            }
-            return point
-        }
         let secret: SharedSecret
-        switch material {
-        case .rsa: throw CryptoKitError.incorrectParameterSize
-        case .p256(let key):
-            secret = try key.sharedSecretFromKeyAgreement(with: .init(rawRepresentation: try point("P-256", 32)))
-        case .p384(let key):
-            secret = try key.sharedSecretFromKeyAgreement(with: .init(rawRepresentation: try point("P-384", 48)))
-        case .p521(let key):
-            secret = try key.sharedSecretFromKeyAgreement(with: .init(rawRepresentation: try point("P-521", 66)))
-        case .x25519(let key):
-            guard jwk["kty"] == "OKP", jwk["crv"] == "X25519" else { throw CryptoKitError.incorrectParameterSize }
-            secret = try key.sharedSecretFromKeyAgreement(with: .init(rawRepresentation: try bytes("x")))
+        switch (material, PublicKeyMaterial(jwk)) {
+        case (.p256(let key), .curve(.p256, let point)):
+            secret = try key.sharedSecretFromKeyAgreement(with: .init(rawRepresentation: point))
+        case (.p384(let key), .curve(.p384, let point)):
+            secret = try key.sharedSecretFromKeyAgreement(with: .init(rawRepresentation: point))
+        case (.p521(let key), .curve(.p521, let point)):
+            secret = try key.sharedSecretFromKeyAgreement(with: .init(rawRepresentation: point))
+        case (.x25519(let key), .curve(.x25519, let bytes)):
+            secret = try key.sharedSecretFromKeyAgreement(with: .init(rawRepresentation: bytes))
+        default: throw CryptoKitError.incorrectParameterSize
         }
         return unsafe secret.withUnsafeBytes { unsafe Array($0) }
     }
@@ -149,72 +147,41 @@ extension DecryptionKey {
     ///   - algorithm: The algorithm that it is registered for; default: every one that fits it but RSA-OAEP with SHA-1.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public init(pem text: Secret, keyID: String? = nil, algorithm: KeyManagementAlgorithm? = nil) throws(AuthError) {
-        let block = try PEMBlock.privateKey(in: text.exposed)
-        let named = KeyAlgorithm.of(block)
-        if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
-            guard key.keySizeInBits >= 2048 else {
-                throw Self.refusal("it has less than 2048 bits (RFC 7518 section 4.3)")
-            }
-            try self.init(.rsa(key), keyID: keyID, algorithm: algorithm)
-        } else if named == KeyAlgorithm.p256, let key = try? P256.KeyAgreement.PrivateKey(pemRepresentation: block.text)
-        {
-            try self.init(.p256(key), keyID: keyID, algorithm: algorithm)
-        } else if named == KeyAlgorithm.p384, let key = try? P384.KeyAgreement.PrivateKey(pemRepresentation: block.text)
-        {
-            try self.init(.p384(key), keyID: keyID, algorithm: algorithm)
-        } else if named == KeyAlgorithm.p521, let key = try? P521.KeyAgreement.PrivateKey(pemRepresentation: block.text)
-        {
-            try self.init(.p521(key), keyID: keyID, algorithm: algorithm)
-        } else {
-            throw Self.refusal("it is none of RSA with 2048 bits or more, P-256, P-384 and P-521, or it is damaged")
+        try self.init(block: try PEMBlock.privateKey(in: text.exposed), keyID: keyID, algorithm: algorithm)
+    }
+
+    private init(block: PEMBlock, keyID: String?, algorithm: KeyManagementAlgorithm?) throws(AuthError) {
+        let parts = try Self.parts { () throws(PrivateKeyMaterial.Fault) in
+            try PrivateKeyMaterial(block, kinds: "P-256, P-384 and P-521")
         }
+        guard let material = Material(parts) else { throw Self.refusal("its type or curve is not supported") }
+        try self.init(material, keyID: keyID, algorithm: algorithm)
     }
 
     /// Reads a key in JWK form (RFC 7517), with its private part.
     /// - Throws: ``AuthError`` with `invalid_configuration` when it has no private part, is not for encryption, or is damaged.
     public init(jwk json: JSON) throws(AuthError) {
-        guard json["d"] != nil else { throw Self.refusal("it is a public key: the member \"d\" is missing") }
-        guard Self.isForEncryption(json) else { throw Self.refusal("its \"use\" or \"key_ops\" is not for encryption") }
-        let keyID = json["kid"]?.string
-        let algorithm = json["alg"]?.string.map(KeyManagementAlgorithm.init(rawValue:))
-        func made(_ material: Material?) throws(AuthError) -> DecryptionKey {
-            guard let material else { throw Self.refusal("it is damaged, or a part of it is missing") }
-            return try DecryptionKey(material, keyID: keyID, algorithm: algorithm)
+        guard json["d"] == nil || Self.isForEncryption(json) else {
+            throw Self.refusal("its \"use\" or \"key_ops\" is not for encryption")
         }
-        let read: DecryptionKey
-        switch (json["kty"]?.string, json["crv"]?.string) {
-        case ("RSA", _):
-            let parts = ["n", "e", "d", "p", "q"].compactMap { json[$0]?.string.flatMap { Base64URL.decode($0) } }
-            guard parts.count == 5, parts[0].count <= PrivateKey.maximumRSASize / 8 + 1 else {
-                throw Self.refusal("a member of the RSA key (n, e, d, p, q) is missing, not base64url or too long")
-            }
-            let key = try? _RSA.Signing.PrivateKey(n: parts[0], e: parts[1], d: parts[2], p: parts[3], q: parts[4])
-            guard let key, key.keySizeInBits >= 2048 else {
-                throw Self.refusal("the RSA key is damaged, or has less than 2048 bits (RFC 7518 section 4.3)")
-            }
-            read = try made(.rsa(key))
-        case ("EC", "P-256"):
-            read = try made(
-                JWKMembers.scalar(json, 32).flatMap { try? .init(rawRepresentation: $0) }.map(Material.p256)
-            )
-        case ("EC", "P-384"):
-            read = try made(
-                JWKMembers.scalar(json, 48).flatMap { try? .init(rawRepresentation: $0) }.map(Material.p384)
-            )
-        case ("EC", "P-521"):
-            read = try made(
-                JWKMembers.scalar(json, 66).flatMap { try? .init(rawRepresentation: $0) }.map(Material.p521)
-            )
-        case ("OKP", "X25519"):
-            // RFC 8037 section 2: no number, of which zeros could be missing, but the bytes of the key.
-            let bytes = json["d"]?.string.flatMap { Base64URL.decode($0) }
-            read = try made(bytes.flatMap { try? .init(rawRepresentation: $0) }.map(Material.x25519))
-        default: throw Self.refusal("its type or curve is not supported")
+        let parts = try Self.parts { () throws(PrivateKeyMaterial.Fault) in try PrivateKeyMaterial(json) }
+        guard let material = Material(parts) else {
+            throw Self.refusal("it is damaged, or its curve is not for encryption")
         }
-        guard JWKMembers.fits(json, read.publicJWK) else {
+        try self.init(
+            material,
+            keyID: json["kid"]?.string,
+            algorithm: json["alg"]?.string.map(KeyManagementAlgorithm.init(rawValue:))
+        )
+        guard json.hasPublicMembers(of: publicJWK) else {
             throw Self.refusal("its private part does not belong to its public part")
         }
-        self = read
+    }
+
+    private static func parts(
+        _ read: () throws(PrivateKeyMaterial.Fault) -> PrivateKeyMaterial
+    ) throws(AuthError) -> PrivateKeyMaterial {
+        do throws(PrivateKeyMaterial.Fault) { return try read() } catch { throw refusal(error.reason) }
     }
 
     /// Whether a JWK may decrypt (RFC 7517 sections 4.2 and 4.3).
@@ -231,23 +198,16 @@ extension DecryptionKey {
         keyID: String?,
         algorithm: KeyManagementAlgorithm?
     ) throws(AuthError) -> [DecryptionKey] {
-        let start = text.exposed.utf8.first { !" \t\r\n".utf8.contains($0) }
-        guard start == UInt8(ascii: "{") else {
-            return [try DecryptionKey(pem: text, keyID: keyID, algorithm: algorithm)]
-        }
-        guard let json = try? JSON(parsing: Array(text.exposed.utf8)) else { throw refusal("its file is not JSON") }
         func read(_ json: JSON) throws(AuthError) -> DecryptionKey {
             var members = json.object ?? [:]
             if members["alg"] == nil { members["alg"] = algorithm.map { .string($0.rawValue) } }
             return try DecryptionKey(jwk: .object(members))
         }
-        guard let set = json["keys"]?.array else {
-            guard keyID == nil || json["kid"] == nil || json["kid"]?.string == keyID else {
-                throw refusal("its \"kid\" is not the one that the configuration names")
-            }
-            var members = json.object ?? [:]
-            if let keyID { members["kid"] = .string(keyID) }
-            return [try read(.object(members))]
+        let set: [JSON]
+        switch try KeyText(text, keyID: keyID, refusal: refusal) {
+        case .pem(let block): return [try DecryptionKey(block: block, keyID: keyID, algorithm: algorithm)]
+        case .key(let json): return [try read(json)]
+        case .set(let keys): set = keys
         }
         // What is for something else stands beside them: keys to sign with, and those of other algorithms.
         let isRSA = algorithm.map { $0 == .rsaOAEP || $0 == .rsaOAEP256 }

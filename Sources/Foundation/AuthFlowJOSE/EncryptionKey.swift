@@ -22,6 +22,26 @@ package struct EncryptionKey: Sendable {
         case p384(P384.KeyAgreement.PublicKey)
         case p521(P521.KeyAgreement.PublicKey)
         case x25519(Curve25519.KeyAgreement.PublicKey)
+
+        init?(_ parts: PublicKeyMaterial) {
+            switch parts {
+            case .rsa(let modulus, let exponent):
+                guard let key = try? _RSA.Encryption.PublicKey(n: modulus, e: exponent), key.keySizeInBits >= 2048
+                else { return nil }
+                self = .rsa(modulus: modulus, exponent: exponent)
+            case .curve(let curve, let bytes):
+                let made: Material? =
+                    switch curve {
+                    case .p256: try? .p256(.init(rawRepresentation: bytes))
+                    case .p384: try? .p384(.init(rawRepresentation: bytes))
+                    case .p521: try? .p521(.init(rawRepresentation: bytes))
+                    case .x25519: try? .x25519(.init(rawRepresentation: bytes))
+                    case .ed25519: nil
+                    }
+                guard let made else { return nil }
+                self = made
+            }
+        }
     }
 
     private let material: Material
@@ -35,22 +55,7 @@ package struct EncryptionKey: Sendable {
             let own = Set(operations.strings ?? [])
             guard !own.isDisjoint(with: ["encrypt", "wrapKey", "deriveKey", "deriveBits"]) else { return nil }
         }
-        func bytes(_ name: String) -> [UInt8]? { json[name]?.string.flatMap { Base64URL.decode($0) } }
-        let material: Material?
-        switch (json["kty"]?.string, json["crv"]?.string) {
-        case ("RSA", _):
-            guard let modulus = bytes("n"), let exponent = bytes("e"),
-                modulus.count <= PrivateKey.maximumRSASize / 8 + 1,
-                let key = try? _RSA.Encryption.PublicKey(n: modulus, e: exponent), key.keySizeInBits >= 2048
-            else { return nil }
-            material = .rsa(modulus: modulus, exponent: exponent)
-        case ("EC", "P-256"): material = JWKMembers.point(json, 32).flatMap { try? .p256(.init(rawRepresentation: $0)) }
-        case ("EC", "P-384"): material = JWKMembers.point(json, 48).flatMap { try? .p384(.init(rawRepresentation: $0)) }
-        case ("EC", "P-521"): material = JWKMembers.point(json, 66).flatMap { try? .p521(.init(rawRepresentation: $0)) }
-        case ("OKP", "X25519"): material = bytes("x").flatMap { try? .x25519(.init(rawRepresentation: $0)) }
-        default: return nil
-        }
-        guard let material else { return nil }
+        guard let parts = PublicKeyMaterial(json), let material = Material(parts) else { return nil }
         let isRSA = if case .rsa = material { true } else { false }
         let able: [KeyManagementAlgorithm] = KeyManagementAlgorithm.all.filter { ($0.wrapsByRSA) == isRSA }
         if let own = json["alg"] {
@@ -126,28 +131,26 @@ package struct EncryptionKey: Sendable {
     /// A secret that is shared with the owner by a key that is used once (RFC 7518 section 4.6.1.1), and the public part of that key.
     private func agreement() throws -> (secret: [UInt8], ephemeral: JSON) {
         let secret: SharedSecret
-        let ephemeral: [String: JSON]
+        let ephemeral: PublicKeyMaterial
         switch material {
         case .rsa: throw CryptoKitError.incorrectParameterSize
         case .p256(let key):
             let own = P256.KeyAgreement.PrivateKey()
             secret = try own.sharedSecretFromKeyAgreement(with: key)
-            ephemeral = JWKMembers.curve("P-256", own.publicKey.rawRepresentation)
+            ephemeral = .curve(.p256, Array(own.publicKey.rawRepresentation))
         case .p384(let key):
             let own = P384.KeyAgreement.PrivateKey()
             secret = try own.sharedSecretFromKeyAgreement(with: key)
-            ephemeral = JWKMembers.curve("P-384", own.publicKey.rawRepresentation)
+            ephemeral = .curve(.p384, Array(own.publicKey.rawRepresentation))
         case .p521(let key):
             let own = P521.KeyAgreement.PrivateKey()
             secret = try own.sharedSecretFromKeyAgreement(with: key)
-            ephemeral = JWKMembers.curve("P-521", own.publicKey.rawRepresentation)
+            ephemeral = .curve(.p521, Array(own.publicKey.rawRepresentation))
         case .x25519(let key):
             let own = Curve25519.KeyAgreement.PrivateKey()
             secret = try own.sharedSecretFromKeyAgreement(with: key)
-            ephemeral = [
-                "kty": "OKP", "crv": "X25519", "x": .string(Base64URL.encode(own.publicKey.rawRepresentation)),
-            ]
+            ephemeral = .curve(.x25519, Array(own.publicKey.rawRepresentation))
         }
-        return (unsafe secret.withUnsafeBytes { unsafe Array($0) }, .object(ephemeral))
+        return (unsafe secret.withUnsafeBytes { unsafe Array($0) }, .object(ephemeral.members))
     }
 }

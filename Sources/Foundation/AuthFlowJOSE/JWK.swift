@@ -22,10 +22,28 @@ package struct JWK: Sendable {
         case p384(P384.Signing.PublicKey)
         case p521(P521.Signing.PublicKey)
         case ed25519(Curve25519.Signing.PublicKey)
-    }
 
-    /// The longest RSA key that is accepted, in bits: verifying with a longer one would cost too much.
-    private static let maximumRSASize = 8192
+        init?(_ parts: PublicKeyMaterial) {
+            switch parts {
+            case .rsa(let modulus, let exponent):
+                // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
+                guard let key = try? _RSA.Signing.PublicKey(n: modulus, e: exponent), key.keySizeInBits >= 2048
+                else { return nil }
+                self = .rsa(key)
+            case .curve(let curve, let bytes):
+                let made: Material? =
+                    switch curve {
+                    case .p256: try? .p256(.init(rawRepresentation: bytes))
+                    case .p384: try? .p384(.init(rawRepresentation: bytes))
+                    case .p521: try? .p521(.init(rawRepresentation: bytes))
+                    case .ed25519: try? .ed25519(.init(rawRepresentation: bytes))
+                    case .x25519: nil
+                    }
+                guard let made else { return nil }
+                self = made
+            }
+        }
+    }
 
     /// Reads a key.
     /// - Returns: nil when the key is of an unsupported type, is not for verifying signatures, or is malformed:
@@ -37,46 +55,11 @@ package struct JWK: Sendable {
         guard json["key_ops"] == nil || json["key_ops"]?.strings?.contains("verify") == true else { return nil }
         // A key whose private part is published proves nothing about the signer.
         guard json["d"] == nil else { return nil }
-        switch (json["kty"]?.string, json["crv"]?.string) {
-        case ("RSA", _):
-            guard let modulus = Self.bytes(json["n"]), let exponent = Self.bytes(json["e"]),
-                modulus.count <= Self.maximumRSASize / 8 + 1,
-                let key = try? _RSA.Signing.PublicKey(n: modulus, e: exponent)
-            else { return nil }
-            // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
-            guard key.keySizeInBits >= 2048 else { return nil }
-            self.material = .rsa(key)
-        case ("EC", "P-256"):
-            guard let point = JWKMembers.point(json, 32),
-                let key = try? P256.Signing.PublicKey(rawRepresentation: point)
-            else { return nil }
-            self.material = .p256(key)
-        case ("EC", "P-384"):
-            guard let point = JWKMembers.point(json, 48),
-                let key = try? P384.Signing.PublicKey(rawRepresentation: point)
-            else { return nil }
-            self.material = .p384(key)
-        case ("EC", "P-521"):
-            guard let point = JWKMembers.point(json, 66),
-                let key = try? P521.Signing.PublicKey(rawRepresentation: point)
-            else { return nil }
-            self.material = .p521(key)
-        case ("OKP", "Ed25519"):
-            // RFC 8037 section 2.
-            guard let bytes = Self.bytes(json["x"]), bytes.count == 32,
-                let key = try? Curve25519.Signing.PublicKey(rawRepresentation: bytes)
-            else { return nil }
-            self.material = .ed25519(key)
-        default:
-            return nil
-        }
+        guard let parts = PublicKeyMaterial(json), let material = Material(parts) else { return nil }
+        self.material = material
         self.keyID = json["kid"]?.string
         self.issuer = json["issuer"]?.string
         self.algorithm = json["alg"]?.string
-    }
-
-    private static func bytes(_ json: JSON?) -> [UInt8]? {
-        json?.string.flatMap { Base64URL.decode($0) }
     }
 
     /// Whether the key has the type that an algorithm needs, and does not name another algorithm.

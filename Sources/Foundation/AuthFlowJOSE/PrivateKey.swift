@@ -12,12 +12,36 @@ public struct PrivateKey: SigningKey {
         case p384(P384.Signing.PrivateKey)
         case p521(P521.Signing.PrivateKey)
         case ed25519(Curve25519.Signing.PrivateKey)
+
+        init?(_ parts: PrivateKeyMaterial) {
+            switch parts {
+            case .rsa(let key): self = .rsa(key)
+            case .curve(let curve, let bytes):
+                let made: Material? =
+                    switch curve {
+                    case .p256: try? .p256(.init(rawRepresentation: bytes))
+                    case .p384: try? .p384(.init(rawRepresentation: bytes))
+                    case .p521: try? .p521(.init(rawRepresentation: bytes))
+                    case .ed25519: try? .ed25519(.init(rawRepresentation: bytes))
+                    case .x25519: nil
+                    }
+                guard let made else { return nil }
+                self = made
+            }
+        }
+
+        var publicPart: PublicKeyMaterial? {
+            switch self {
+            case .rsa(let key): PublicKeyMaterial(key.publicKey)
+            case .p256(let key): .curve(.p256, Array(key.publicKey.rawRepresentation))
+            case .p384(let key): .curve(.p384, Array(key.publicKey.rawRepresentation))
+            case .p521(let key): .curve(.p521, Array(key.publicKey.rawRepresentation))
+            case .ed25519(let key): .curve(.ed25519, Array(key.publicKey.rawRepresentation))
+            }
+        }
     }
 
     private let material: Material
-
-    /// The longest RSA key that is read, in bits.
-    static let maximumRSASize = 8192
 
     /// The public key (RFC 7517), with its `kid`: the one that was given, else its thumbprint (RFC 7638).
     public let publicJWK: JSON
@@ -36,7 +60,7 @@ public struct PrivateKey: SigningKey {
             throw Self.refusal("its \"alg\" does not fit its type")
         }
         self.algorithms = algorithm.map { [$0] } ?? able
-        guard var members = Self.publicMembers(of: material), let thumbprint = JSON.object(members).jwkThumbprint else {
+        guard var members = material.publicPart?.members, let thumbprint = JSON.object(members).jwkThumbprint else {
             throw Self.refusal("its public part cannot be derived")
         }
         members["kid"] = .string(keyID ?? thumbprint)
@@ -117,20 +141,6 @@ public struct PrivateKey: SigningKey {
         }
     }
 
-    private static func publicMembers(of material: Material) -> [String: JSON]? {
-        func encoded(_ bytes: some Sequence<UInt8>) -> JSON { .string(Base64URL.encode(bytes)) }
-        switch material {
-        case .rsa(let key):
-            guard let primitives = try? key.publicKey.getKeyPrimitives() else { return nil }
-            return ["kty": "RSA", "n": encoded(primitives.modulus), "e": encoded(primitives.publicExponent)]
-        case .p256(let key): return JWKMembers.curve("P-256", key.publicKey.rawRepresentation)
-        case .p384(let key): return JWKMembers.curve("P-384", key.publicKey.rawRepresentation)
-        case .p521(let key): return JWKMembers.curve("P-521", key.publicKey.rawRepresentation)
-        case .ed25519(let key):
-            return ["kty": "OKP", "crv": "Ed25519", "x": encoded(key.publicKey.rawRepresentation)]
-        }
-    }
-
     private static func refusal(_ reason: String) -> AuthError {
         AuthError(.invalidConfiguration, "The private key cannot be used: \(reason).")
     }
@@ -145,77 +155,42 @@ extension PrivateKey {
     ///   - keyID: The `kid` that the key is registered by; default: its thumbprint.
     /// - Throws: ``AuthError`` with `invalid_configuration` when there is no key that can be used.
     public init(pem text: Secret, keyID: String? = nil) throws(AuthError) {
-        let block = try PEMBlock.privateKey(in: text.exposed)
-        let named = KeyAlgorithm.of(block)
-        if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
-            try self.init(rsa: key, keyID: keyID)
-        } else if named == KeyAlgorithm.p256, let key = try? P256.Signing.PrivateKey(pemRepresentation: block.text) {
-            try self.init(.p256(key), keyID: keyID)
-        } else if named == KeyAlgorithm.p384, let key = try? P384.Signing.PrivateKey(pemRepresentation: block.text) {
-            try self.init(.p384(key), keyID: keyID)
-        } else if named == KeyAlgorithm.p521, let key = try? P521.Signing.PrivateKey(pemRepresentation: block.text) {
-            try self.init(.p521(key), keyID: keyID)
-        } else if named == KeyAlgorithm.ed25519,
-            let key = try? Curve25519.Signing.PrivateKey(pemRepresentation: block.text)
-        {
-            try self.init(.ed25519(key), keyID: keyID)
-        } else {
-            throw Self.refusal(
-                "it is none of RSA with 2048 bits or more, P-256, P-384, P-521 and Ed25519, or it is damaged"
-            )
-        }
+        try self.init(block: try PEMBlock.privateKey(in: text.exposed), keyID: keyID)
     }
 
-    private init(rsa key: _RSA.Signing.PrivateKey, keyID: String?, algorithm: SignatureAlgorithm? = nil)
-        throws(AuthError)
-    {
-        // RFC 7518 section 3.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
-        guard key.keySizeInBits >= 2048 else { throw Self.refusal("it has less than 2048 bits (RFC 7518 section 3.3)") }
-        try self.init(.rsa(key), keyID: keyID, algorithm: algorithm)
+    private init(block: PEMBlock, keyID: String?) throws(AuthError) {
+        let parts = try Self.parts { () throws(PrivateKeyMaterial.Fault) in
+            try PrivateKeyMaterial(block, kinds: "P-256, P-384, P-521 and Ed25519")
+        }
+        guard let material = Material(parts) else { throw Self.refusal("its type or curve is not supported") }
+        try self.init(material, keyID: keyID)
     }
 
     /// Reads a key in JWK form (RFC 7517), with its private part.
     /// - Throws: ``AuthError`` with `invalid_configuration` when it has no private part, is not for signing, or is damaged.
     public init(jwk json: JSON) throws(AuthError) {
-        guard json["d"] != nil else { throw Self.refusal("it is a public key: the member \"d\" is missing") }
-        guard Self.isForSigning(json) else { throw Self.refusal("its \"use\" or \"key_ops\" is not for signing") }
-        func bytes(_ name: String) -> [UInt8]? { json[name]?.string.flatMap { Base64URL.decode($0) } }
-        let keyID = json["kid"]?.string
-        let algorithm = json["alg"]?.string.map(SignatureAlgorithm.init(rawValue:))
-        let read: PrivateKey?
-        switch (json["kty"]?.string, json["crv"]?.string) {
-        case ("RSA", _):
-            // RFC 7518 section 6.3.2: a producer SHOULD include the primes. To find them from d costs too much, and for a damaged key
-            // without end.
-            guard let n = bytes("n"), let e = bytes("e"), let d = bytes("d"), let p = bytes("p"), let q = bytes("q")
-            else {
-                throw Self.refusal("a member of the RSA key (n, e, d, p, q) is missing or not base64url")
-            }
-            guard n.count <= Self.maximumRSASize / 8 + 1,
-                let key = try? _RSA.Signing.PrivateKey(n: n, e: e, d: d, p: p, q: q)
-            else { throw Self.refusal("the RSA key is damaged, too long, or has less than 2048 bits") }
-            read = try PrivateKey(rsa: key, keyID: keyID, algorithm: algorithm)
-        case ("EC", "P-256"):
-            read = try JWKMembers.scalar(json, 32).flatMap { try? P256.Signing.PrivateKey(rawRepresentation: $0) }
-                .map { key throws(AuthError) in try PrivateKey(.p256(key), keyID: keyID, algorithm: algorithm) }
-        case ("EC", "P-384"):
-            read = try JWKMembers.scalar(json, 48).flatMap { try? P384.Signing.PrivateKey(rawRepresentation: $0) }
-                .map { key throws(AuthError) in try PrivateKey(.p384(key), keyID: keyID, algorithm: algorithm) }
-        case ("EC", "P-521"):
-            read = try JWKMembers.scalar(json, 66).flatMap { try? P521.Signing.PrivateKey(rawRepresentation: $0) }
-                .map { key throws(AuthError) in try PrivateKey(.p521(key), keyID: keyID, algorithm: algorithm) }
-        case ("OKP", "Ed25519"):
-            read = try bytes("d").flatMap { try? Curve25519.Signing.PrivateKey(rawRepresentation: $0) }
-                .map { key throws(AuthError) in try PrivateKey(.ed25519(key), keyID: keyID, algorithm: algorithm) }
-        default:
-            throw Self.refusal("its type or curve is not supported")
+        guard json["d"] == nil || Self.isForSigning(json) else {
+            throw Self.refusal("its \"use\" or \"key_ops\" is not for signing")
         }
-        guard let read else { throw Self.refusal("it is damaged") }
+        let parts = try Self.parts { () throws(PrivateKeyMaterial.Fault) in try PrivateKeyMaterial(json) }
+        guard let material = Material(parts) else {
+            throw Self.refusal("it is damaged, or its curve is not for signing")
+        }
+        try self.init(
+            material,
+            keyID: json["kid"]?.string,
+            algorithm: json["alg"]?.string.map(SignatureAlgorithm.init(rawValue:))
+        )
         // A private part that belongs to another public part would sign what no server accepts.
-        guard JWKMembers.fits(json, read.publicJWK) else {
+        guard json.hasPublicMembers(of: publicJWK) else {
             throw Self.refusal("its private part does not belong to its public part")
         }
-        self = read
+    }
+
+    private static func parts(
+        _ read: () throws(PrivateKeyMaterial.Fault) -> PrivateKeyMaterial
+    ) throws(AuthError) -> PrivateKeyMaterial {
+        do throws(PrivateKeyMaterial.Fault) { return try read() } catch { throw refusal(error.reason) }
     }
 
     /// Whether a JWK may sign (RFC 7517 sections 4.2 and 4.3).
@@ -227,22 +202,15 @@ extension PrivateKey {
     /// Reads the key in a text: PEM, a JWK, or a JWK set in which it is the only one, or the one with this `kid`.
     /// - Throws: ``AuthError`` with `invalid_configuration`.
     public init(text: Secret, keyID: String? = nil) throws(AuthError) {
-        let start = text.exposed.utf8.first { !" \t\r\n".utf8.contains($0) }
-        guard start == UInt8(ascii: "{") else {
-            try self.init(pem: text, keyID: keyID)
+        let keys: [JSON]
+        switch try KeyText(text, keyID: keyID, refusal: Self.refusal) {
+        case .pem(let block):
+            try self.init(block: block, keyID: keyID)
             return
-        }
-        guard let json = try? JSON(parsing: Array(text.exposed.utf8)) else {
-            throw Self.refusal("its file is not JSON")
-        }
-        guard let keys = json["keys"]?.array else {
-            guard keyID == nil || json["kid"] == nil || json["kid"]?.string == keyID else {
-                throw Self.refusal("its \"kid\" is not the one that the configuration names")
-            }
-            var members = json.object ?? [:]
-            if let keyID { members["kid"] = .string(keyID) }
-            try self.init(jwk: .object(members))
+        case .key(let json):
+            try self.init(jwk: json)
             return
+        case .set(let found): keys = found
         }
         let candidates = keys.filter {
             $0["d"] != nil && Self.isForSigning($0) && (keyID == nil || $0["kid"]?.string == keyID)

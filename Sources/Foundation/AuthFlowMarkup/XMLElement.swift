@@ -27,9 +27,8 @@ package struct XMLElement: Sendable {
             throw AuthError(.invalidResponse, "\(service)'s response has more than \(maximumSize / 1024) KiB.")
         }
         // Declarations define entities, which such a response has no use for.
-        guard let text = String(validating: bytes, as: UTF8.self), !text.contains("<!"), !bytes.contains(0),
-            !text.hasTooManyCombiningMarks,
-            let root = read(bytes)
+        guard let text = String(validating: bytes, as: UTF8.self), !text.hasTooManyCombiningMarks,
+            !text.contains("<!"), !bytes.contains(0), let root = read(bytes)
         else {
             throw AuthError(.invalidResponse, "\(service)'s response is not valid XML.")
         }

@@ -149,10 +149,12 @@ struct ToolList: Sendable {
         var removed: [String] = []
         for tool in tools {
             let name = tool["name"]?.string ?? ""
-            if let found = ToolParameter.parameters(ofTool: tool) {
+            if let found = ToolParameter.parameters(ofTool: tool),
+                found.isEmpty || name.utf8.count <= Self.maximumName
+            {
                 kept.append(tool)
                 // A tool without annotations needs no place.
-                guard !found.isEmpty, name.utf8.count <= Self.maximumName else {
+                guard !found.isEmpty else {
                     parameters[name] = nil
                     continue
                 }

@@ -174,7 +174,7 @@ extension SessionServer {
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
             }
             try await endSessions(named: names, after: credential, at: own)
-            try await endOldestSessions(after: credential)
+            try await endOldestSessions(of: credential, except: own)
         } catch {
             // No browser is told its identifier. In a task of its own: this one may be cancelled. Nothing is revoked: other sessions of
             // the user may have tokens of the same grant.
@@ -197,11 +197,13 @@ extension SessionServer {
 
     /// Ends the oldest sessions of a user who has more than the limit: each costs memory whenever all of them are looked for. Their tokens
     /// may belong to the same grant, so they are not revoked.
-    private func endOldestSessions(after credential: Credential) async throws {
+    private func endOldestSessions(of credential: Credential, except own: RecordKey) async throws {
         guard let identity = credential.identity else { return }
         let found = try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject))
         guard found.count > options.sessionsPerUser else { return }
-        let oldest = found.sorted { $0.lastUse < $1.lastUse }.prefix(found.count - options.sessionsPerUser)
+        let oldest = found.filter { $0.key != own }.sorted { $0.lastUse < $1.lastUse }.prefix(
+            found.count - options.sessionsPerUser
+        )
         try await credentials.remove(oldest.map(\.key))
     }
 

@@ -1,7 +1,6 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
 import AuthFlowJSON
-import AuthFlowPKCS11
 
 /// The sign-in pages that requests have opened for one resource within the last hour, in every process, and how the last sign-in failed.
 struct SignInHistory: Sendable {

@@ -97,8 +97,11 @@ private struct FixedProvider: ProviderAdapter {
     }
 
     @Test(
-        arguments: [["crit": ["x"]], ["alg": "none"], ["alg": "HS256"], ["alg": "PS256"], ["kid": "other"]]
-            as [[String: JSON]]
+        arguments: [
+            ["crit": ["x"]], ["alg": "none"], ["alg": "HS256"], ["alg": "PS256"], ["kid": "other"], ["kid": 1],
+            ["typ": "at+jwt"],
+            ["typ": "logout+jwt"], ["typ": 1],
+        ] as [[String: JSON]]
     )
     func refusesSignedUserInfoWithAWrongHeader(_ header: [String: JSON]) async throws {
         let response = try signed(header: header)

@@ -1,5 +1,4 @@
 public import AuthFlowEssentials
-public import AuthFlowHTTP
 import AuthFlowJSON
 
 /// Something that happened during a flow: the one stream that progress, logs, traces and tests read.

@@ -10,9 +10,11 @@ package struct RedirectResponse: Sendable {
     /// The redirect URI that it arrived at.
     package let redirectURI: String
 
-    /// The redirect URI with the parameters in its query.
+    private let mode: ResponseMode
+
+    /// The redirect URI with the parameters as they travelled; those that were posted are put in the query.
     package var url: String {
-        "\(redirectURI)\(redirectURI.utf8.contains(UInt8(ascii: "?")) ? "&" : "?")\(FormURLEncoding.encodeQuery(parameters))"
+        "\(redirectURI)\(Self.separator(after: redirectURI, mode))\(FormURLEncoding.encodeQuery(parameters))"
     }
 
     /// The parameters.
@@ -29,16 +31,19 @@ package struct RedirectResponse: Sendable {
     /// - Parameters:
     ///   - encoded: The parameters, form-encoded.
     ///   - redirectURI: The redirect URI that they arrived at.
+    ///   - mode: How they travelled; default: in the query.
     ///   - decrypt: Decrypts a signed response; nil where none was agreed on.
     /// - Returns: nil when the parameters are not form-encoded UTF-8.
     /// - Throws: ``AuthError`` with `invalid_callback` or `unsupported` when a signed response cannot be read.
     package init?(
         encoded: some StringProtocol,
         at redirectURI: String,
+        _ mode: ResponseMode = .query,
         decrypt: Decryption?
     ) throws(AuthError) {
         guard let parameters = FormURLEncoding.decode(encoded) else { return nil }
         self.redirectURI = redirectURI
+        self.mode = mode
         self.parameters = parameters
         var states = parameters.values(for: "state")
         // JARM section 2.3 has one such parameter. Each of a stranger's would cost a private-key operation.
@@ -86,7 +91,7 @@ package struct RedirectResponse: Sendable {
                 "The redirect carries a fragment (#...), which was not asked for (response_mode)."
             )
         }
-        guard let response = try RedirectResponse(encoded: query, at: redirectURI, decrypt: decrypt) else {
+        guard let response = try RedirectResponse(encoded: query, at: redirectURI, mode, decrypt: decrypt) else {
             throw AuthError(
                 .invalidCallback,
                 "The parameters in the redirect are not form-encoded UTF-8 (RFC 6749 Appendix B)."
@@ -103,9 +108,12 @@ package struct RedirectResponse: Sendable {
         guard url.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), url.utf8.starts(with: redirectURI.utf8)
         else { return nil }
         let rest = url.utf8.dropFirst(redirectURI.utf8.count)
-        let separator = mode == .fragment ? "#" : redirectURI.utf8.contains(UInt8(ascii: "?")) ? "&" : "?"
-        guard rest.starts(with: separator.utf8) else { return nil }
+        guard rest.starts(with: separator(after: redirectURI, mode).utf8) else { return nil }
         return Substring(rest.dropFirst())
+    }
+
+    private static func separator(after redirectURI: String, _ mode: ResponseMode) -> String {
+        mode == .fragment ? "#" : redirectURI.utf8.contains(UInt8(ascii: "?")) ? "&" : "?"
     }
 }
 
@@ -120,7 +128,7 @@ package enum RedirectArrival: Sendable {
     func response(to request: AuthorizationRequest, of client: OAuthClient) throws(AuthError) -> RedirectResponse {
         switch self {
         case .url(let url):
-            let decrypt = request.responseMode.isSigned ? client.responseDecryption : nil
+            let decrypt = request.responseMode.isSigned ? client.signedResponseDecryption : nil
             return try RedirectResponse(url, at: request.redirectURI, request.responseMode.delivery, decrypt: decrypt)
         case .response(let response):
             // RFC 9700 section 4.1.3: "exact string matching".

@@ -28,6 +28,11 @@ struct SignedAuthorizationResponse: Sendable {
                 "The redirect carries no signed response (JARM), although one was asked for (response_mode)."
             )
         }
+        // Also where the place that received it did not know what the client demands.
+        guard
+            !client.registration.encryptedResponses.contains(.authorizationResponse)
+                || JWE.isEncrypted(Secret(received.parameters["response"] ?? ""))
+        else { throw Self.profile.refused("it is not encrypted, although the client demands it") }
         for name in received.parameters.names where Self.unsigned.contains(name) {
             throw Self.profile.refused("the parameter \"\(name)\" stands beside it, outside the signature")
         }

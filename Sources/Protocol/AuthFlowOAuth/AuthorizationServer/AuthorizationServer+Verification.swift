@@ -49,6 +49,11 @@ extension AuthorizationServer {
         return try await verifyIDToken(signed, expectation, metadata: metadata, secret: nil)
     }
 
+    /// As ``verify(_:audience:nonce:accessToken:algorithms:issuedWithin:clockLeeway:decryptionKeys:)``, for a token that is a plain string.
+    public func verify(_ idToken: String, audience clientID: String, nonce: String? = nil) async throws -> IDToken {
+        try await verify(Secret(idToken), audience: clientID, nonce: nonce.map(Secret.init))
+    }
+
     /// Verifies an ID Token.
     /// - Parameter secret: The client's secret, for the HMAC algorithms.
     func verifyIDToken(

@@ -12,7 +12,7 @@ import Synchronization
 /// request fetches the metadata and one the keys.
 ///
 /// ```swift
-/// let server = AuthorizationServer(issuer: "https://id.example.com")      // AuthFlowOIDC
+/// let server = AuthorizationServer(issuer: "https://id.example.com")
 /// let idToken = try await server.verify(text, audience: "my-client")
 /// ```
 public final class AuthorizationServer: Sendable {

@@ -26,10 +26,14 @@ extension OAuthClient {
         return try JWE(token).decrypted(with: try source.keys(), mayBeUnsigned: kind == .userInfo)
     }
 
-    /// Decrypts a signed authorization response; nil where none was agreed on.
+    /// Decrypts a signed authorization response; nil where the registration has agreed on none.
     package var responseDecryption: (@Sendable (Secret) throws(AuthError) -> Secret)? {
-        guard registration.responseMode.isSigned else { return nil }
-        return { [self] (response) throws(AuthError) in try decrypted(response, .authorizationResponse) }
+        registration.responseMode.isSigned ? signedResponseDecryption : nil
+    }
+
+    /// Decrypts a signed authorization response.
+    var signedResponseDecryption: @Sendable (Secret) throws(AuthError) -> Secret {
+        { [self] (response) throws(AuthError) in try decrypted(response, .authorizationResponse) }
     }
 
     /// Verifies a JWT that the server has made for this client: decrypted, then its header, claims and signature.

@@ -66,22 +66,26 @@ extension OAuthClient {
             specification: "OpenID Connect Back-Channel Logout section 2.4",
             code: .invalidLogoutToken
         )
-        do {
+        let signed: Secret
+        do throws(AuthError) {
             // "1. If the Logout Token is encrypted, decrypt it ... If encryption was negotiated ... and the Logout Token is not encrypted,
-            // the RP SHOULD reject it." "2. Validate the Logout Token signature in the same way that an ID Token signature is validated":
-            // last, because it may cost a request, and any sender can make it so. "3. Validate the alg (algorithm) Header Parameter in the
-            // same way it is validated for ID Tokens."
-            return try await verify(
-                logoutToken,
-                as: profile,
-                encrypted: .idToken,
-                algorithms: idTokenAlgorithms(metadata),
-                metadata: metadata,
-                usesSecret: true
-            ) { try self.logoutToken($0, metadata, options) }
-        } catch let error as AuthError where error.code == .unsupported {
+            // the RP SHOULD reject it."
+            signed = try decrypted(logoutToken, .idToken)
+            _ = try JWS(signed)
+        } catch {
             throw AuthError(.invalidLogoutToken, error.message)
         }
+        // "2. Validate the Logout Token signature in the same way that an ID Token signature is validated": last, because it may cost a
+        // request, and any sender can make it so. "3. Validate the alg (algorithm) Header Parameter in the same way it is validated for ID
+        // Tokens."
+        return try await verify(
+            signed,
+            as: profile,
+            encrypted: nil,
+            algorithms: idTokenAlgorithms(metadata),
+            metadata: metadata,
+            usesSecret: true
+        ) { try self.logoutToken($0, metadata, options) }
     }
 
     private func logoutToken(

@@ -28,9 +28,7 @@ public struct IDToken: Sendable, Hashable {
     /// `iat`: when it was issued.
     public let issuedAt: Date
 
-    /// - Parameters:
-    ///   - token: The token, whose claims have been checked.
-    ///   - proof: Proof that its signature has been verified.
+    /// - Parameter verified: The claims of the token. Only the verifier makes it.
     init(_ verified: VerifiedJWT<IDTokenClaims>) {
         let token = verified.claims
         self.header = verified.header

@@ -24,10 +24,3 @@ extension OAuthClient {
         try await exchange(callback.absoluteString, for: request)
     }
 }
-
-extension AuthorizationServer {
-    /// As ``verify(_:audience:nonce:accessToken:algorithms:issuedWithin:clockLeeway:decryptionKeys:)``, for a token that is a plain string.
-    public func verify(_ idToken: String, audience clientID: String, nonce: String? = nil) async throws -> IDToken {
-        try await verify(Secret(idToken), audience: clientID, nonce: nonce.map(Secret.init))
-    }
-}

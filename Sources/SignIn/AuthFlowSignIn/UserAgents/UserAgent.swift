@@ -112,7 +112,7 @@ extension RedirectOptions {
     /// The response whose parameters hold exactly the expected state; nil for any other, which must not end a wait, or be told why.
     package func response(_ encoded: Substring, at redirectURI: String) -> RedirectResponse? {
         do throws(AuthError) {
-            let response = try RedirectResponse(encoded: encoded, at: redirectURI, decrypt: decrypt)
+            let response = try RedirectResponse(encoded: encoded, at: redirectURI, responseMode, decrypt: decrypt)
             guard let response, let found = response.state else {
                 notes.ignoredResponse(because: "it has no state, or more than one.")
                 return nil

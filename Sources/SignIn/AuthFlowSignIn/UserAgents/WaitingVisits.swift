@@ -17,13 +17,13 @@ final class WaitingVisits: Sendable {
     /// - Returns: Whether there was one.
     func resume(with url: String) -> Bool {
         let visits = visits.withLock { Array($0.values) }
-        let found = visits.lazy.compactMap { visit in
-            visit.options.response(in: url, at: visit.redirectURI).map { (visit, $0) }
-        }.first
-        guard let (visit, response) = found else { return false }
-        if case .terminated = visit.arrival.yield(.response(response)) { return false }
-        visit.arrival.finish()
-        return true
+        for visit in visits {
+            guard let response = visit.options.response(in: url, at: visit.redirectURI) else { continue }
+            if case .terminated = visit.arrival.yield(.response(response)) { return false }
+            visit.arrival.finish()
+            return true
+        }
+        return false
     }
 
     /// Visits a URL in a session of a user agent, unless the redirect arrives another way.
