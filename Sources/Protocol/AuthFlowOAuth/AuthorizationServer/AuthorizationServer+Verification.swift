@@ -82,7 +82,7 @@ extension AuthorizationServer {
     func keySet(_ metadata: ProviderMetadata) -> some KeySet { IssuerKeys(server: self, metadata: metadata) }
 
     /// The server's keys that messages to it are encrypted with.
-    func encryptionKeys(_ metadata: ProviderMetadata) async throws -> [EncryptionKey] {
+    package func encryptionKeys(_ metadata: ProviderMetadata) async throws -> [EncryptionKey] {
         let place = try metadata.required(\.jwksURI, "key set (jwks_uri)")
         return try await keys.encryptionKeys(at: place, fetch: fetchKeys)
     }

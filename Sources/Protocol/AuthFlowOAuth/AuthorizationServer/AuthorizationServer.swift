@@ -25,7 +25,7 @@ public final class AuthorizationServer: Sendable {
     let keys: KeySource
     let dpopNonces = DPoPNonces()
     let usedStates = UsedStates()
-    let transport: any HTTPTransport
+    package let transport: any HTTPTransport
     private let cache: MetadataCache
     private let offset = Mutex<TimeInterval?>(nil)
 

@@ -67,7 +67,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     public var json: JSON
 
     /// Where the document was found; nil when nothing was discovered.
-    var document: Document?
+    package var document: Document?
 
     /// What the connection led to by which the document was fetched; nil when that is not known.
     var documentReach: NetworkReach?
@@ -76,7 +76,7 @@ public struct ProviderMetadata: Sendable, Hashable {
     var lifetime: Duration?
 
     /// Where a metadata document was found.
-    enum Document: Sendable, Hashable {
+    package enum Document: Sendable, Hashable {
         /// At the address that the issuer's own identifier leads to.
         case ofIssuer
         /// At an address that was given by hand.

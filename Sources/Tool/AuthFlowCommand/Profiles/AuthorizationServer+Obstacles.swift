@@ -1,20 +1,20 @@
-import AuthFlowHTTP
+import AuthFlow
 import AuthFlowJSON
 import HTTPTypes
 
 extension AuthorizationServer {
     /// An endpoint that cannot be used from here.
-    package struct Obstacle: Sendable {
+    struct Obstacle: Sendable {
         /// `keys`, or the name of an endpoint in the metadata.
-        package let name: String
-        package let error: any Error
+        let name: String
+        let error: any Error
     }
 
     /// Tries what a sign-in needs of the server besides its metadata: its keys, and a connection to each server that the metadata names.
     ///
     /// No endpoint is asked for anything: any response shows that there is a server.
     /// - Throws: What fetching the metadata throws; `CancellationError`.
-    package func obstacles() async throws -> [Obstacle] {
+    func obstacles() async throws -> [Obstacle] {
         let metadata = try await metadata()
         var obstacles: [Obstacle] = []
         var origins: Set<String> = metadata.document == nil ? [] : [(try? Endpoint(issuer))?.origin ?? issuer]
