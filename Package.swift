@@ -197,7 +197,7 @@ let package = Package(
                 "AuthFlowResourceClient", "AuthFlowEssentials", httpTypes, crypto,
             ]
         ),
-        // The one import of an app: re-exports the modules above.
+        // The one import of an app: re-exports the modules of the engine.
         module(
             "SignIn/AuthFlow",
             [
@@ -294,7 +294,7 @@ let package = Package(
         // The bridge between an MCP host and a remote server: JSON-RPC, event streams, sessions, mirrored headers.
         module("Server/AuthFlowMCP", engine + [httpTypes]),
 
-        // Emulators (an OpenID provider, GitHub, Okta, ForgeRock), faults, virtual time, conformance suites, and the harness of the adapters' tests.
+        // Emulators (an OpenID provider, GitHub, Okta, ForgeRock, protected resources), faults, virtual time, conformance suites, and the harness of the adapters' tests.
         module(
             "Testing/AuthFlowTesting",
             engine + ["AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC", httpTypes, crypto, cryptoExtras]

@@ -154,6 +154,34 @@ private final class WatchedStore: SessionTokenStore {
         }
     }
 
+    /// Comparing it takes a time that grows with the square of the number of marks.
+    @Test(.timeLimit(.minutes(1))) func aStrangersPathAndCookiesAreNotCompared() async throws {
+        let marks = String(repeating: "\u{301}", count: 20_000) + String(repeating: "\u{323}", count: 20_000)
+        try await withWeb { _, server, _ in
+            var request = HTTPRequest(method: .get, scheme: "https", authority: "app.example.com", path: "/\(marks)")
+            request.headerFields[.cookie] = "\(marks)=x; __Host-Http-authflow=\(marks)"
+            #expect(!server.handles(request))
+            request.path = "/"
+            let session = try await server.session(of: request)
+            #expect(session == nil)
+        }
+    }
+
+    @Test func usersWhoSignInAtTheSameMomentDoNotEndEachOther() async throws {
+        try await EmulatorScene.with(.inProcess, clients: [WebScene.client]) { scene in
+            let web = WebScene(scene)
+            let server = try web.process { $0.sessionsPerUser = 1 }
+            let browsers = (0..<4).map { _ in WebBrowser() }
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for browser in browsers { group.addTask { try await browser.signIn(web, at: server) } }
+                try await group.waitForAll()
+            }
+            var signedIn = 0
+            for browser in browsers where try await browser.session(at: server) != nil { signedIn += 1 }
+            #expect(signedIn >= 1)
+        }
+    }
+
     @Test func sessionsThatAnApplicationEndsAreRevokedAlthoughTheAnswerIsLost() async throws {
         try await withWeb { web, server, store in
             let (laptop, phone) = (WebBrowser(), WebBrowser())

@@ -66,6 +66,7 @@ import Testing
         Hostile(testDescription: "no time", fault: .claim("iat", nil), words: "iat"),
         Hostile(testDescription: "recorded an hour ago", fault: .claims { $0["iat"] = 1_700_000_000 }, words: "(iat)"),
         Hostile(testDescription: "expired", fault: .claims { $0["exp"] = 1_700_000_000 }, words: "(exp)"),
+        Hostile(testDescription: "not valid yet", fault: .claims { $0["nbf"] = 4_102_444_800 }, words: "(nbf)"),
         Hostile(testDescription: "a wrong signature", fault: .badSignature, words: "signature"),
         Hostile(testDescription: "not signed", fault: .header { $0["alg"] = "none" }, words: "(alg)"),
         Hostile(testDescription: "with the secret", fault: .signed(with: .hs256), words: "(alg)"),

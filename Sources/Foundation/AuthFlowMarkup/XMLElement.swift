@@ -74,11 +74,10 @@ package struct XMLElement: Sendable {
             children.append(read)
         }
         let name = unsafe authflow_markup_name(node).map { unsafe String(cString: $0) } ?? ""
-        return XMLElement(
-            name: name,
-            children: children,
-            text: children.isEmpty && hasText ? unsafe content(node) : ""
-        )
+        let text = children.isEmpty && hasText ? unsafe content(node) : ""
+        // A reference to a character stands for a mark that the document does not have.
+        guard !text.hasTooManyCombiningMarks else { return nil }
+        return XMLElement(name: name, children: children, text: text)
     }
 
     private static func content(_ node: OpaquePointer) -> String {

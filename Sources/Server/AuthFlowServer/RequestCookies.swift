@@ -10,8 +10,9 @@ struct RequestCookies: Sendable {
         let fields = request.headerFields[fields: .cookie].map { Array($0.value.utf8) }
         pairs = fields.flatMap { $0.split(separator: UInt8(ascii: ";")) }.compactMap { part in
             let parts = part.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
-            guard parts.count == 2 else { return nil }
-            return (Self.trimmed(parts[0]), Self.trimmed(parts[1]))
+            // Other text can take long to compare. A cookie whose value is other text still makes another one of its name ambiguous.
+            guard parts.count == 2, parts[0].allSatisfy({ $0 < 0x80 }) else { return nil }
+            return (Self.trimmed(parts[0]), parts[1].allSatisfy { $0 < 0x80 } ? Self.trimmed(parts[1]) : "")
         }
     }
 

@@ -82,8 +82,8 @@ public struct ResourceProxy: Sendable {
     public func handles(_ request: HTTPRequest) -> Bool { route(of: request) != nil }
 
     private func route(of request: HTTPRequest) -> Route? {
-        let path = (request.path ?? "/").prefix { $0 != "?" }
-        return routes.first { path.hasPrefix($0.prefix) }
+        let target = (request.path ?? "/").utf8
+        return routes.first { target.starts(with: $0.prefix.utf8) }
     }
 
     /// Returns the response to a request that is refused whatever its body: ask for it before the body is read. Nil for any other.
@@ -100,7 +100,7 @@ public struct ResourceProxy: Sendable {
 
     private func admission(of request: HTTPRequest, to route: Route) -> Admission {
         let target = request.path ?? "/"
-        let path = String(target.prefix { $0 != "?" })
+        guard let path = SessionServer.path(of: request) else { return .refused(ServerResponse.plain(.badRequest)) }
         guard server.isFromOwnPage(request) else { return .refused(ServerResponse.plain(.forbidden)) }
         guard route.methods.contains(request.method) else { return .refused(ServerResponse.plain(.methodNotAllowed)) }
         let rest = path.dropFirst(route.prefix.count)
@@ -207,7 +207,7 @@ public struct ResourceProxy: Sendable {
 
     /// RFC 9110 section 7.6.1: the fields that "Connection" names go no further.
     private static func passing(_ fields: HTTPFields, _ names: Set<String>) -> HTTPFields {
-        let named = fields[values: .connection].flatMap { value in
+        let named = fields[values: .connection].filter { $0.utf8.allSatisfy { $0 < 0x80 } }.flatMap { value in
             value.lowercased().split(separator: ",").map { $0.trimmingSpaces() }
         }
         var passing = HTTPFields()

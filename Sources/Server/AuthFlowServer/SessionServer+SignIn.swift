@@ -174,7 +174,8 @@ extension SessionServer {
                 throw AuthError(.loginRequired, "The provider ended the session during the sign-in. Sign in again.")
             }
             try await endSessions(named: names, after: credential, at: own)
-            try await endOldestSessions(of: credential, except: own)
+            // The sign-in is good although the others cannot be found now.
+            try? await endOldestSessions(of: credential, at: own)
         } catch {
             // No browser is told its identifier. In a task of its own: this one may be cancelled. Nothing is revoked: other sessions of
             // the user may have tokens of the same grant.
@@ -197,13 +198,14 @@ extension SessionServer {
 
     /// Ends the oldest sessions of a user who has more than the limit: each costs memory whenever all of them are looked for. Their tokens
     /// may belong to the same grant, so they are not revoked.
-    private func endOldestSessions(of credential: Credential, except own: RecordKey) async throws {
+    private func endOldestSessions(of credential: Credential, at own: RecordKey) async throws {
         guard let identity = credential.identity else { return }
         let found = try await credentials.credentials(tagged: userTag(identity.issuer, identity.subject))
-        guard found.count > options.sessionsPerUser else { return }
-        let oldest = found.filter { $0.key != own }.sorted { $0.lastUse < $1.lastUse }.prefix(
-            found.count - options.sessionsPerUser
-        )
+        guard found.count > options.sessionsPerUser, let new = found.first(where: { $0.key == own }) else { return }
+        // Of two sign-ins at the same moment, one ends the other, and not each the other.
+        let oldest = found.filter { ($0.lastUse, $0.key.name) < (new.lastUse, own.name) }
+            .sorted { $0.lastUse < $1.lastUse }
+            .prefix(found.count - options.sessionsPerUser)
         try await credentials.remove(oldest.map(\.key))
     }
 

@@ -120,7 +120,13 @@ public final class SessionServer: Sendable {
 
     /// Whether a request is for one of the routes here. Its body has to be read then; every other body is the application's.
     public func handles(_ request: HTTPRequest) -> Bool {
-        routes[String((request.path ?? "/").prefix { $0 != "?" })] != nil
+        Self.path(of: request).flatMap { routes[$0] } != nil
+    }
+
+    /// The path of a request; nil when it is not ASCII, as paths are (RFC 3986 section 2): other text can take long to compare.
+    static func path(of request: HTTPRequest) -> String? {
+        let path = (request.path ?? "/").utf8.prefix { $0 != UInt8(ascii: "?") }
+        return path.allSatisfy { $0 < 0x80 } ? String(Substring(path)) : nil
     }
 
     /// Returns the response to a request for one of the routes here; nil for the application's own.
@@ -128,10 +134,8 @@ public final class SessionServer: Sendable {
     ///   - request: The request. Its path is taken as it is: a proxy in front must not have changed it.
     ///   - body: The body, bounded by the caller: nothing here needs more than 64 KiB.
     public func response(to request: HTTPRequest, body: [UInt8] = []) async -> TransportResponse? {
-        let target = request.path ?? "/"
-        let path = String(target.prefix { $0 != "?" })
-        let query = target.dropFirst(path.count + 1)
-        guard let route = routes[path] else { return nil }
+        guard let path = Self.path(of: request), let route = routes[path] else { return nil }
+        let query = Substring((request.path ?? "/").utf8.dropFirst(path.utf8.count + 1))
         guard route.methods.contains(request.method) else {
             var response = ServerResponse.plain(.methodNotAllowed)
             response.head.headerFields[.allow] = route.methods.map(\.rawValue).joined(separator: ", ")

@@ -280,4 +280,16 @@ import Testing
         #expect(throws: ResponseHead.Fault.self) { try head.read("\r\n".utf8) }
         #expect(FormURLEncoding.decode("name=Vie\u{323}\u{302}t")?["name"] != nil)
     }
+
+    /// A backslash before a mark is not in the value.
+    @Test func aChallengeWhoseMarksAreEscapedIsNotRead() {
+        let marks = Array(repeating: "\\\u{301}", count: 200).joined()
+        let response = TransportResponse(
+            head: HTTPResponse(
+                status: .unauthorized,
+                headerFields: [.wwwAuthenticate: "Bearer error=\"\(marks)\""]
+            )
+        )
+        #expect(AuthenticationChallenge.challenges(in: response).allSatisfy { $0.parameters["error"] == nil })
+    }
 }

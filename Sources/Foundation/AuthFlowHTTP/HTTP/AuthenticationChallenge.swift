@@ -1,3 +1,4 @@
+import AuthFlowJSON
 public import HTTPTypes
 
 /// One challenge of a server's `WWW-Authenticate` (RFC 9110 section 11.6.1): what it takes to be let in.
@@ -177,7 +178,8 @@ public struct AuthenticationChallenge: Sendable, Hashable {
             while position < end, let byte = current {
                 position += 1
                 switch byte {
-                case UInt8(ascii: "\""): return String(validating: value, as: UTF8.self)
+                case UInt8(ascii: "\""):
+                    return String(validating: value, as: UTF8.self).flatMap { $0.hasTooManyCombiningMarks ? nil : $0 }
                 case UInt8(ascii: "\\"):
                     guard position < end, let escaped = current else { return nil }
                     value.append(escaped)

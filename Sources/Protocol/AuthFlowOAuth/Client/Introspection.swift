@@ -77,6 +77,7 @@ extension OAuthClient {
             // "iat ... REQUIRED": a response that was recorded when the token was active must not count later.
             _ = try rules.requireIssued(within: SignedIntrospection.longestAge)
             if rules.json["exp"] != nil { _ = try rules.requireUnexpired() }
+            try rules.requireStarted()
             // "token_introspection ... REQUIRED. A JSON object containing the members of the token introspection response".
             guard let members = rules.json["token_introspection"], members["active"]?.bool != nil else {
                 throw rules.refused("it does not say whether the token is active")
