@@ -21,7 +21,12 @@ private final class WatchedStore: SessionTokenStore {
     private let base = MemoryTokenStore()
     private let state = Mutex<(writes: Int, loss: Loss?, removed: [RecordKey])>((0, nil, []))
 
-    private let meeting = Mutex<(count: Int, waiting: [AsyncStream<Void>.Continuation])>((0, []))
+    private struct Meeting {
+        var size = 0
+        var rounds = 0
+        var waiting: [AsyncStream<Void>.Continuation] = []
+    }
+    private let meeting = Mutex(Meeting())
 
     var writes: Int { state.withLock { $0.writes } }
     var removed: [RecordKey] { state.withLock { $0.removed } }
@@ -45,19 +50,26 @@ private final class WatchedStore: SessionTokenStore {
         return try await base.withLease(on: key, body)
     }
     func touch(_ key: RecordKey) async throws -> Bool { await base.touch(key) }
-    /// Has the next calls that look for records wait until so many have come.
-    func meet(_ count: Int) { meeting.withLock { $0 = (count, []) } }
+    /// Has so many callers that look for records wait for each other, before they look and before they go on.
+    func meet(_ size: Int) { meeting.withLock { $0 = Meeting(size: size, rounds: 2) } }
     func records(tagged tag: RecordTag) async throws -> [TaggedRecord] {
+        await arrive()
+        let found = await base.records(tagged: tag)
+        await arrive()
+        return found
+    }
+    private func arrive() async {
         let (arrivals, arrival) = AsyncStream<Void>.makeStream()
-        let waiting = meeting.withLock { meeting -> [AsyncStream<Void>.Continuation] in
-            guard meeting.count > 0 else { return [arrival] }
-            meeting.count -= 1
+        let released = meeting.withLock { meeting -> [AsyncStream<Void>.Continuation] in
+            guard meeting.rounds > 0 else { return [arrival] }
             meeting.waiting.append(arrival)
-            return meeting.count == 0 ? meeting.waiting : []
+            guard meeting.waiting.count == meeting.size else { return [] }
+            meeting.rounds -= 1
+            defer { meeting.waiting = [] }
+            return meeting.waiting
         }
-        for one in waiting { one.finish() }
+        for one in released { one.finish() }
         for await _ in arrivals {}
-        return await base.records(tagged: tag)
     }
     func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] {
         count()
