@@ -151,9 +151,7 @@ extension DecryptionKey {
     }
 
     private init(block: PEMBlock, keyID: String?, algorithm: KeyManagementAlgorithm?) throws(AuthError) {
-        let parts = try Self.parts { () throws(PrivateKeyMaterial.Fault) in
-            try PrivateKeyMaterial(block, kinds: "P-256, P-384 and P-521")
-        }
+        let parts = try PrivateKeyMaterial(block, kinds: "P-256, P-384 and P-521", refusal: Self.refusal)
         guard let material = Material(parts) else { throw Self.refusal("its type or curve is not supported") }
         try self.init(material, keyID: keyID, algorithm: algorithm)
     }
@@ -164,7 +162,7 @@ extension DecryptionKey {
         guard json["d"] == nil || Self.isForEncryption(json) else {
             throw Self.refusal("its \"use\" or \"key_ops\" is not for encryption")
         }
-        let parts = try Self.parts { () throws(PrivateKeyMaterial.Fault) in try PrivateKeyMaterial(json) }
+        let parts = try PrivateKeyMaterial(json, refusal: Self.refusal)
         guard let material = Material(parts) else {
             throw Self.refusal("it is damaged, or its curve is not for encryption")
         }
@@ -176,12 +174,6 @@ extension DecryptionKey {
         guard json.hasPublicMembers(of: publicJWK) else {
             throw Self.refusal("its private part does not belong to its public part")
         }
-    }
-
-    private static func parts(
-        _ read: () throws(PrivateKeyMaterial.Fault) -> PrivateKeyMaterial
-    ) throws(AuthError) -> PrivateKeyMaterial {
-        do throws(PrivateKeyMaterial.Fault) { return try read() } catch { throw refusal(error.reason) }
     }
 
     /// Whether a JWK may decrypt (RFC 7517 sections 4.2 and 4.3).

@@ -88,42 +88,40 @@ enum PrivateKeyMaterial {
     /// The private number, or the private key of an octet key pair.
     case curve(KeyCurve, [UInt8])
 
-    /// Why a key cannot be used, as the end of a sentence.
-    struct Fault: Error {
-        let reason: String
-    }
-
     /// Reads the private members of a JWK.
-    init(_ jwk: JSON) throws(Fault) {
-        guard jwk["d"] != nil else { throw Fault(reason: "it is a public key: the member \"d\" is missing") }
+    /// - Parameter refusal: Makes the error to throw from the end of a sentence.
+    init(_ jwk: JSON, refusal: (String) -> AuthError) throws(AuthError) {
+        guard jwk["d"] != nil else { throw refusal("it is a public key: the member \"d\" is missing") }
         if jwk["kty"] == "RSA" {
             // RFC 7518 section 6.3.2: a producer SHOULD include the primes. To find them from d costs too much, and for a damaged key
             // without end.
             let parts = ["n", "e", "d", "p", "q"].compactMap(jwk.bytes)
             guard parts.count == 5 else {
-                throw Fault(reason: "a member of the RSA key (n, e, d, p, q) is missing or not base64url")
+                throw refusal("a member of the RSA key (n, e, d, p, q) is missing or not base64url")
             }
             guard parts[0].count <= PublicKeyMaterial.maximumRSASize / 8 + 1,
                 let key = try? _RSA.Signing.PrivateKey(n: parts[0], e: parts[1], d: parts[2], p: parts[3], q: parts[4])
-            else { throw Fault(reason: "the RSA key is damaged, too long, or has less than 2048 bits") }
-            try self.init(key)
+            else { throw refusal("the RSA key is damaged, too long, or has less than 2048 bits") }
+            try self.init(key, refusal)
             return
         }
-        guard let curve = KeyCurve(jwk) else { throw Fault(reason: "its type or curve is not supported") }
+        guard let curve = KeyCurve(jwk) else { throw refusal("its type or curve is not supported") }
         // RFC 8037 section 2: no number, of which zeros could be missing, but the bytes of the key.
         guard let bytes = curve.isOctetKeyPair ? jwk.bytes("d") : jwk.number("d", curve.size) else {
-            throw Fault(reason: "it is damaged")
+            throw refusal("it is damaged")
         }
         self = .curve(curve, bytes)
     }
 
     /// Reads a block of PEM (RFC 7468): PKCS #8, PKCS #1 for RSA, or SEC 1 for elliptic curves.
-    /// - Parameter kinds: The kinds that the caller can use, for the message.
-    init(_ block: PEMBlock, kinds: String) throws(Fault) {
+    /// - Parameters:
+    ///   - kinds: The kinds that the caller can use, for the message.
+    ///   - refusal: Makes the error to throw from the end of a sentence.
+    init(_ block: PEMBlock, kinds: String, refusal: (String) -> AuthError) throws(AuthError) {
         // swift-crypto does not compare the names of curves: it would use the number of a key on another curve as one of its own.
         let named = KeyAlgorithm.of(block)
         if block.label != "EC PRIVATE KEY", let key = try? _RSA.Signing.PrivateKey(pemRepresentation: block.text) {
-            try self.init(key)
+            try self.init(key, refusal)
         } else if named == KeyAlgorithm.p256, let key = try? P256.Signing.PrivateKey(pemRepresentation: block.text) {
             self = .curve(.p256, Array(key.rawRepresentation))
         } else if named == KeyAlgorithm.p384, let key = try? P384.Signing.PrivateKey(pemRepresentation: block.text) {
@@ -135,14 +133,14 @@ enum PrivateKeyMaterial {
         {
             self = .curve(.ed25519, Array(key.rawRepresentation))
         } else {
-            throw Fault(reason: "it is none of RSA with 2048 bits or more, \(kinds), or it is damaged")
+            throw refusal("it is none of RSA with 2048 bits or more, \(kinds), or it is damaged")
         }
     }
 
-    private init(_ key: _RSA.Signing.PrivateKey) throws(Fault) {
+    private init(_ key: _RSA.Signing.PrivateKey, _ refusal: (String) -> AuthError) throws(AuthError) {
         // RFC 7518 sections 3.3 and 4.3: "A key of size 2048 bits or larger MUST be used with these algorithms."
         guard key.keySizeInBits >= 2048 else {
-            throw Fault(reason: "it has less than 2048 bits (RFC 7518 sections 3.3 and 4.3)")
+            throw refusal("it has less than 2048 bits (RFC 7518 sections 3.3 and 4.3)")
         }
         self = .rsa(key)
     }

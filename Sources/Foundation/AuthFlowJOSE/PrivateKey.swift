@@ -159,9 +159,7 @@ extension PrivateKey {
     }
 
     private init(block: PEMBlock, keyID: String?) throws(AuthError) {
-        let parts = try Self.parts { () throws(PrivateKeyMaterial.Fault) in
-            try PrivateKeyMaterial(block, kinds: "P-256, P-384, P-521 and Ed25519")
-        }
+        let parts = try PrivateKeyMaterial(block, kinds: "P-256, P-384, P-521 and Ed25519", refusal: Self.refusal)
         guard let material = Material(parts) else { throw Self.refusal("its type or curve is not supported") }
         try self.init(material, keyID: keyID)
     }
@@ -172,7 +170,7 @@ extension PrivateKey {
         guard json["d"] == nil || Self.isForSigning(json) else {
             throw Self.refusal("its \"use\" or \"key_ops\" is not for signing")
         }
-        let parts = try Self.parts { () throws(PrivateKeyMaterial.Fault) in try PrivateKeyMaterial(json) }
+        let parts = try PrivateKeyMaterial(json, refusal: Self.refusal)
         guard let material = Material(parts) else {
             throw Self.refusal("it is damaged, or its curve is not for signing")
         }
@@ -185,12 +183,6 @@ extension PrivateKey {
         guard json.hasPublicMembers(of: publicJWK) else {
             throw Self.refusal("its private part does not belong to its public part")
         }
-    }
-
-    private static func parts(
-        _ read: () throws(PrivateKeyMaterial.Fault) -> PrivateKeyMaterial
-    ) throws(AuthError) -> PrivateKeyMaterial {
-        do throws(PrivateKeyMaterial.Fault) { return try read() } catch { throw refusal(error.reason) }
     }
 
     /// Whether a JWK may sign (RFC 7517 sections 4.2 and 4.3).
