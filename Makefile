@@ -1,7 +1,7 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows simulate
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
@@ -233,6 +233,12 @@ no-traits: dependencies ## Build and test without libjansson
 	  --skip '$(SLOW)|CommandTests|LoopbackTests|SecurityTests'
 
 SOAK ?= 1000
+SIMULATIONS ?= 100000
+simulate: dependencies ## Run SIMULATIONS histories of credentials under simulation, with new seeds: every fault, in every order
+	swift build $(RELEASE) --product simulate
+	.build-release/release/simulate twice 100
+	.build-release/release/simulate $(SIMULATIONS)
+
 soak: dependencies ## Kill SOAK processes (a thousand) while they sign in, refresh and store, and check what is left
 	swift build --product authflow
 	Tests/Soak/crash.py $$(swift build --product authflow --show-bin-path)/authflow $(SOAK)

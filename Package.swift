@@ -106,6 +106,8 @@ let package = Package(
         module("C/CRedis"),
         // The functions of SQLite, loaded at the first use of the store.
         module("C/CSQLite"),
+        // The hooks of Swift's concurrency runtime by which a simulation takes over its thread.
+        module("C/CSimulation"),
 
         // FoundationEssentials, or Foundation where the two are not separate: one import for every file.
         module("Foundation/AuthFlowEssentials"),
@@ -299,6 +301,8 @@ let package = Package(
             "Testing/AuthFlowTesting",
             engine + ["AuthFlowLoopback", "AuthFlowHeadless", "AuthFlowOIDC", httpTypes, crypto, cryptoExtras]
         ),
+        // A deterministic simulation of processes, their store and their provider; the rules that their credentials obey.
+        module("Testing/AuthFlowSimulation", engine + ["AuthFlowDatabase", "CSimulation", httpTypes]),
 
         // The command-line tool `authflow`.
         .executableTarget(
@@ -340,6 +344,13 @@ let package = Package(
                 "FlowTraceCalls", "AuthFlowOIDC", "AuthFlowDesktop", "AuthFlowLoopback", "AuthFlowServer", httpTypes,
             ],
             path: "Tests/FlowTrace/Program"
+        ),
+        // Histories of credentials under simulation: see make simulate.
+        .executableTarget(
+            name: "simulate",
+            dependencies: engine + ["AuthFlowSimulation"],
+            path: "Tests/Simulation",
+            exclude: ["failed-seeds.txt"]
         ),
         // The parts of a server's soak test, in processes of their own.
         .executableTarget(

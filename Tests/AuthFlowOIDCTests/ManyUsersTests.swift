@@ -257,24 +257,12 @@ import Testing
         #expect(stored.contains(tokens.refreshToken?.exposed ?? "none"))
     }
 
-    @Test func tokensThatWereRefreshedUnderALostLeaseDoNotReplaceAnothersRefresh() async throws {
-        let (_, client, store, key, old) = try await losing()
-        let used = old.tokens.refreshToken?.exposed ?? ""
-        await store.loseLease {
-            Array(String(decoding: $0, as: UTF8.self).replacing(used, with: "refreshed-by-another").utf8)
-        }
-        _ = try? await client.freshTokens()
-        let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
-        #expect(stored.contains("refreshed-by-another"))
-    }
-
-    @Test func aRefusalUnderALostLeaseDoesNotEndTheSession() async throws {
-        let (emulator, client, store, key, old) = try await losing()
+    /// What a store has after another holder has refreshed: a fresh access token, and another refresh token.
+    private func refreshed(_ old: Credential) -> @Sendable ([UInt8]) -> [UInt8] {
         let (used, access) = (old.tokens.refreshToken?.exposed ?? "", old.tokens.accessToken.exposed)
-        emulator.endSessions()
         let later = time.now.timeIntervalSince1970 + 600
-        await store.loseLease { stored in
-            let text = String(decoding: stored, as: UTF8.self).replacing(used, with: "another")
+        return { stored in
+            let text = String(decoding: stored, as: UTF8.self).replacing(used, with: "refreshed-by-another")
                 .replacing(access, with: "good-token")
             var document = (try? JSON(parsing: Array(text.utf8)))?.object ?? [:]
             var account = document["accounts"]?.array?.first?.object ?? [:]
@@ -283,6 +271,20 @@ import Testing
             document["accounts"] = .array([.object(account)])
             return (try? JSON.object(document).serialized()) ?? []
         }
+    }
+
+    @Test func tokensThatWereRefreshedUnderALostLeaseDoNotReplaceAnothersRefresh() async throws {
+        let (_, client, store, key, old) = try await losing()
+        await store.loseLease(refreshed(old))
+        #expect(try await client.freshTokens().accessToken == Secret("good-token"))
+        let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
+        #expect(stored.contains("refreshed-by-another"))
+    }
+
+    @Test func aRefusalUnderALostLeaseDoesNotEndTheSession() async throws {
+        let (emulator, client, store, key, old) = try await losing()
+        emulator.endSessions()
+        await store.loseLease(refreshed(old))
         #expect(try await client.freshTokens().accessToken == Secret("good-token"))
         let stored = String(decoding: try #require(await store.bytes(for: key)), as: UTF8.self)
         #expect(!stored.contains("ended"))

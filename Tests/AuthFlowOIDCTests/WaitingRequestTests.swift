@@ -36,7 +36,7 @@ import Testing
     /// A store whose leases have terms that the test ends.
     private final class TermStore: TokenStore {
         private let base = MemoryTokenStore()
-        let term = Lease.Term(until: .now + .seconds(600))
+        let term = Lease.Term(lasting: .seconds(600))
 
         func bytes(for key: RecordKey) async throws -> [UInt8]? { await base.bytes(for: key) }
         func write(_ bytes: [UInt8]?, under lease: Lease) async throws { try await base.write(bytes, under: lease) }
@@ -77,7 +77,7 @@ import Testing
         transport.wait(beforeSending: {
             // The lease expires once; the next one is held.
             let isFirst = waits.add(1, ordering: .relaxed).oldValue == 0
-            store.term.extend(until: isFirst ? .now : .now + .seconds(600))
+            store.term.extend(until: isFirst ? .zero : .seconds(600))
         })
         _ = try? await client.refresh()
         // Whatever became of the call, nothing was sent under the lost lease.

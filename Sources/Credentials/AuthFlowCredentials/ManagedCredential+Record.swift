@@ -13,29 +13,35 @@ extension ManagedCredential {
 
     /// - Returns: What is stored, the same with what could not be written, and the epoch of that.
     private func read() async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
+        while true {
+            // What was written during a read, or could not be, cannot be compared with what it saw.
+            if let result = try await readOnce() { return result }
+        }
+    }
+
+    /// - Returns: As ``read()``; nil when something was written meanwhile, or could not be.
+    private func readOnce() async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int)? {
         let askedAt = client.host.now().timeIntervalSinceReferenceDate
         let (epoch, version, seen) = state.withLock { ($0.epoch, $0.version, $0.cached) }
         let stored =
             try await store.bytes(for: key).map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
         var lost: StoredAccounts.Entry??
         var dropped: [Credential] = []
-        let result = state.withLock { state in
+        let result = state.withLock { state -> (StoredAccounts, StoredAccounts, Int)? in
+            guard state.version == version else { return nil }
             var known = stored
             if state.epoch == epoch { state.askedAt = askedAt }
-            defer { if state.version == version { state.current = known.current } }
-            // What was written during this read would be taken for older than what it saw, and the only copy of it be lost.
-            if state.version == version {
-                for index in state.unsaved.indices where state.unsaved[index].replaces == .unknown {
-                    state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
-                }
-                // What another process has stored since is newer than what could not be written here.
-                state.unsaved.removeAll { unsaved in
-                    let entry = stored.entry(of: unsaved.account)
-                    guard unsaved.replaces != .entry(entry) else { return false }
-                    // Nothing is stored instead: the session was removed.
-                    if entry == nil { dropped.append(unsaved.credential) }
-                    return true
-                }
+            defer { state.current = known.current }
+            for index in state.unsaved.indices where state.unsaved[index].replaces == .unknown {
+                state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
+            }
+            // What another process has stored since is newer than what could not be written here.
+            state.unsaved.removeAll { unsaved in
+                let entry = stored.entry(of: unsaved.account)
+                guard unsaved.replaces != .entry(entry) else { return false }
+                // Nothing is stored instead: the session was removed.
+                if entry == nil { dropped.append(unsaved.credential) }
+                return true
             }
             for unsaved in state.unsaved { known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
             if state.epoch == epoch, let cached = state.cached, cached === seen {
@@ -84,22 +90,30 @@ extension ManagedCredential {
 
     /// Runs work that may refresh tokens, while no other holder can. Where the lease is lost meanwhile, they are written under another,
     /// whatever becomes of the work.
+    /// - Throws: What `body` throws; ``Outdated`` when they were not written, because another holder has changed the record since.
     func underLease<Return: Sendable>(_ body: (Lease) async throws -> Return) async throws -> Return {
         let result: Result<Return, any Error>
         do { result = .success(try await store.withLease(on: key, body)) } catch { result = .failure(error) }
-        await writeAfterLostLease()
-        return try result.get()
+        let isStored = await writeAfterLostLease()
+        let value = try result.get()
+        guard isStored else { throw Outdated() }
+        return value
     }
 
-    /// Writes tokens that were refreshed under a lease that was lost meanwhile, unless another holder has refreshed them too.
-    private func writeAfterLostLease() async {
-        let hasLostLease = state.withLock { state in
-            defer { state.hasLostLease = false }
-            return state.hasLostLease
+    /// Writes tokens that were refreshed under a lease that was lost meanwhile, unless another holder has refreshed or removed them.
+    /// - Returns: Whether no other holder has.
+    private func writeAfterLostLease() async -> Bool {
+        let lost = state.withLock { state in
+            defer { state.lost = [] }
+            return state.lost
         }
-        guard hasLostLease else { return }
-        _ = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
+        guard !lost.isEmpty else { return true }
+        let accounts = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
         if state.withLock({ !$0.unsaved.isEmpty }) { repeatWriting() }
+        guard let accounts else { return true }
+        return lost.allSatisfy {
+            accounts.entry(of: $0.account)?.credential?.tokens.accessToken == $0.tokens.accessToken
+        }
     }
 
     /// The credential that was good last: the stored one, or the one that could not be written.
@@ -240,9 +254,9 @@ extension ManagedCredential {
         do {
             try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch {
-            let hasLostLease = (error as? AuthError)?.code == .leaseLost
+            let hasLostLease = (error as? AuthError).map { [.leaseLost, .outcomeUnknown].contains($0.code) } ?? false
             if hasLostLease {
-                state.withLock { $0.hasLostLease = true }
+                state.withLock { $0.lost.append(credential) }
                 reportLostLease()
             }
             remember(credential, replacing: .entry(old), isSignIn: false, epoch)
@@ -301,6 +315,14 @@ extension ManagedCredential {
 
     /// Replaces the tokens, while no other holder can.
     package func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
+        do {
+            return try await replaceUnderLease(body)
+        } catch is Outdated {
+            throw AuthError(.loginRequired, "The user signed out, or another signed in, while the tokens were replaced.")
+        }
+    }
+
+    private func replaceUnderLease(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
         try await underLease { lease in
             let epoch = state.withLock { $0.epoch }
             var accounts = try await latestAccounts(lease)

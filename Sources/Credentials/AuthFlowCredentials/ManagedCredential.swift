@@ -53,8 +53,8 @@ package final class ManagedCredential: Sendable {
         var backoffs: [AccountID: Backoff] = [:]
         /// At most one for each account.
         var unsaved: [Unsaved] = []
-        /// Whether a write failed because the lease was lost: it can be tried again at once, under another.
-        var hasLostLease = false
+        /// The credentials whose write failed because the lease was lost: it can be tried again at once, under another.
+        var lost: [Credential] = []
         /// The lease under which a write has failed. Its store may accept the same write under it once more.
         var unwrittenLease: Lease?
         /// Whether a task tries to write what could not be written.
@@ -208,7 +208,7 @@ package final class ManagedCredential: Sendable {
         let margin = max(margin ?? .zero, freshnessMargin)
         let account = account ?? self.account
         if rejected == nil, account.isIdentical(to: self.account) {
-            if let known = await known(margin) { return known }
+            if let known = try await known(margin) { return known }
         } else if rejected == nil {
             let stored = try signedIn(in: try await accounts(), account)
             if isFresh(stored, margin) { return stored }
@@ -233,7 +233,8 @@ package final class ManagedCredential: Sendable {
     }
 
     /// The cached tokens, when they are fresh and the store still has them.
-    private func known(_ margin: Duration) async -> Credential? {
+    /// - Throws: `CancellationError`: whether the store still has them is then not known.
+    private func known(_ margin: Duration) async throws -> Credential? {
         let now = client.host.now().timeIntervalSinceReferenceDate
         let (cached, check) = state.withLock { state -> (Cached?, SharedTask<Void>?) in
             guard let cached = state.cached, cached.isFresh(at: now), isFresh(cached.credential, margin) else {
@@ -252,7 +253,10 @@ package final class ManagedCredential: Sendable {
         }
         guard let cached, let check else { return cached?.credential }
         // A store that cannot be read says nothing about the tokens.
-        guard (try? await check.value()) != nil else { return cached.credential }
+        guard (try? await check.value()) != nil else {
+            try Task.checkCancellation()
+            return cached.credential
+        }
         return state.withLock { $0.cached === cached ? cached.credential : nil }
     }
 

@@ -48,17 +48,28 @@ public struct Lease: Sendable, Hashable {
     private let term: Term?
     private let isHeld: (@Sendable () -> Bool)?
 
-    /// How long a lease lasts, by the clock of its holder, which the store moves on with every renewal.
+    /// The time for which a lease is held, by its holder's clock. The store extends it with every renewal.
     public final class Term: Sendable {
-        private let end: Mutex<ContinuousClock.Instant>
+        private let elapsed: @Sendable () -> Duration
+        private let end: Mutex<Duration>
 
-        /// Creates a term.
-        public init(until end: ContinuousClock.Instant) { self.end = Mutex(end) }
+        /// Creates a term that begins now. Create it before the store is asked for the lease: the answer may take a long time.
+        /// - Parameters:
+        ///   - duration: The time for which the lease is granted.
+        ///   - clock: The clock to measure it on; default: the system's.
+        public init(lasting duration: Duration, clock: any Clock<Duration> = ContinuousClock()) {
+            self.elapsed = clock.stopwatch()
+            self.end = Mutex(duration)
+        }
 
-        /// Moves the end on.
-        public func extend(until end: ContinuousClock.Instant) { self.end.withLock { $0 = end } }
+        /// The time since the term began: take it before the store is asked for a renewal.
+        public var now: Duration { elapsed() }
 
-        var hasEnded: Bool { end.withLock { $0 <= .now } }
+        /// Extends the term.
+        /// - Parameter end: The new end, counted from the beginning of the term.
+        public func extend(until end: Duration) { self.end.withLock { $0 = end } }
+
+        var hasEnded: Bool { end.withLock { $0 } <= elapsed() }
     }
 
     /// Creates a lease. For stores.

@@ -93,7 +93,7 @@ extension LeasedRecords {
             var pause = times.lease / 3
             while true {
                 try await host.clock.sleep(for: max(pause, .milliseconds(1)))
-                let asked = ContinuousClock.now
+                let asked = term.now
                 // Whether it is still held is the database's to say, at the next write.
                 let isRenewed = (try? await table.renew(inTable, for: times.lease)) == true
                 if isRenewed { term.extend(until: asked + times.lease) }
@@ -149,8 +149,7 @@ extension LeasedRecords {
         var attempt = 0
         while true {
             try Task.checkCancellation()
-            // From before the question: the answer may have been long on its way.
-            let asked = ContinuousClock.now
+            let term = Lease.Term(lasting: times.lease, clock: host.clock)
             // The same owner may ask again, so that an answer that was lost leaves no lease that nothing holds.
             let asking = Task {
                 try await self.repeated(for: self.times.outage) {
@@ -164,7 +163,6 @@ extension LeasedRecords {
                     _ = await Task { try? await self.table.release(inTable) }.value
                     throw CancellationError()
                 }
-                let term = Lease.Term(until: asked + times.lease)
                 return (Lease(key: key, fence: fence, isAfterUnfinished: isAfterUnfinished, term: term), inTable, term)
             case .busy(let rest):
                 let waited = elapsed()
@@ -227,22 +225,37 @@ extension LeasedRecords {
         guard let entry = held.withLock({ $0[lease] }) else { throw Lease.lost }
         let inTable = entry.lease
         // Finished whatever becomes of the caller: what is written may be nowhere else.
+        let isUnknown = Atomic(false)
         let writing = Task {
             try await self.repeated(for: self.times.repetition) {
-                try await self.table.write(bytes, attributes, under: inTable)
+                do {
+                    return try await self.table.write(bytes, attributes, under: inTable)
+                } catch let error as DatabaseFailure {
+                    if error.kind == .unknownOutcome { isUnknown.store(true, ordering: .relaxed) }
+                    throw error
+                }
             }
         }
         do {
             let isWritten = try await writing.value
             unwritten.withLock { _ = $0.remove(lease) }
             if entry.isOver { held.withLock { $0[lease] = nil } }
-            guard isWritten else { throw Lease.lost }
+            guard isWritten else {
+                throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost
+            }
             if entry.isOver { await release(inTable) }
         } catch let error as AuthError where error.code == .storageFailed {
             unwritten.withLock { _ = $0.insert(lease) }
             if entry.isOver { _ = try? await table.renew(inTable, for: times.lease) }
             throw error
         }
+    }
+
+    private static var unknownOutcome: AuthError {
+        AuthError(
+            .outcomeUnknown,
+            "It is not known whether the credential was stored: the connection was cut off, and another process has changed it since."
+        )
     }
 
     package func touch(_ key: RecordKey) async throws -> Bool {

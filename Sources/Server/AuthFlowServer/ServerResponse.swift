@@ -93,7 +93,8 @@ extension SessionServer {
     public static func response(for error: AuthError) -> TransportResponse? {
         switch error.code {
         case .loginRequired: return ServerResponse.plain(.unauthorized)
-        case .temporarilyUnavailable, .timedOut, .networkFailed, .storageFailed, .storeDamaged, .leaseBusy, .leaseLost:
+        case .temporarilyUnavailable, .timedOut, .networkFailed, .storageFailed, .storeDamaged, .leaseBusy, .leaseLost,
+            .outcomeUnknown:
             var response = ServerResponse.plain(.serviceUnavailable)
             // RFC 9110 section 10.2.3.
             let wait = min(max(error.retryAfter ?? .seconds(5), .seconds(1)), .seconds(3600))

@@ -33,7 +33,7 @@ public final class SessionServer: Sendable {
     let headerName: HTTPField.Name
     /// Sign-ins that are being begun. Each writes to the store, and may send a request to the provider, before anyone has signed in.
     let signIns = SignInPlaces()
-    private let touched = Mutex(TouchTimes())
+    private let touched: Mutex<TouchTimes>
 
     /// Creates the sessions of an application.
     /// - Parameters:
@@ -104,6 +104,7 @@ public final class SessionServer: Sendable {
         self.resource = resources.count == 1 ? resources.first : nil
         self.options = options
         self.store = store
+        self.touched = Mutex(TouchTimes(clock: client.server.host.clock))
         self.pending = PendingAuthorizations(store: store, host: client.server.host)
         self.redirectURI = redirectURI
         self.callbackPath = callback.path
@@ -282,14 +283,17 @@ public final class SessionServer: Sendable {
 /// When sessions were touched last.
 private struct TouchTimes {
     private static let limit = 20_000
-    private var times: [String: ContinuousClock.Instant] = [:]
+    private let elapsed: @Sendable () -> Duration
+    private var times: [String: Duration] = [:]
+
+    init(clock: any Clock<Duration>) { elapsed = clock.stopwatch() }
 
     func isDue(_ name: String, after pause: Duration) -> Bool {
-        times[name].map { $0.duration(to: .now) >= pause } ?? true
+        times[name].map { elapsed() - $0 >= pause } ?? true
     }
 
     mutating func note(_ name: String) {
         if times.count >= Self.limit { times.removeAll() }
-        times[name] = .now
+        times[name] = elapsed()
     }
 }

@@ -129,6 +129,8 @@ extension AuthError {
         public static let leaseBusy = Self(rawValue: "lease_busy")
         /// Another holder has taken over the right to write a credential, so nothing was written.
         public static let leaseLost = Self(rawValue: "lease_lost")
+        /// It is not known whether a credential was written: a connection was cut off, and another holder has written since.
+        public static let outcomeUnknown = Self(rawValue: "outcome_unknown")
         /// What is stored can be read but is not a usable credential: it is damaged, too large, of another version, or
         /// its key is missing. Signing out locally removes it.
         public static let credentialUnusable = Self(rawValue: "credential_unusable")

@@ -9,7 +9,7 @@ package final class UnfinishedWork: Sendable {
     private let sent = Atomic(0)
     private let isClosed = Atomic(false)
     /// Who has something that could not be written, and tries again when asked.
-    private let unwritten = Mutex<[ObjectIdentifier: @Sendable () async -> Bool]>([:])
+    private let unwritten = Mutex<[(owner: ObjectIdentifier, write: @Sendable () async -> Bool)]>([])
 
     package init() {}
 
@@ -18,11 +18,14 @@ package final class UnfinishedWork: Sendable {
     ///   - owner: Who has it.
     ///   - write: Returns whether nothing is left.
     package func keepUnwritten(of owner: AnyObject, _ write: @escaping @Sendable () async -> Bool) {
-        unwritten.withLock { $0[ObjectIdentifier(owner)] = write }
+        forgetUnwritten(of: owner)
+        unwritten.withLock { $0.append((ObjectIdentifier(owner), write)) }
     }
 
     /// Nothing is left that could not be written.
-    package func forgetUnwritten(of owner: AnyObject) { unwritten.withLock { $0[ObjectIdentifier(owner)] = nil } }
+    package func forgetUnwritten(of owner: AnyObject) {
+        unwritten.withLock { $0.removeAll { $0.owner == ObjectIdentifier(owner) } }
+    }
 
     /// Begins a piece of work that any number of tasks can wait for.
     package func begin<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) -> SharedTask<Value> {
@@ -83,7 +86,7 @@ package final class UnfinishedWork: Sendable {
                 AuthError(.timedOut, "Work under way took too long.")
             } _: { [self] in
                 try await waitForRunning()
-                let writes = Array(unwritten.withLock { $0.values })
+                let writes = unwritten.withLock { $0.map(\.write) }
                 return await withTaskGroup(of: Bool.self) { group in
                     for write in writes { group.addTask { await write() } }
                     return await group.allSatisfy(\.self)

@@ -336,7 +336,7 @@ public final class AuthClient: Sendable {
         var signIn = SignIn(credential: credential, authorizationParameters: parameters)
         do {
             try await current().keep(credential, policy, reporter)
-        } catch let error as AuthError where error.code == .accountMismatch {
+        } catch let error as AuthError where [.accountMismatch, .outcomeUnknown].contains(error.code) {
             throw error
         } catch {
             if error is CancellationError { throw error }

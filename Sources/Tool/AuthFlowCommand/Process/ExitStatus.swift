@@ -40,7 +40,7 @@ enum ExitStatus {
         case .accessDenied: denied
         case .timedOut: timeout
         case .networkFailed, .discoveryFailed, .issuerMismatch, .temporarilyUnavailable: network
-        case .storageFailed, .storeDamaged, .credentialUnusable, .leaseLost, .leaseBusy: storage
+        case .storageFailed, .storeDamaged, .credentialUnusable, .leaseLost, .leaseBusy, .outcomeUnknown: storage
         default: failure
         }
     }

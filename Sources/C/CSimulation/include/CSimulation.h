@@ -1,0 +1,18 @@
+#ifndef AUTHFLOW_CSIMULATION_H
+#define AUTHFLOW_CSIMULATION_H
+
+#include <stdint.h>
+
+/// Receives each job of Swift's concurrency that the simulating thread enqueues, with the number of its task.
+typedef void (*authflow_simulation_enqueue)(void *_Nonnull context, void *_Nonnull job, uint64_t task);
+
+/// Has the jobs that this thread enqueues from now on handed to a function, instead of being run. Other threads are not affected.
+void authflow_simulation_begin(authflow_simulation_enqueue _Nonnull enqueue, void *_Nonnull context);
+
+/// Ends what `authflow_simulation_begin` has begun on this thread.
+void authflow_simulation_end(void);
+
+/// Runs a job on this thread, until its task suspends or ends.
+void authflow_simulation_run(void *_Nonnull job);
+
+#endif

@@ -1,0 +1,303 @@
+import AuthFlow
+import AuthFlowCredentials
+
+/// One history of credentials: several processes serve the sessions of several users for some minutes, while things go wrong; then nothing
+/// goes wrong for a while, and everything must be as it should.
+package final class CredentialHistory: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    /// The longest time for which a process hands out the tokens of a user who has signed out in another (docs/servers.md).
+    package static let longestCacheTime = Duration.seconds(10)
+
+    /// A process of the application.
+    private struct Server {
+        let process: Simulation.Process
+        let client: OAuthClient
+        let credentials: CredentialManager
+        var callers = 0
+    }
+
+    package let simulation: Simulation
+    package let world: World
+    package let provider: SimulatedProvider
+    package let records: SimulatedRecords
+    package let kind: String
+    private var servers: [Int: Server] = [:]
+    private var isOver = false
+    /// The calls that have returned.
+    package private(set) var calls = 0
+    private let sessions: [String]
+    private let resource: String?
+
+    /// - Parameters:
+    ///   - seed: Everything follows from it.
+    ///   - recordsTrace: Whether the trace of the simulation is recorded.
+    package init(seed: UInt64, recordsTrace: Bool = false) {
+        simulation = Simulation(seed: seed, recordsTrace: recordsTrace)
+        let kind = Faults.kinds[Int(simulation.random.next() % UInt64(Faults.kinds.count))]
+        self.kind = kind.name
+        world = World(simulation: simulation, faults: kind.faults)
+        provider = SimulatedProvider(world: world)
+        records = SimulatedRecords(world: world)
+        sessions = (0...(simulation.random.next() % 3)).map { "s\($0)" }
+        resource = simulation.random.happens(0.3) ? "https://api.example" : nil
+    }
+
+    /// Runs the history.
+    /// - Returns: The first rule that was broken; nil when all held.
+    package func run() -> String? {
+        let count = 1 + Int(simulation.random.next() % 4)
+        for _ in 0..<count { startServer() }
+        simulation.begin(in: .world) { [self] in await makeTrouble() }
+        let busy = simulation.random.duration(.seconds(60), .seconds(300))
+        simulation.run(until: busy) { world.violation == nil }
+        world.note("no more faults")
+        isOver = true
+        world.faults = Faults()
+        simulation.run(until: busy + .seconds(1200)) { world.violation == nil }
+        checkThatNothingIsLeft()
+        checkThatNothingIsLost()
+        begin(probe)
+        simulation.run(until: busy + .seconds(1500)) { world.violation == nil }
+        checkThatNothingIsLeft()
+        return world.violation
+    }
+
+    // MARK: Processes
+
+    private func startServer() {
+        let process = simulation.startProcess()
+        let skew = simulation.random.duration(.seconds(-2), .seconds(2))
+        let host = simulation.host(of: process, skew: skew)
+        do {
+            var values = ClientRegistration.Values(clientID: "client")
+            values.resources = resource.map { [$0, "https://other.example"] } ?? []
+            let client = OAuthClient(
+                server: AuthorizationServer(
+                    SimulatedProvider.Adapter(),
+                    transport: SimulatedProvider.Transport(provider, process),
+                    host: host
+                ),
+                registration: try ClientRegistration(values)
+            )
+            let server = Server(
+                process: process,
+                client: client,
+                credentials: CredentialManager(
+                    client: client,
+                    store: SimulatedStore(records, process, host: host),
+                    refreshesAhead: simulation.random.happens(0.5),
+                    observer: { [world] event in world.note("event: \(event)") }
+                )
+            )
+            servers[process.index] = server
+            simulation.begin(in: process) { [self] in
+                server.credentials.followRemovals()
+                await serve(process.index)
+            }
+        } catch {
+            world.require(false, "the application does not start: \(error)")
+        }
+    }
+
+    /// The faults of processes, stores and sessions.
+    private func makeTrouble() async {
+        let rates = world.faults
+        let perSecond = [rates.kills, rates.pauses, rates.ends, rates.hasOutages ? 30 : 0].map { $0 / 3600 }
+        while !isOver {
+            try? await simulation.clock.sleep(for: .seconds(1))
+            guard !isOver else { return }
+            if simulation.random.happens(perSecond[0]), let victim = randomServer() {
+                simulation.kill(victim.process)
+                servers[victim.process.index] = nil
+                simulation.begin(in: .world) { [self] in
+                    try? await simulation.clock.sleep(for: simulation.random.duration(.seconds(1), .seconds(30)))
+                    startServer()
+                }
+            }
+            if simulation.random.happens(perSecond[1]), let victim = randomServer() {
+                world.pause(victim.process, for: simulation.random.duration(.seconds(1), .seconds(60)))
+            }
+            if simulation.random.happens(perSecond[2]), !provider.grants.isEmpty {
+                provider.end(Int(simulation.random.next() % UInt64(provider.grants.count)), "the provider ends the session")
+            }
+            if simulation.random.happens(perSecond[3]) {
+                world.beginOutage(for: simulation.random.duration(.seconds(1), .seconds(60)))
+            }
+        }
+    }
+
+    private func randomServer() -> Server? {
+        servers.values.sorted { $0.process.index < $1.process.index }.randomElement(using: &simulation.random)
+    }
+
+    // MARK: Calls
+
+    private func serve(_ index: Int) async {
+        while !isOver {
+            let isBusy = simulation.random.happens(0.3)
+            let pause = simulation.random.duration(.zero, isBusy ? .milliseconds(50) : .seconds(12))
+            try? await simulation.clock.sleep(for: pause)
+            guard !isOver else { return }
+            begin(randomCall)
+        }
+    }
+
+    /// Begins a call of the process that runs now, or of all.
+    private func begin(_ call: @escaping @Sendable (CredentialHistory, Int) async throws -> Void) {
+        let running = simulation.runningProcess
+        for index in running == .world ? servers.keys.sorted() : [running.index] {
+            guard let server = servers[index] else { continue }
+            servers[index]?.callers += 1
+            simulation.begin(in: server.process) { [self] in
+                do { try await call(self, index) } catch { world.note("a call fails: \(error)") }
+                servers[index]?.callers -= 1
+                calls += 1
+            }
+        }
+    }
+
+    private var randomCall: @Sendable (CredentialHistory, Int) async throws -> Void {
+        let session = sessions.randomElement(using: &simulation.random) ?? "s0"
+        switch simulation.random.next() % 100 {
+        case 0..<62: return { try await $0.use(session, at: $1) }
+        case 62..<70: return { try await $0.useForResource(session, at: $1) }
+        case 70..<76: return { try await $0.refresh(session, at: $1) }
+        case 76..<80: return { try await $0.cancelUse(of: session, at: $1) }
+        case 80..<92: return { try await $0.signIn(session, at: $1) }
+        case 92..<96: return { try await $0.signOut(session, at: $1) }
+        default: return { try await $0.removeEverywhere(session, at: $1) }
+        }
+    }
+
+    private func digest(of session: String, _ server: Server) -> [UInt8] {
+        server.credentials.recordKey(for: CredentialKey(session)).digest
+    }
+
+    /// Gets tokens, and checks that they are the right ones.
+    private func use(_ session: String, at index: Int) async throws {
+        guard let server = servers[index] else { return }
+        world.note("\(session) asks for a token")
+        check(try await server.credentials.freshTokens(for: session), session, nil)
+    }
+
+    private func useForResource(_ session: String, at index: Int) async throws {
+        guard let server = servers[index], let resource else { return }
+        world.note("\(session) asks for a token for \(resource)")
+        check(try await server.credentials.freshTokens(for: session, resource: resource), session, resource)
+    }
+
+    private func refresh(_ session: String, at index: Int) async throws {
+        guard let server = servers[index] else { return }
+        world.note("\(session) asks for a refresh")
+        check(try await server.credentials.refresh(CredentialKey(session)).tokens, session, nil)
+    }
+
+    private func cancelUse(of session: String, at index: Int) async throws {
+        let use = Task { try await self.use(session, at: index) }
+        try? await simulation.clock.sleep(for: simulation.random.duration(.zero, .seconds(2)))
+        use.cancel()
+        _ = try await use.value
+    }
+
+    /// No caller gets a token of another session or resource, nor of one that was signed out more than ten seconds ago.
+    private func check(_ tokens: TokenSet, _ session: String, _ resource: String?) {
+        guard let (grant, serial, tokenResource) = SimulatedProvider.parts(of: tokens.accessToken.exposed) else { return }
+        let name = "at.\(grant).\(serial)"
+        world.note("\(session) gets \(name)")
+        world.require(provider.grants[grant].session == session, "\(session) gets \(name) of another session")
+        world.require(tokenResource == resource, "\(session) gets \(name) for another resource")
+        if let removal = records.removals[grant] {
+            let age = simulation.now - removal
+            let isKnown = age > Self.longestCacheTime && !world.mayKnowLess(simulation.runningProcess)
+            world.require(!isKnown, "\(session) gets \(name) \(age) after its removal")
+        }
+    }
+
+    private func signIn(_ session: String, at index: Int) async throws {
+        guard let server = servers[index] else { return }
+        let user = ["alice", "bob"].randomElement(using: &simulation.random) ?? "alice"
+        let resources = server.client.registration.resources
+        let now = server.client.server.host.now()
+        let credential = provider.signIn(user, session: session, resources: resources, at: now)
+        let grant = provider.grants.count - 1
+        guard let credential else { return world.require(false, "no credential can be made") }
+        world.note("\(user) signs in to \(session): grant \(grant)")
+        let attributes = simulation.random.happens(0.5) ? RecordAttributes(lifetime: .seconds(36_000)) : nil
+        try await server.credentials.save(credential, for: session, attributes: attributes)
+        world.require(records.newest[grant] != nil, "the sign-in of grant \(grant) is not stored")
+    }
+
+    private func signOut(_ session: String, at index: Int) async throws {
+        guard let server = servers[index] else { return }
+        let present = records.grants(in: digest(of: session, server))
+        world.note("\(session) signs out of \(present.keys.sorted())")
+        let removed = try await server.credentials.remove(CredentialKey(session))
+        for grant in present.keys.sorted() {
+            world.require(records.removals[grant] != nil, "grant \(grant) is stored after its sign-out")
+        }
+        revoke(removed)
+    }
+
+    private func removeEverywhere(_ session: String, at index: Int) async throws {
+        guard let server = servers[index] else { return }
+        let key = server.credentials.recordKey(for: CredentialKey(session))
+        world.note("\(session) is removed with \(records.grants(in: key.digest).keys.sorted())")
+        if simulation.random.happens(0.5) { try await server.credentials.revokeLateTokens(of: [key]) }
+        for removed in try await server.credentials.remove([key]) { revoke(removed.credential) }
+    }
+
+    private func revoke(_ credential: Credential?) {
+        let token = credential?.tokens.refreshToken?.exposed ?? ""
+        guard let (grant, _, _) = SimulatedProvider.parts(of: token), simulation.random.happens(0.7) else { return }
+        provider.end(grant, "revoked")
+    }
+
+    // MARK: Afterwards
+
+    private func checkThatNothingIsLeft() {
+        for server in servers.values.sorted(by: { $0.process.index < $1.process.index }) {
+            let process = "P\(server.process.index)"
+            world.require(server.callers == 0, "\(server.callers) callers of \(process) wait for ever")
+            world.require(!server.credentials.unfinished.isBusy, "\(process) has unfinished work")
+            world.require(simulation.waits(of: server.process) == 0, "\(process) still waits for something")
+        }
+        world.require(!records.hasLease, "a lease is held")
+    }
+
+    /// What is stored is valid at the provider, unless the provider or a loss that has a reason has ended it.
+    private func checkThatNothingIsLost() {
+        for (digest, row) in records.rows.sorted(by: { $0.value.key.name < $1.value.key.name }) where row.sealed != nil {
+            for (grant, serial) in records.grants(in: digest) where provider.grants[grant].end == nil {
+                let isValid = serial == provider.grants[grant].serial
+                world.require(
+                    isValid || provider.isLossExplained(grant, from: serial),
+                    "rt.\(grant).\(serial) is stored, and the provider expects rt.\(grant).\(provider.grants[grant].serial)"
+                )
+            }
+        }
+    }
+
+    /// Every session is served, or has ended; and what is stored and fresh costs no request.
+    private var probe: @Sendable (CredentialHistory, Int) async throws -> Void {
+        { history, index in
+            for session in history.sessions {
+                do {
+                    try await history.use(session, at: index)
+                } catch let error as AuthError {
+                    history.checkRefusal(error, session, index)
+                    continue
+                }
+                let requests = history.provider.requests
+                try await history.use(session, at: index)
+                let more = history.provider.requests - requests
+                // Other processes may send theirs meanwhile.
+                if history.servers.count == 1 { history.world.require(more == 0, "a fresh token costs \(more) requests") }
+            }
+        }
+    }
+
+    private func checkRefusal(_ error: AuthError, _ session: String, _ index: Int) {
+        guard let server = servers[index] else { return }
+        let valid = records.grants(in: digest(of: session, server)).filter { provider.grants[$0.key].end == nil }
+        world.require(valid.isEmpty, "\(session) is refused (\(error)), although grant \(valid.keys.sorted()) is valid")
+    }
+}

@@ -1,0 +1,26 @@
+/// A generator of random numbers that follow from its seed (SplitMix64). Not for secrets.
+public struct SeededGenerator: RandomNumberGenerator, Sendable {
+    private var state: UInt64
+
+    /// Creates a generator.
+    public init(seed: UInt64) { state = seed }
+
+    /// The next number.
+    public mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var mixed = state
+        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+        return mixed ^ (mixed >> 31)
+    }
+
+    /// Whether something happens that has this probability.
+    public mutating func happens(_ probability: Double) -> Bool {
+        probability > 0 && Double(next() >> 11) / Double(1 << 53) < probability
+    }
+
+    /// A duration within bounds.
+    public mutating func duration(_ shortest: Duration, _ longest: Duration) -> Duration {
+        shortest + (longest - shortest) * (Double(next() >> 11) / Double(1 << 53))
+    }
+}

@@ -1,0 +1,40 @@
+import Synchronization
+
+/// The clock of a ``Simulation``. It stands still while a task takes a step.
+public struct SimulatedClock: Clock {
+    let simulation: Simulation
+
+    /// A time of the simulation.
+    public struct Instant: InstantProtocol {
+        /// The time since the beginning.
+        public let offset: Duration
+
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public func advanced(by duration: Duration) -> Instant { Instant(offset: offset + duration) }
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public func duration(to other: Instant) -> Duration { other.offset - offset }
+        // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+        public static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
+    }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var now: Instant { Instant(offset: simulation.now) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public var minimumResolution: Duration { .nanoseconds(1) }
+
+    /// Waits until a time.
+    /// - Throws: `CancellationError` when the task is cancelled.
+    public func sleep(until deadline: Instant, tolerance: Duration?) async throws {
+        try Task.checkCancellation()
+        let timer = Atomic<UInt64>(0)
+        try await withTaskCancellationHandler {
+            try await withUnsafeThrowingContinuation { continuation in
+                let number = unsafe simulation.addTimer(at: deadline.offset, continuation)
+                timer.store(number, ordering: .relaxed)
+            }
+        } onCancel: {
+            simulation.cancelTimer(timer.load(ordering: .relaxed))
+        }
+    }
+}

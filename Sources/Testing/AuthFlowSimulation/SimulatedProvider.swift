@@ -1,0 +1,212 @@
+package import AuthFlow
+package import AuthFlowEssentials
+import AuthFlowJSON
+import HTTPTypes
+
+/// A provider that rotates refresh tokens, and revokes all tokens of a grant when one is used twice (RFC 9700 section 4.14.2).
+package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    package static let issuer = "https://provider.example"
+
+    /// What a user has granted at a sign-in.
+    package struct Grant: Sendable {
+        package let user: String
+        package let session: String
+        package let resources: [String]
+        /// The number of the refresh token that is valid now.
+        package var serial = 0
+        package var accessSerial = 0
+        /// Why its tokens are not valid any more.
+        package var end: String?
+        /// The uses of its refresh tokens, in order.
+        package var rotations: [Rotation] = []
+    }
+
+    package struct Rotation: Sendable {
+        let process: Simulation.Process
+        let time: Duration
+        /// Whether the process has its response.
+        var isDelivered = false
+    }
+
+    private let world: World
+    private var simulation: Simulation { world.simulation }
+    package private(set) var grants: [Grant] = []
+    package private(set) var requests = 0
+    private let lifetime: Int64
+
+    package init(world: World) {
+        self.world = world
+        self.lifetime = 60 + Int64(world.simulation.random.next() % 540)
+    }
+
+    // MARK: Grants
+
+    /// Signs a user in.
+    package func signIn(_ user: String, session: String, resources: [String], at now: Date) -> Credential? {
+        grants.append(Grant(user: user, session: session, resources: resources))
+        let grant = grants.count - 1
+        let issuer = JSON.string(Self.issuer)
+        var json: [String: JSON] = [
+            "access_token": .string("at.\(grant).0.-"), "refresh_token": .string("rt.\(grant).0"), "token_type": "Bearer",
+            "scopes": [], "signed_in_at": .double(now.timeIntervalSince1970),
+            "obtained_at": .double(now.timeIntervalSince1970),
+            "expires_at": .double(now.timeIntervalSince1970 + Double(lifetime)),
+            "identity": ["iss": issuer, "sub": .string(user), "issuer": issuer, "subject": .string(user)],
+            "binding": ["issuer": issuer, "endpoints": .object(Self.endpoints.mapValues(JSON.string))],
+        ]
+        if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
+        return Credential(.object(json))
+    }
+
+    package func end(_ grant: Int, _ reason: String) {
+        guard grants.indices.contains(grant), grants[grant].end == nil else { return }
+        world.note("provider: grant \(grant) ends: \(reason)")
+        grants[grant].end = reason
+    }
+
+    /// The parts of a token: its grant, its number, and its resource.
+    package static func parts(of token: String) -> (grant: Int, serial: Int, resource: String?)? {
+        let parts = token.split(separator: ".", maxSplits: 3)
+        guard parts.count >= 3, let grant = Int(parts[1]), let serial = Int(parts[2]) else { return nil }
+        return (grant, serial, parts.count == 4 && parts[3] != "-" ? String(parts[3]) : nil)
+    }
+
+    /// Whether there is a reason why the response to the use of a refresh token is not stored.
+    package func isLossExplained(_ grant: Int, from serial: Int) -> Bool {
+        grants[grant].rotations.dropFirst(serial).contains { rotation in
+            !rotation.isDelivered || world.couldNotWrite(rotation.process, since: rotation.time)
+        }
+    }
+
+    // MARK: Requests
+
+    private static let endpoints = [
+        "token_endpoint": "\(issuer)/token", "revocation_endpoint": "\(issuer)/revoke",
+    ]
+
+    /// The adapter of the provider, whose endpoints are fixed.
+    package struct Adapter: ProviderAdapter {
+        package init() {}
+        package var issuer: String { SimulatedProvider.issuer }
+        package func metadata(in context: ServerContext) async throws -> ProviderMetadata {
+            var metadata = ProviderMetadata(issuer: issuer)
+            metadata.tokenEndpoint = try Endpoint("\(issuer)/token")
+            metadata.revocationEndpoint = try Endpoint("\(issuer)/revoke")
+            return metadata
+        }
+    }
+
+    /// The network between a process and the provider.
+    package struct Transport: HTTPTransport {
+        let provider: SimulatedProvider
+        let process: Simulation.Process
+
+        package init(_ provider: SimulatedProvider, _ process: Simulation.Process) {
+            self.provider = provider
+            self.process = process
+        }
+
+        package func send(_ call: TransportRequest) async throws -> TransportResponse {
+            try await provider.send(call, from: process)
+        }
+    }
+
+    private enum Fault: CaseIterable {
+        case slow, unreachable, cutOffBefore, cutOffAfter, gatewayBefore, gatewayAfter, tooMany, refused
+    }
+
+    private func send(_ call: TransportRequest, from process: Simulation.Process) async throws -> TransportResponse {
+        let hasFault = simulation.random.happens(world.faults.provider)
+        let fault = hasFault ? Fault.allCases.randomElement(using: &simulation.random) : nil
+        // The time in which the request waits for a connection.
+        if simulation.random.happens(0.1) {
+            try await simulation.clock.sleep(for: simulation.random.duration(.zero, .seconds(20)))
+        }
+        try call.willSend()
+        requests += 1
+        let isSlow = fault == .slow
+        let times = (world.latency(isSlow ? .seconds(40) : .seconds(4)), world.latency(isSlow ? .seconds(40) : .seconds(4)))
+        if fault == .unreachable { throw Self.failed }
+        let isLate = times.0 + times.1 > call.timeout
+        let response = try await simulation.inWorld { [self] in
+            let answer = Task { () async -> (TransportResponse, Use?) in
+                try? await simulation.clock.sleep(for: times.0)
+                switch fault {
+                case .cutOffBefore, .gatewayBefore: return (Self.response(502), nil)
+                case .tooMany: return (Self.response(429, retryAfter: 1 + Int(simulation.random.next() % 20)), nil)
+                case .refused: return (Self.response(400), nil)
+                default: break
+                }
+                let answer = handle(call, from: process, isLate: isLate)
+                try? await simulation.clock.sleep(for: times.1)
+                return answer
+            }
+            if isLate {
+                try await simulation.clock.sleep(for: call.timeout)
+                throw AuthError(.timedOut, "The provider did not respond in time.")
+            }
+            return await answer.value
+        }
+        switch fault {
+        case .cutOffBefore, .cutOffAfter: throw Self.failed
+        case .gatewayAfter: return Self.response(504)
+        default: break
+        }
+        if let use = response.1 { grants[use.grant].rotations[use.serial].isDelivered = true }
+        return response.0
+    }
+
+    private static let failed = AuthError(.networkFailed, "The connection failed.")
+
+    private static func response(_ status: Int, retryAfter: Int? = nil, _ json: JSON? = nil) -> TransportResponse {
+        var head = HTTPResponse(status: .init(code: status))
+        head.headerFields[.contentType] = "application/json"
+        head.headerFields[.retryAfter] = retryAfter.map { "\($0)" }
+        return TransportResponse(head: head, body: json.flatMap { try? $0.serialized() } ?? [])
+    }
+
+    /// The use of a refresh token.
+    private typealias Use = (grant: Int, serial: Int)
+
+    /// - Parameter isLate: Whether the sender does not wait for the response any more.
+    private func handle(
+        _ call: TransportRequest,
+        from process: Simulation.Process,
+        isLate: Bool
+    ) -> (TransportResponse, Use?) {
+        let parameters = FormURLEncoding.decode(String(decoding: call.body, as: UTF8.self))
+        let token = parameters?["refresh_token"] ?? parameters?["token"] ?? ""
+        guard let (grant, serial, _) = Self.parts(of: token), grants.indices.contains(grant) else {
+            return (Self.response(400, ["error": "invalid_request"]), nil)
+        }
+        if call.head.path == "/revoke" {
+            end(grant, "revoked")
+            return (Self.response(200), nil)
+        }
+        let ended = (Self.response(400, ["error": "invalid_grant"]), nil as Use?)
+        guard grants[grant].end == nil else {
+            world.note("provider: \(token) of P\(process.index) is refused: \(grants[grant].end ?? "")")
+            return ended
+        }
+        guard serial == grants[grant].serial else {
+            world.require(
+                isLate || isLossExplained(grant, from: serial),
+                "\(token) was sent twice, by P\(grants[grant].rotations[serial].process.index) and P\(process.index)"
+            )
+            end(grant, "\(token) was used twice")
+            return ended
+        }
+        let resources = parameters?.values(for: "resource") ?? []
+        let resource = resources.count == 1 ? resources.first : nil
+        grants[grant].serial += 1
+        grants[grant].accessSerial += 1
+        grants[grant].rotations.append(Rotation(process: process, time: simulation.now))
+        let (refresh, access) = (grants[grant].serial, grants[grant].accessSerial)
+        world.note("provider: \(token) of P\(process.index) is exchanged for rt.\(grant).\(refresh)")
+        let json: JSON = [
+            "access_token": .string("at.\(grant).\(access).\(resource ?? "-")"), "refresh_token": .string("rt.\(grant).\(refresh)"),
+            "token_type": "Bearer", "expires_in": .integer(lifetime),
+        ]
+        return (Self.response(200, json), (grant, serial))
+    }
+}

@@ -1,0 +1,192 @@
+package import AuthFlow
+import AuthFlowEssentials
+package import AuthFlowDatabase
+import AuthFlowJSON
+
+/// The table of a database that the processes share, with the same rules as the statements of the real ones.
+package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    struct Row {
+        let key: RecordKey
+        var sealed: [UInt8]?
+        var fence: UInt64 = 0
+        var owner: [UInt8]?
+        var leaseEnd = Duration.zero
+        var isAwaited = false
+        var isAfterUnfinished = false
+        var hasWritten = false
+        var tags: [[UInt8]] = []
+        var lifetimeEnd: Duration?
+        var idleTime: Duration?
+        var idleEnd: Duration?
+        var usedAt = Duration.zero
+
+        func isAlive(at now: Duration) -> Bool { lifetimeEnd ?? now + .seconds(1) > now && idleEnd ?? now + .seconds(1) > now }
+    }
+
+    let world: World
+    private var simulation: Simulation { world.simulation }
+    private(set) var rows: [[UInt8]: Row] = [:]
+    private var lastFence: UInt64 = 0
+    private var listeners: [(process: Simulation.Process, receive: @Sendable (DatabaseMessage) -> Void)] = []
+    /// The grants in each record, with the numbers of their refresh tokens.
+    private var stored: [[UInt8]: [Int: Int]] = [:]
+    /// The highest number of a refresh token of each grant that was stored.
+    private(set) var newest: [Int: Int] = [:]
+    /// When each grant was removed that is not stored any more.
+    private(set) var removals: [Int: Duration] = [:]
+
+    package init(world: World) { self.world = world }
+
+    /// The grants in a record, with the numbers of their refresh tokens.
+    package func grants(in digest: [UInt8]) -> [Int: Int] { stored[digest] ?? [:] }
+
+    /// Whether a lease is held that has not expired.
+    package var hasLease: Bool { rows.values.contains { $0.owner != nil && $0.leaseEnd > simulation.now } }
+
+    // MARK: Rules
+
+    private func change(_ digest: [UInt8], _ body: (inout Row?) -> Void) {
+        body(&rows[digest])
+        let before = stored[digest] ?? [:]
+        let after = Self.grants(in: rows[digest]?.sealed)
+        guard before != after else { return }
+        stored[digest] = after
+        for (grant, serial) in after.sorted(by: { $0.key < $1.key }) {
+            world.require(removals[grant] == nil, "grant \(grant) is stored again after it was removed")
+            world.require(serial >= newest[grant] ?? 0, "rt.\(grant).\(serial) is written over rt.\(grant).\(newest[grant] ?? 0)")
+            newest[grant] = max(serial, newest[grant] ?? 0)
+        }
+        for grant in before.keys where after[grant] == nil { removals[grant] = simulation.now }
+        world.note("store: \(Self.text(before)) is replaced by \(Self.text(after)), fence \(rows[digest]?.fence ?? 0)")
+    }
+
+    private static func text(_ grants: [Int: Int]) -> String {
+        grants.isEmpty ? "nothing" : grants.sorted { $0.key < $1.key }.map { "rt.\($0.key).\($0.value)" }.joined(separator: ", ")
+    }
+
+    private static func grants(in bytes: [UInt8]?) -> [Int: Int] {
+        guard let bytes, !bytes.isEmpty, let json = try? JSON(parsing: bytes) else { return [:] }
+        var grants: [Int: Int] = [:]
+        for account in json["accounts"]?.array ?? [] {
+            guard let parts = account["refresh_token"]?.string.flatMap(SimulatedProvider.parts) else { continue }
+            grants[parts.grant] = parts.serial
+        }
+        return grants
+    }
+
+    // MARK: Statements
+
+    func bytes(of digest: [UInt8]) -> [UInt8]? {
+        rows[digest].flatMap { $0.isAlive(at: simulation.now) ? $0.sealed : nil }
+    }
+
+    func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) -> TakenLease {
+        let (digest, now) = (key.digest, simulation.now)
+        if let row = rows[digest], let holder = row.owner, holder != owner, row.leaseEnd > now {
+            rows[digest]?.isAwaited = true
+            return .busy(row.leaseEnd - now)
+        }
+        lastFence += 1
+        let fence = lastFence
+        change(digest) { row in
+            var new = row ?? Row(key: key)
+            if !new.isAlive(at: now) { new = Row(key: key, fence: new.fence, owner: new.owner, hasWritten: new.hasWritten) }
+            if new.owner != owner {
+                new.isAfterUnfinished = new.isAfterUnfinished || new.owner != nil && !new.hasWritten
+                new.fence = fence
+                (new.hasWritten, new.isAwaited) = (false, false)
+            }
+            (new.owner, new.leaseEnd) = (owner, now + duration)
+            row = new
+        }
+        return .taken(fence: rows[digest]?.fence ?? 0, isAfterUnfinished: rows[digest]?.isAfterUnfinished ?? false)
+    }
+
+    private func isHeld(_ lease: HeldLease) -> Bool {
+        rows[lease.digest].map { $0.fence == lease.fence && $0.owner == lease.owner } ?? false
+    }
+
+    func renew(_ lease: HeldLease, for duration: Duration) -> Bool {
+        guard isHeld(lease) else { return false }
+        rows[lease.digest]?.leaseEnd = simulation.now + duration
+        return true
+    }
+
+    func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) -> Bool {
+        guard isHeld(lease) else { return false }
+        let now = simulation.now
+        change(lease.digest) { row in
+            row?.sealed = bytes
+            row?.isAfterUnfinished = false
+            row?.hasWritten = true
+            guard let attributes else { return }
+            row?.usedAt = now
+            row?.lifetimeEnd = attributes.lifetime.map { now + $0 }
+            row?.idleTime = attributes.idleTime
+            row?.idleEnd = attributes.idleTime.map { now + $0 }
+            row?.tags = attributes.tags.map(\.bytes)
+        }
+        return true
+    }
+
+    func release(_ lease: HeldLease) {
+        guard isHeld(lease), let row = rows[lease.digest] else { return }
+        change(lease.digest) { $0 = row.sealed == nil ? nil : $0 }
+        rows[lease.digest]?.owner = nil
+        rows[lease.digest]?.leaseEnd = .zero
+        if row.isAwaited { tell(.released(lease.digest)) }
+    }
+
+    func touch(_ digest: [UInt8]) -> Bool {
+        let now = simulation.now
+        guard let row = rows[digest], row.sealed != nil, row.isAlive(at: now) else { return false }
+        rows[digest]?.idleEnd = row.idleTime.map { now + $0 }
+        rows[digest]?.usedAt = now
+        return true
+    }
+
+    private func tagged(_ row: Row) -> TaggedRecord? {
+        row.sealed.map { TaggedRecord(key: row.key, bytes: $0, lastUse: Simulation.epoch + row.usedAt / .seconds(1)) }
+    }
+
+    func records(tagged tag: [UInt8]) -> [TaggedRecord] {
+        rows.values.filter { $0.tags.contains(tag) && $0.isAlive(at: simulation.now) }.compactMap(tagged)
+            .sorted { $0.key.name < $1.key.name }
+    }
+
+    func remove(_ digests: [[UInt8]]) -> [TaggedRecord] {
+        digests.compactMap { digest in
+            guard let row = rows[digest] else { return nil }
+            change(digest) { $0 = nil }
+            tell(.removed(digest))
+            return row.isAlive(at: simulation.now) ? tagged(row) : nil
+        }
+    }
+
+    func claim(_ key: RecordKey, for lifetime: Duration) -> Bool {
+        let now = simulation.now
+        if let row = rows[key.digest], row.isAlive(at: now) { return false }
+        rows[key.digest] = Row(key: key, sealed: [], lifetimeEnd: now + lifetime)
+        return true
+    }
+
+    // MARK: Messages
+
+    func listen(_ process: Simulation.Process, _ receive: @escaping @Sendable (DatabaseMessage) -> Void) {
+        listeners.append((process, receive))
+    }
+
+    /// Tells all processes, some late and, where the store has faults, some not at all.
+    private func tell(_ message: RecordMessage) {
+        for listener in listeners {
+            guard !simulation.random.happens(world.faults.store) else { continue }
+            let latency = world.latency(.seconds(1))
+            simulation.begin(in: .world) { [simulation] in
+                try? await simulation.clock.sleep(for: latency)
+                simulation.begin(in: listener.process) {
+                    listener.receive(.message(String(decoding: message.text, as: UTF8.self)))
+                }
+            }
+        }
+    }
+}

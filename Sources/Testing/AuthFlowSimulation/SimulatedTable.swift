@@ -1,0 +1,146 @@
+package import AuthFlow
+package import AuthFlowDatabase
+
+/// The connection of a process to ``SimulatedRecords``: calls take time, fail, and are cut off before or after their effect.
+package struct SimulatedTable: RecordTable {
+    private let records: SimulatedRecords
+    private let process: Simulation.Process
+    private let onMessage: @Sendable (DatabaseMessage) -> Void
+
+    package init(
+        _ records: SimulatedRecords,
+        _ process: Simulation.Process,
+        onMessage: @escaping @Sendable (DatabaseMessage) -> Void
+    ) {
+        self.records = records
+        self.process = process
+        self.onMessage = onMessage
+    }
+
+    private enum Fault: CaseIterable {
+        case slow, unreachable, refused, lostBefore, lostAfter, late
+    }
+
+    private func call<Value: Sendable>(_ name: String, _ effect: @escaping @Sendable () -> Value) async throws -> Value {
+        let (world, simulation) = (records.world, records.world.simulation)
+        let hasFault = simulation.random.happens(world.faults.store)
+        let fault = hasFault ? Fault.allCases.randomElement(using: &simulation.random) : nil
+        let longest: Duration = fault == .slow || fault == .late ? .seconds(6) : .milliseconds(300)
+        let times = (world.latency(longest), world.latency(longest))
+        defer { if fault != nil || world.outageEnd > simulation.now { world.noteFailure(of: process) } }
+        return try await simulation.inWorld {
+            guard fault != .late else {
+                simulation.begin(in: .world) {
+                    try? await simulation.clock.sleep(for: times.0 + .seconds(2))
+                    world.note("store: late \(name) of P\(process.index)")
+                    _ = effect()
+                }
+                throw DatabaseFailure(.unknownOutcome, "The connection was cut off.")
+            }
+            try await simulation.clock.sleep(for: times.0)
+            guard world.outageEnd <= simulation.now, fault != .unreachable else {
+                throw DatabaseFailure(.unreachable, "The store cannot be reached.")
+            }
+            if let fault { world.note("store: \(name) of P\(process.index): \(fault)") }
+            switch fault {
+            case .refused: throw DatabaseFailure(.refused, "The store has no space left.")
+            case .lostBefore: throw DatabaseFailure(.unknownOutcome, "The connection was cut off.")
+            default: break
+            }
+            let value = effect()
+            try await simulation.clock.sleep(for: times.1)
+            if fault == .lostAfter { throw DatabaseFailure(.unknownOutcome, "The connection was cut off.") }
+            return value
+        }
+    }
+
+    package func bytes(of digest: [UInt8]) async throws -> [UInt8]? {
+        try await call("read") { [records] in records.bytes(of: digest) }
+    }
+
+    package func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
+        try await call("take") { [records] in records.take(key, by: owner, for: duration) }
+    }
+
+    package func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
+        try await call("renew") { [records] in records.renew(lease, for: duration) }
+    }
+
+    package func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
+        try await call("write") { [records] in records.write(bytes, attributes, under: lease) }
+    }
+
+    package func release(_ lease: HeldLease) async throws {
+        try await call("release") { [records] in records.release(lease) }
+    }
+
+    package func touch(_ digest: [UInt8]) async throws -> Bool {
+        try await call("touch") { [records] in records.touch(digest) }
+    }
+
+    package func records(tagged tag: [UInt8]) async throws -> [TaggedRecord] {
+        try await call("find") { [records] in records.records(tagged: tag) }
+    }
+
+    package func remove(_ digests: [[UInt8]]) async throws -> [TaggedRecord] {
+        try await call("remove") { [records] in records.remove(digests) }
+    }
+
+    package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+        try await call("claim") { [records] in records.claim(key, for: lifetime) }
+    }
+
+    package func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] { [] }
+
+    package func removeEnded() async throws -> Int { 0 }
+
+    package func listen() { records.listen(process, onMessage) }
+
+    package var pushesMessages: Bool { true }
+}
+
+/// The store of a process.
+package struct SimulatedStore: SessionTokenStore {
+    private let leased: LeasedRecords<SimulatedTable>
+
+    package init(_ records: SimulatedRecords, _ process: Simulation.Process, host: HostServices) {
+        leased = LeasedRecords(times: .init(), host: host) { SimulatedTable(records, process, onMessage: $0) }
+    }
+
+    package func bytes(for key: RecordKey) async throws -> [UInt8]? { try await leased.bytes(for: key) }
+
+    package func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        try await leased.write(bytes, nil, under: lease)
+    }
+
+    package func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
+        try await leased.write(bytes, attributes, under: lease)
+    }
+
+    package func withLease<Return: Sendable>(
+        on key: RecordKey,
+        _ body: (Lease) async throws -> Return
+    ) async throws -> Return {
+        try await leased.withLease(on: key, body)
+    }
+
+    package func touch(_ key: RecordKey) async throws -> Bool { try await leased.touch(key) }
+
+    package func records(tagged tag: RecordTag) async throws -> [TaggedRecord] { try await leased.records(tagged: tag) }
+
+    package func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] { try await leased.remove(keys) }
+
+    package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {
+        try await leased.claim(key, for: lifetime)
+    }
+
+    package func keys(after digest: [UInt8]?, limit: Int) async throws -> [RecordKey] {
+        try await leased.keys(after: digest, limit: limit)
+    }
+
+    package func removeEnded() async throws -> Int { try await leased.removeEnded() }
+
+    package func observeRemovals(_ observer: @escaping @Sendable (_ digest: [UInt8]?) -> Void) {
+        leased.observeRemovals(observer)
+    }
+}

@@ -1,0 +1,265 @@
+public import AuthFlow
+public import AuthFlowEssentials
+import CSimulation
+
+/// Runs tasks on one thread, in an order that follows from a seed, and in virtual time.
+///
+/// It simulates several processes: each can be paused or killed between any two steps of its tasks. A failure is replayed by running its
+/// seed again. A task belongs to the process of the task that has begun it.
+///
+/// What is simulated waits on ``clock``, and takes its time and randomness from ``host(of:skew:)``. It may not block, nor
+/// wait for other threads.
+///
+/// For the same order in every run, set `SWIFT_DETERMINISTIC_HASHING` in the environment: otherwise sets and dictionaries have an order
+/// of their own in each process of the system.
+public final class Simulation: @unchecked Sendable {  // All of its jobs run on the thread that called run(until:).
+    /// A simulated process.
+    public struct Process: Hashable, Sendable {
+        let index: Int
+
+        /// Everything that is not one of the simulated processes: networks, databases, providers, users. It cannot be killed.
+        public static let world = Process(index: 0)
+    }
+
+    private struct Job {
+        let pointer: UnsafeMutableRawPointer
+        let process: Int
+    }
+
+    struct Timer {
+        let time: Duration
+        let number: UInt64
+        let process: Int
+        let continuation: UnsafeContinuation<Void, any Error>
+    }
+
+    private enum ProcessState {
+        case running
+        case paused(until: Duration)
+        case killed
+    }
+
+    /// The clock of the simulation.
+    public var clock: SimulatedClock { SimulatedClock(simulation: self) }
+
+    /// The generator of all decisions.
+    public var random: SeededGenerator
+
+    /// The time since the beginning.
+    public private(set) var now = Duration.zero
+
+    /// The steps so far.
+    public private(set) var steps = 0
+
+    /// A hash of all steps so far: two runs with the same one were identical.
+    public private(set) var fingerprint: UInt64 = 0xCBF2_9CE4_8422_2325
+
+    private var jobs: [Job] = []
+    private var timers: [Timer] = []
+    private var states: [ProcessState] = [.running]
+    private var owners: [UInt64: Int] = [:]
+    private var current = Process.world.index
+    private var lastTimer: UInt64 = 0
+    private let recordsTrace: Bool
+
+    /// The events so far, for people; empty unless it was asked for.
+    public private(set) var trace: [String] = []
+
+    /// Creates a simulation.
+    /// - Parameters:
+    ///   - seed: Everything follows from it.
+    ///   - recordsTrace: Whether ``trace`` is recorded; default: no.
+    public init(seed: UInt64, recordsTrace: Bool = false) {
+        random = SeededGenerator(seed: seed)
+        self.recordsTrace = recordsTrace
+    }
+
+    /// The process whose task runs now.
+    public var runningProcess: Process { Process(index: current) }
+
+    /// Adds an event to the trace.
+    public func note(_ event: @autoclosure () -> String) {
+        guard recordsTrace else { return }
+        let milliseconds = Int64(now / .milliseconds(1))
+        let process = current == 0 ? "  " : "P\(current)"
+        trace.append("\(milliseconds / 1000).\(String(1000 + milliseconds % 1000).dropFirst()) \(process) \(event())")
+    }
+
+    // MARK: Processes
+
+    /// Starts a process.
+    public func startProcess() -> Process {
+        states.append(.running)
+        return Process(index: states.count - 1)
+    }
+
+    /// Kills a process: none of its tasks takes another step, whatever it has begun elsewhere.
+    public func kill(_ process: Process) {
+        precondition(process != .world)
+        note("P\(process.index) is killed")
+        states[process.index] = .killed
+        jobs.removeAll { $0.process == process.index }
+        timers.removeAll { $0.process == process.index }
+    }
+
+    /// Stops a process for a while; its clocks go on.
+    public func pause(_ process: Process, for duration: Duration) {
+        guard case .running = states[process.index] else { return }
+        note("P\(process.index) is paused for \(duration)")
+        states[process.index] = .paused(until: now + duration)
+    }
+
+    /// Whether a process was killed.
+    public func isKilled(_ process: Process) -> Bool {
+        if case .killed = states[process.index] { true } else { false }
+    }
+
+    /// Begins a task of a process.
+    public func begin(in process: Process, _ work: @escaping @Sendable () async -> Void) {
+        let previous = current
+        current = process.index
+        defer { current = previous }
+        capturingJobs { _ = Task { await work() } }
+    }
+
+    /// Whether this thread's jobs are captured.
+    private var capturesJobs = false
+
+    private func capturingJobs<Return>(_ body: () -> Return) -> Return {
+        guard !capturesJobs else { return body() }
+        capturesJobs = true
+        unsafe authflow_simulation_begin(
+            { context, job, task in
+                unsafe Unmanaged<Simulation>.fromOpaque(context).takeUnretainedValue().enqueue(job, task)
+            },
+            Unmanaged.passUnretained(self).toOpaque()
+        )
+        defer {
+            authflow_simulation_end()
+            capturesJobs = false
+        }
+        return body()
+    }
+
+    /// Runs work of the world, for which a process waits: the work goes on when the process is killed.
+    public func inWorld<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
+        try await withUnsafeThrowingContinuation { continuation in
+            begin(in: .world) {
+                let result: Result<Value, any Error>
+                do { result = .success(try await work()) } catch { result = .failure(error) }
+                unsafe continuation.resume(with: result)
+            }
+        }
+    }
+
+    /// The time and randomness of a process.
+    /// - Parameters:
+    ///   - process: The process.
+    ///   - skew: How far its wall clock is ahead; negative: behind.
+    public func host(of process: Process, skew: Duration = .zero) -> HostServices {
+        HostServices(
+            now: { [self] in Self.epoch + (now + skew) / .seconds(1) },
+            randomBytes: { [self] count in (0..<count).map { _ in UInt8(truncatingIfNeeded: random.next()) } },
+            clock: clock,
+            environment: [:]
+        )
+    }
+
+    /// The wall clock's time at the beginning.
+    public static let epoch = Date(timeIntervalSince1970: 1_800_000_000)
+
+    // MARK: Steps
+
+    /// Runs tasks until a time, or until none can take a step.
+    /// - Parameters:
+    ///   - end: The time.
+    ///   - check: Called after each step; returns whether to go on.
+    /// - Returns: Whether nothing is left that could take a step before or after that time.
+    @discardableResult
+    public func run(until end: Duration, check: () -> Bool = { true }) -> Bool {
+        capturingJobs { takeSteps(until: end, check) }
+    }
+
+    private func takeSteps(until end: Duration, _ check: () -> Bool) -> Bool {
+        while true {
+            if let job = nextJob() {
+                steps += 1
+                fingerprint = (fingerprint ^ UInt64(job.process)) &* 0x100_0000_01B3
+                current = job.process
+                unsafe authflow_simulation_run(job.pointer)
+                current = Process.world.index
+                guard check() else { return false }
+            } else if let time = nextTime() {
+                guard time <= end else {
+                    now = end
+                    return false
+                }
+                now = max(now, time)
+                resumePaused()
+                fireTimers()
+            } else {
+                now = max(now, end)
+                return true
+            }
+        }
+    }
+
+    private func enqueue(_ pointer: UnsafeMutableRawPointer, _ task: UInt64) {
+        let owner = owners[task] ?? current
+        owners[task] = owner
+        if case .killed = states[owner] { return }
+        unsafe jobs.append(Job(pointer: pointer, process: owner))
+    }
+
+    /// Takes one of the jobs that can run now.
+    private func nextJob() -> Job? {
+        var count = 0
+        for job in jobs where isRunning(job.process) { count += 1 }
+        guard count > 0 else { return nil }
+        var chosen = count == 1 ? 0 : Int(random.next() % UInt64(count))
+        for index in jobs.indices where isRunning(jobs[index].process) {
+            if chosen == 0 { return jobs.remove(at: index) }
+            chosen -= 1
+        }
+        return nil
+    }
+
+    private func isRunning(_ process: Int) -> Bool {
+        if case .running = states[process] { true } else { false }
+    }
+
+    /// When the next timer fires or the next process goes on.
+    private func nextTime() -> Duration? {
+        let timers = timers.lazy.filter { [self] in isRunning($0.process) }.map(\.time).min()
+        let pauses = states.compactMap { if case .paused(let end) = $0 { end } else { nil } }.min()
+        return [timers, pauses].compactMap(\.self).min()
+    }
+
+    private func resumePaused() {
+        for index in states.indices {
+            if case .paused(let end) = states[index], end <= now { states[index] = .running }
+        }
+    }
+
+    private func fireTimers() {
+        let due = timers.filter { $0.time <= now && isRunning($0.process) }.sorted { ($0.time, $0.number) < ($1.time, $1.number) }
+        timers.removeAll { $0.time <= now && isRunning($0.process) }
+        for timer in due { unsafe timer.continuation.resume() }
+    }
+
+    // MARK: Waiting
+
+    func addTimer(at time: Duration, _ continuation: UnsafeContinuation<Void, any Error>) -> UInt64 {
+        lastTimer += 1
+        unsafe timers.append(Timer(time: time, number: lastTimer, process: current, continuation: continuation))
+        return lastTimer
+    }
+
+    func cancelTimer(_ number: UInt64) {
+        guard let index = timers.firstIndex(where: { $0.number == number }) else { return }
+        unsafe timers.remove(at: index).continuation.resume(throwing: CancellationError())
+    }
+
+    /// The waits of a process that have not ended.
+    public func waits(of process: Process) -> Int { timers.count { $0.process == process.index } }
+}

@@ -1,0 +1,91 @@
+import AuthFlow
+
+/// Faults that a history may have, each as the probability that a request or a call has it.
+package struct Faults: Sendable {
+    /// Requests to the provider that fail or are cut off, before or after their effect.
+    package var provider = 0.0
+    /// Calls of the store that are slow, fail, or are cut off, before or after their effect.
+    package var store = 0.0
+    /// Whether there are times at which the store cannot be reached at all.
+    package var hasOutages = false
+    /// How many processes are killed in an hour.
+    package var kills = 0.0
+    /// How many pauses of processes, of up to a minute, there are in an hour.
+    package var pauses = 0.0
+    /// Sessions that the provider ends in an hour.
+    package var ends = 0.0
+
+    /// The kinds of histories: each kind shows what holds without the others' faults.
+    package static let kinds: [(name: String, faults: Faults)] = [
+        ("calm", Faults()),
+        ("provider", Faults(provider: 0.15, ends: 20)),
+        ("store", Faults(store: 0.1)),
+        ("kills", Faults(kills: 60, pauses: 60)),
+        ("outages", Faults(store: 0.05, hasOutages: true)),
+        ("all", Faults(provider: 0.1, store: 0.08, hasOutages: true, kills: 40, pauses: 40, ends: 20)),
+    ]
+}
+
+/// What the simulated processes share, and the rules that hold at every step.
+package final class World: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    package let simulation: Simulation
+    package var faults: Faults
+    /// Until when the store cannot be reached.
+    package private(set) var outageEnd = Duration.zero
+    private var outages: [Range<Duration>] = []
+    private var pauses: [Int: [Range<Duration>]] = [:]
+    /// When each process last could not reach the store.
+    private var failures: [Int: Duration] = [:]
+    /// The first rule that was broken.
+    package private(set) var violation: String?
+
+    package init(simulation: Simulation, faults: Faults) {
+        self.simulation = simulation
+        self.faults = faults
+    }
+
+    package func require(_ condition: Bool, _ violation: @autoclosure () -> String) {
+        guard !condition, self.violation == nil else { return }
+        self.violation = violation()
+        simulation.note("VIOLATION: \(violation())")
+    }
+
+    package func note(_ event: @autoclosure () -> String) { simulation.note(event()) }
+
+    /// A latency: mostly short, sometimes long.
+    package func latency(_ longest: Duration) -> Duration {
+        simulation.random.happens(0.9)
+            ? simulation.random.duration(.milliseconds(1), .milliseconds(80))
+            : simulation.random.duration(.milliseconds(80), longest)
+    }
+
+    package func beginOutage(for duration: Duration) {
+        note("the store cannot be reached for \(duration)")
+        outageEnd = simulation.now + duration
+        outages.append(simulation.now..<outageEnd)
+    }
+
+    package func noteFailure(of process: Simulation.Process) { failures[process.index] = simulation.now }
+
+    /// Whether a process may hand out what it knew ten seconds ago: it could not reach the store, and trusts the tokens in its memory for
+    /// longer; or it was paused since.
+    package func mayKnowLess(_ process: Simulation.Process) -> Bool {
+        let wasPaused = pauses[process.index, default: []].contains { simulation.now - $0.upperBound < .seconds(1) }
+        return wasPaused || failures[process.index].map { simulation.now - $0 < .seconds(6) } ?? false
+    }
+
+    package func pause(_ process: Simulation.Process, for duration: Duration) {
+        pauses[process.index, default: []].append(simulation.now..<(simulation.now + duration))
+        simulation.pause(process, for: duration)
+    }
+
+    /// Whether there was something since a time that can keep a process from writing a response before its lease has expired: the window
+    /// that docs/architecture.md names.
+    package func couldNotWrite(_ process: Simulation.Process, since: Duration) -> Bool {
+        func isLong(_ range: Range<Duration>) -> Bool {
+            range.upperBound > since && range.upperBound - range.lowerBound >= .seconds(9)
+        }
+        return simulation.isKilled(process) || outages.contains(where: isLong)
+            || pauses[process.index, default: []].contains(where: isLong)
+    }
+}

@@ -1,0 +1,136 @@
+import AuthFlowSimulation
+import Foundation
+
+// Runs histories of credentials under simulation.
+//
+//   simulate COUNT [SEED]     COUNT histories, from a seed on (default: a random one), in a process for each core; then the seeds in
+//                             failed-seeds.txt. Prints the trace of the first that breaks a rule, and ends with status 1
+//   simulate replay SEED      one history, with its trace
+//   simulate twice COUNT      COUNT histories, each twice: prints a fingerprint of them all, which is the same on every machine
+let arguments = Array(CommandLine.arguments.dropFirst())
+
+guard ProcessInfo.processInfo.environment["SWIFT_DETERMINISTIC_HASHING"] != nil else {
+    // The order of sets and dictionaries follows from it, and is chosen when a process starts.
+    exit(try runSelf(arguments))
+}
+
+switch (arguments.first, arguments.dropFirst().compactMap { UInt64($0) }) {
+case ("batch", let values) where values.count == 2: batch(values[0], values[1])
+case ("replay", let values) where values.count == 1: replay(values[0])
+case ("twice", let values) where values.count == 1: twice(values[0])
+case (let count?, let seeds):
+    guard let count = UInt64(count), count > 0, seeds.count <= 1 else { usage() }
+    try await explore(count, from: seeds.first ?? UInt64.random(in: 1..<(1 << 40)))
+default: usage()
+}
+
+func usage() -> Never {
+    FileHandle.standardError.write(Data("usage: simulate COUNT [SEED] | replay SEED | twice COUNT\n".utf8))
+    exit(2)
+}
+
+/// Runs this program with another command.
+func runSelf(_ arguments: [String]) throws -> Int32 {
+    let process = try start(arguments, output: nil)
+    process.waitUntilExit()
+    return process.terminationStatus
+}
+
+func start(_ arguments: [String], output: Pipe?) throws -> Process {
+    let process = Process()
+    process.executableURL = Bundle.main.executableURL ?? URL(fileURLWithPath: CommandLine.arguments[0])
+    process.arguments = arguments
+    process.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_DETERMINISTIC_HASHING": "1"]) { $1 }
+    if let output { process.standardOutput = output }
+    try process.run()
+    return process
+}
+
+/// Histories of one process: what a killed process leaves is never freed, so each has few.
+func batch(_ first: UInt64, _ count: UInt64) {
+    var (steps, calls) = (0, 0)
+    for seed in first..<(first + count) {
+        let history = CredentialHistory(seed: seed)
+        if let violation = history.run() { print("failed \(seed) \(history.kind): \(violation)") }
+        steps += history.simulation.steps
+        calls += history.calls
+    }
+    print("total \(steps) \(calls)")
+}
+
+func replay(_ seed: UInt64) {
+    let history = CredentialHistory(seed: seed, recordsTrace: true)
+    let violation = history.run()
+    for line in history.simulation.trace { print(line) }
+    print("seed \(seed), \(history.kind): \(violation ?? "every rule held")")
+    exit(violation == nil ? 0 : 1)
+}
+
+func twice(_ count: UInt64) {
+    var fingerprint: UInt64 = 0
+    for seed in 1...count {
+        let fingerprints = (0..<2).map { run in
+            // The second with a trace: it must change nothing.
+            let history = CredentialHistory(seed: seed, recordsTrace: run == 1)
+            _ = history.run()
+            return history.simulation.fingerprint
+        }
+        guard fingerprints[0] == fingerprints[1] else {
+            print("seed \(seed) has had two different histories")
+            exit(1)
+        }
+        fingerprint = (fingerprint &* 31) ^ fingerprints[0]
+    }
+    print("\(count) histories, twice: \(String(fingerprint, radix: 16))")
+}
+
+/// The seeds of earlier failures.
+func failedSeeds() -> [UInt64] {
+    let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent().appendingPathComponent("failed-seeds.txt")
+    let text = (try? String(contentsOf: file, encoding: .utf8)) ?? ""
+    return text.split(separator: "\n").compactMap { UInt64($0.prefix { $0 != " " }) }
+}
+
+func explore(_ count: UInt64, from seed: UInt64) async throws {
+    let size: UInt64 = 1000
+    var batches = stride(from: seed, to: seed + count, by: Int(size)).map { ($0, min(size, seed + count - $0)) }
+    batches += failedSeeds().map { ($0, 1) }
+    let began = ContinuousClock.now
+    var (steps, calls, failures) = (0, 0, [(seed: UInt64, text: String)]())
+    try await withThrowingTaskGroup(of: String.self) { group in
+        var next = batches.makeIterator()
+        func add() {
+            guard let (first, count) = next.next() else { return }
+            group.addTask {
+                let pipe = Pipe()
+                let process = try start(["batch", "\(first)", "\(count)"], output: pipe)
+                let output = pipe.fileHandleForReading.readDataToEndOfFile()
+                process.waitUntilExit()
+                guard process.terminationStatus == 0 else {
+                    return "failed \(first) a history of this and the next \(count - 1) seeds ends the process (status \(process.terminationStatus))"
+                }
+                return String(decoding: output, as: UTF8.self)
+            }
+        }
+        for _ in 0..<ProcessInfo.processInfo.activeProcessorCount { add() }
+        while let output = try await group.next() {
+            for line in output.split(separator: "\n") {
+                let words = line.split(separator: " ", maxSplits: 2)
+                if words.first == "failed" {
+                    failures.append((UInt64(words[1]) ?? 0, String(words[2])))
+                    print("seed \(words[1]), \(words[2])")
+                } else {
+                    steps += Int(words[1]) ?? 0
+                    calls += Int(words[2]) ?? 0
+                }
+            }
+            add()
+        }
+    }
+    let time = Int((ContinuousClock.now - began) / .seconds(1))
+    print("\(count) histories from seed \(seed) in \(time) s: \(steps) steps, \(calls) calls, \(failures.count) failed")
+    if let first = failures.min(by: { $0.seed < $1.seed }) {
+        _ = try runSelf(["replay", "\(first.seed)"])
+        exit(1)
+    }
+}
