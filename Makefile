@@ -1,11 +1,11 @@
 # AuthFlow. The commands for development; CI runs the same ones.
 
 .DEFAULT_GOAL := help
-.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows simulate
+.PHONY: help check dependencies test-dependencies install uninstall deb check-package demo demo-github demo-okta demo-forgerock demo-web databases soak-server storm bench-server test conformance interop lint format release consumer sanitize no-traits fuzz mutants bench soak apple docs reference samples tpm bench-peers trace-flows models simulate
 
 APT := libjansson-dev pkg-config libxml2 libcurl4 ca-certificates
 APT_TEST := nginx-light openssl tinyproxy chromium chromium-driver firefox-esr fonts-dejavu-core glewlwyd rnbyc sqlite3 libjs-jquery python3 \
-  python3-venv curl gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils softhsm2 opensc
+  python3-venv curl gnome-keyring libsecret-1-0 dbus libqrencode4 xvfb xdg-utils desktop-file-utils softhsm2 opensc spin
 # What has failed is printed last.
 SWIFT_TEST := .ci/failures-last swift test --disable-xctest
 SUDO := $(shell [ "$$(id -u)" -eq 0 ] || echo sudo)
@@ -234,6 +234,9 @@ no-traits: dependencies ## Build and test without libjansson
 
 SOAK ?= 1000
 SIMULATIONS ?= 100000
+models: test-dependencies ## Check the models in docs/models, in every interleaving
+	.ci/check-models
+
 simulate: dependencies ## Run SIMULATIONS histories of credentials under simulation, with new seeds: every fault, in every order
 	swift build $(RELEASE) --product simulate
 	.build-release/release/simulate twice 100

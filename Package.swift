@@ -66,6 +66,7 @@ let package = Package(
         .library(name: "AuthFlowSQLite", targets: ["AuthFlowSQLite"]),
         .library(name: "AuthFlowURLSession", targets: ["AuthFlowURLSession"]),
         .library(name: "AuthFlowTesting", targets: ["AuthFlowTesting"]),
+        .library(name: "AuthFlowSimulation", targets: ["AuthFlowSimulation"]),
         .executable(name: "authflow", targets: ["AuthFlowCommand"]),
     ],
     traits: [
@@ -410,6 +411,10 @@ let package = Package(
             dependencies: engine + [
                 "ConformanceRows", "AuthFlowForgeRock", "AuthFlowHeadless", "AuthFlowTesting", httpTypes,
             ]
+        ),
+        .testTarget(
+            name: "AuthFlowSimulationTests",
+            dependencies: engine + ["AuthFlowSimulation"]
         ),
         .testTarget(name: "AuthFlowTerminalTests", dependencies: engine + ["AuthFlowTerminal", "AuthFlowTesting"]),
         // Runs the built programs, for the tests of the tool and for the attacks on it.

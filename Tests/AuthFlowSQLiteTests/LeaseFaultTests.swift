@@ -33,6 +33,7 @@ import Testing
             return try await base.write(bytes, attributes, under: lease)
         }
         func bytes(of digest: [UInt8]) async throws -> [UInt8]? { try await base.bytes(of: digest) }
+        func bytes(under lease: HeldLease) async throws -> [UInt8]? { try await base.bytes(under: lease) }
         func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
             try await base.take(key, by: owner, for: duration)
         }

@@ -107,7 +107,8 @@ func explore(_ count: UInt64, from seed: UInt64) async throws {
                 let output = pipe.fileHandleForReading.readDataToEndOfFile()
                 process.waitUntilExit()
                 guard process.terminationStatus == 0 else {
-                    return "failed \(first) a history of this and the next \(count - 1) seeds ends the process (status \(process.terminationStatus))"
+                    return
+                        "failed \(first) a history of this and the next \(count - 1) seeds ends the process (status \(process.terminationStatus))"
                 }
                 return String(decoding: output, as: UTF8.self)
             }

@@ -12,19 +12,23 @@ extension ManagedCredential {
     package func accounts() async throws -> StoredAccounts { try await read().known }
 
     /// - Returns: What is stored, the same with what could not be written, and the epoch of that.
-    private func read() async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
+    private func read(
+        under lease: Lease? = nil
+    ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
         while true {
             // What was written during a read, or could not be, cannot be compared with what it saw.
-            if let result = try await readOnce() { return result }
+            if let result = try await readOnce(lease) { return result }
         }
     }
 
-    /// - Returns: As ``read()``; nil when something was written meanwhile, or could not be.
-    private func readOnce() async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int)? {
+    /// - Returns: As ``read(under:)``; nil when something was written meanwhile, or could not be.
+    private func readOnce(
+        _ lease: Lease?
+    ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int)? {
         let askedAt = client.host.now().timeIntervalSinceReferenceDate
         let (epoch, version, seen) = state.withLock { ($0.epoch, $0.version, $0.cached) }
-        let stored =
-            try await store.bytes(for: key).map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
+        let bytes = if let lease { try await store.bytes(under: lease) } else { try await store.bytes(for: key) }
+        let stored = try bytes.map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
         var lost: StoredAccounts.Entry??
         var dropped: [Credential] = []
         let result = state.withLock { state -> (StoredAccounts, StoredAccounts, Int)? in
@@ -82,8 +86,14 @@ extension ManagedCredential {
     }
 
     /// The stored accounts. What could not be written last time is written, if that is possible now.
+    /// - Throws: ``AuthError``; ``Outdated`` when the lease is lost.
     func latestAccounts(_ lease: Lease) async throws -> StoredAccounts {
-        let (stored, known, epoch) = try await read()
+        let (stored, known, epoch): (StoredAccounts, StoredAccounts, Int)
+        do {
+            (stored, known, epoch) = try await read(under: lease)
+        } catch let error as AuthError where error.code == .leaseLost {
+            throw Outdated()
+        }
         if known != stored { try? await reporter().step(.storing) { try await write(known, lease, epoch) } }
         return known
     }
@@ -124,7 +134,7 @@ extension ManagedCredential {
     package func change<Return: Sendable>(_ body: (inout StoredAccounts) async throws -> Return) async throws -> Return
     {
         try await store.withLease(on: key) { lease in
-            var (stored, accounts, epoch) = try await read()
+            var (stored, accounts, epoch) = try await read(under: lease)
             let result = try await body(&accounts)
             if accounts != stored { try await write(accounts, lease, epoch) }
             return result
@@ -174,7 +184,7 @@ extension ManagedCredential {
         attributes: RecordAttributes? = nil
     ) async throws {
         try await store.withLease(on: key) { lease in
-            var (_, accounts, epoch) = try await read()
+            var (_, accounts, epoch) = try await read(under: lease)
             let other = otherAccount(than: credential.account, in: accounts)
             if let other, policy != .replaceAccount, other == credential.account {
                 throw AuthError(
@@ -296,7 +306,7 @@ extension ManagedCredential {
             // the old refresh token.
             if let lease = state.withLock({ $0.unwrittenLease }) {
                 do {
-                    let (stored, known, epoch) = try await read()
+                    let (stored, known, epoch) = try await read(under: lease)
                     if known != stored { try await write(known, lease, epoch) }
                     return state.withLock { $0.unwrittenLease = nil }
                 } catch let error as AuthError where error.code == .leaseLost {
@@ -318,7 +328,10 @@ extension ManagedCredential {
         do {
             return try await replaceUnderLease(body)
         } catch is Outdated {
-            throw AuthError(.loginRequired, "The user signed out, or another signed in, while the tokens were replaced.")
+            throw AuthError(
+                .loginRequired,
+                "The user signed out, or another signed in, while the tokens were replaced."
+            )
         }
     }
 
@@ -344,7 +357,7 @@ extension ManagedCredential {
         beginEpoch()
         let (removed, present) = try await store.withLease(on: key) {
             lease -> (StoredAccounts.Entry?, CredentialState) in
-            var (stored, accounts, epoch) = try await read()
+            var (stored, accounts, epoch) = try await read(under: lease)
             guard let entry = accounts.entry(account) else { return (nil, .signedOut) }
             accounts.remove(entry.account)
             if accounts != stored { try await write(accounts, lease, epoch) }

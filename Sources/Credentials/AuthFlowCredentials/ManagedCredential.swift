@@ -227,9 +227,24 @@ package final class ManagedCredential: Sendable {
             } catch  where !isOwn && attempt == 0 && !Task.isCancelled {
                 // The error of a refresh that another caller wanted, such as one ahead of time: this caller's tokens may not have expired.
                 continue
+            } catch let error as AuthError where Self.storeCodes.contains(error.code) {
+                // Without its store, a token that has not expired is better than none.
+                guard rejected == nil, account.isIdentical(to: self.account), let cached = unexpired() else {
+                    throw error
+                }
+                return cached
             }
         }
         return try signedIn(in: try await accounts(), account)
+    }
+
+    private static let storeCodes: Set<AuthError.Code> = [.storageFailed, .leaseBusy]
+
+    private func unexpired() -> Credential? {
+        let now = client.host.now()
+        return state.withLock { $0.cached?.credential }.flatMap {
+            !$0.isExpired(at: now) && now >= $0.notBefore ? $0 : nil
+        }
     }
 
     /// The cached tokens, when they are fresh and the store still has them.

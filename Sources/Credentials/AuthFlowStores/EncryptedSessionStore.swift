@@ -55,6 +55,9 @@ extension EncryptedSessionStore: SessionTokenStore {
     public func bytes(for key: RecordKey) async throws -> [UInt8]? { try await encrypted.bytes(for: key) }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(under lease: Lease) async throws -> [UInt8]? { try await encrypted.bytes(under: lease) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         try await encrypted.write(bytes, under: lease)
     }

@@ -72,6 +72,12 @@ extension EncryptedTokenStore: TokenStore {
         return try await decrypted(bytes, of: key)
     }
 
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(under lease: Lease) async throws -> [UInt8]? {
+        guard let bytes = try await base.bytes(under: lease) else { return nil }
+        return try await decrypted(bytes, of: lease.key)
+    }
+
     func decrypted(_ bytes: [UInt8], of key: RecordKey) async throws -> [UInt8] {
         let envelope = try Envelope(bytes)
         let dataKey = try await dataKey(of: envelope)

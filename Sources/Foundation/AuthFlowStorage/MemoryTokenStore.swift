@@ -31,6 +31,12 @@ public actor MemoryTokenStore: SessionTokenStore {
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func bytes(for key: RecordKey) -> [UInt8]? { entry(key)?.bytes }
 
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(under lease: Lease) throws -> [UInt8]? {
+        guard held[lease.key] == lease.fence else { throw Lease.lost }
+        return bytes(for: lease.key)
+    }
+
     private func entry(_ key: RecordKey) -> Entry? {
         guard let entry = entries[key] else { return nil }
         if entry.isAlive(at: host.now()) { return entry }

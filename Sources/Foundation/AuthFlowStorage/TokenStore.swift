@@ -13,6 +13,13 @@ public protocol TokenStore: Sendable {
     /// - Throws: ``AuthError`` with `storage_failed`.
     func bytes(for key: RecordKey) async throws -> [UInt8]?
 
+    /// As ``bytes(for:)``, for the key of a lease. Default: whether the lease is still held does not count.
+    ///
+    /// A store whose leases can be lost refuses to read under one that is not held any more: its holder would use the refresh token that the
+    /// next one has stored.
+    /// - Throws: ``AuthError`` with `lease_lost` when the lease is not held any more, `storage_failed`.
+    func bytes(under lease: Lease) async throws -> [UInt8]?
+
     /// Keeps bytes for the key of a lease, or removes them when nil. When it returns they are durable.
     /// - Throws: ``AuthError`` with `lease_lost` when the lease is not held any more, `storage_failed` otherwise; the old bytes
     ///   are then still there.
@@ -30,6 +37,11 @@ public protocol TokenStore: Sendable {
         on key: RecordKey,
         _ body: nonisolated(nonsending) (Lease) async throws -> Return
     ) async throws -> Return
+}
+
+extension TokenStore {
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(under lease: Lease) async throws -> [UInt8]? { try await bytes(for: lease.key) }
 }
 
 /// The right to write one key, for a while. Its fence tells it from every other lease on the key: a store refuses to write

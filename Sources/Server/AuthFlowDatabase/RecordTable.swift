@@ -5,6 +5,10 @@ package protocol RecordTable: Sendable {
     /// Reads the bytes of a record that has not ended.
     func bytes(of digest: [UInt8]) async throws -> [UInt8]?
 
+    /// As ``bytes(of:)``, of the record of a lease.
+    /// - Throws: ``AuthError`` with `lease_lost` when another owner has taken the lease since, or the record was removed.
+    func bytes(under lease: HeldLease) async throws -> [UInt8]?
+
     /// Takes the lease on a record, and makes the record when there is none. The same owner may ask again.
     func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease
 
@@ -81,16 +85,18 @@ package enum RecordMessage: Sendable, Hashable {
         }
     }
 
+    private static let digits = Array("0123456789abcdef".utf8)
+
     /// Writes a digest in hexadecimal digits.
     package static func hex(_ digest: [UInt8]) -> String {
-        digest.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+        String(decoding: digest.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 
     /// Reads a digest in hexadecimal digits; nil when it is none.
     package static func digest(ofHex text: some Sequence<UInt8>) -> [UInt8]? {
-        let digits = text.compactMap { Character(UnicodeScalar($0)).hexDigitValue }
-        guard digits.count == 64 else { return nil }
-        return stride(from: 0, to: 64, by: 2).map { UInt8(digits[$0] * 16 + digits[$0 + 1]) }
+        let values = text.compactMap { Self.digits.firstIndex(of: $0) }
+        guard values.count == 64 else { return nil }
+        return stride(from: 0, to: 64, by: 2).map { UInt8(values[$0] * 16 + values[$0 + 1]) }
     }
 }
 

@@ -102,6 +102,17 @@ struct PostgreSQLRecords: RecordTable {
         return .busy(.milliseconds(busy.first.flatMap { PostgreSQLValue.integer($0[0]) } ?? 0))
     }
 
+    func bytes(under lease: HeldLease) async throws -> [UInt8]? {
+        let found = try await rows(
+            "SELECT CASE WHEN \(Self.isAlive) THEN sealed END FROM \(table) AS r WHERE \(Self.isHeld)",
+            .bytes(lease.digest),
+            .integer(Int64(lease.fence)),
+            .bytes(lease.owner)
+        )
+        guard let found = found.first else { throw Lease.lost }
+        return found[0]
+    }
+
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
         try await !rows(
             "UPDATE \(table) SET lease_until = clock_timestamp() + $4\(Self.interval) WHERE \(Self.isHeld) RETURNING 1",

@@ -84,6 +84,12 @@ struct RedisRecords: RecordTable {
         DatabaseFailure(.refused, "Redis has given a reply that this program does not know.")
     }
 
+    func bytes(under lease: HeldLease) async throws -> [UInt8]? {
+        let found = try await run(.readUnderLease, on: key(lease.digest), Self.held(lease))
+        guard found.integer != 0 else { throw Lease.lost }
+        return found.bytes
+    }
+
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
         let arguments = Self.held(lease) + [Self.argument(duration.milliseconds)]
         return try await run(.renew, on: key(lease.digest), arguments).integer == 1

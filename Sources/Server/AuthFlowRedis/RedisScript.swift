@@ -45,6 +45,15 @@ struct RedisScript: Sendable {
         """
     )
 
+    /// Arguments: fence, owner.
+    static let readUnderLease = RedisScript(
+        """
+        if not held() then return 0 end
+        if not alive() then return false end
+        return field('sealed')
+        """
+    )
+
     /// Arguments: owner, milliseconds, name of the record.
     static let take = RedisScript(
         """

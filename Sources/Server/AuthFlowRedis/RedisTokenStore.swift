@@ -51,6 +51,9 @@ extension RedisTokenStore: SessionTokenStore {
     public func bytes(for key: RecordKey) async throws -> [UInt8]? { try await records.bytes(for: key) }
 
     // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
+    public func bytes(under lease: Lease) async throws -> [UInt8]? { try await records.bytes(under: lease) }
+
+    // swift-format-ignore: AllPublicDeclarationsHaveDocumentation
     public func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         try await records.write(bytes, nil, under: lease)
     }

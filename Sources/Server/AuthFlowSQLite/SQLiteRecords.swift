@@ -102,6 +102,21 @@ final class SQLiteRecords: RecordTable {
     /// since is as good as one that has not.
     private static let isHeld = "id = ?2 AND fence = ?3 AND lease_owner = ?4"
 
+    func bytes(under lease: HeldLease) async throws -> [UInt8]? {
+        let found = try await lane.run { [self] connection throws(DatabaseFailure) in
+            try connection.run(
+                "SELECT CASE WHEN \(Self.isAlive) THEN sealed END FROM records WHERE \(Self.isHeld)",
+                now,
+                .bytes(lease.digest),
+                .integer(Int64(lease.fence)),
+                .bytes(lease.owner)
+            )
+            .first
+        }
+        guard let found else { throw Lease.lost }
+        return found[0].bytes
+    }
+
     func renew(_ lease: HeldLease, for duration: Duration) async throws -> Bool {
         try await lane.run { [self] connection throws(DatabaseFailure) in
             try connection.setDurable(false)

@@ -117,7 +117,10 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
                 world.pause(victim.process, for: simulation.random.duration(.seconds(1), .seconds(60)))
             }
             if simulation.random.happens(perSecond[2]), !provider.grants.isEmpty {
-                provider.end(Int(simulation.random.next() % UInt64(provider.grants.count)), "the provider ends the session")
+                provider.end(
+                    Int(simulation.random.next() % UInt64(provider.grants.count)),
+                    "the provider ends the session"
+                )
             }
             if simulation.random.happens(perSecond[3]) {
                 world.beginOutage(for: simulation.random.duration(.seconds(1), .seconds(60)))
@@ -200,7 +203,9 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
 
     /// No caller gets a token of another session or resource, nor of one that was signed out more than ten seconds ago.
     private func check(_ tokens: TokenSet, _ session: String, _ resource: String?) {
-        guard let (grant, serial, tokenResource) = SimulatedProvider.parts(of: tokens.accessToken.exposed) else { return }
+        guard let (grant, serial, tokenResource) = SimulatedProvider.parts(of: tokens.accessToken.exposed) else {
+            return
+        }
         let name = "at.\(grant).\(serial)"
         world.note("\(session) gets \(name)")
         world.require(provider.grants[grant].session == session, "\(session) gets \(name) of another session")
@@ -265,7 +270,8 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
 
     /// What is stored is valid at the provider, unless the provider or a loss that has a reason has ended it.
     private func checkThatNothingIsLost() {
-        for (digest, row) in records.rows.sorted(by: { $0.value.key.name < $1.value.key.name }) where row.sealed != nil {
+        for (digest, row) in records.rows.sorted(by: { $0.value.key.name < $1.value.key.name }) where row.sealed != nil
+        {
             for (grant, serial) in records.grants(in: digest) where provider.grants[grant].end == nil {
                 let isValid = serial == provider.grants[grant].serial
                 world.require(
@@ -290,7 +296,9 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
                 try await history.use(session, at: index)
                 let more = history.provider.requests - requests
                 // Other processes may send theirs meanwhile.
-                if history.servers.count == 1 { history.world.require(more == 0, "a fresh token costs \(more) requests") }
+                if history.servers.count == 1 {
+                    history.world.require(more == 0, "a fresh token costs \(more) requests")
+                }
             }
         }
     }

@@ -32,7 +32,8 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     private var simulation: Simulation { world.simulation }
     package private(set) var grants: [Grant] = []
     package private(set) var requests = 0
-    private let lifetime: Int64
+    /// How long access tokens last, in seconds.
+    package let lifetime: Int64
 
     package init(world: World) {
         self.world = world
@@ -47,7 +48,8 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         let grant = grants.count - 1
         let issuer = JSON.string(Self.issuer)
         var json: [String: JSON] = [
-            "access_token": .string("at.\(grant).0.-"), "refresh_token": .string("rt.\(grant).0"), "token_type": "Bearer",
+            "access_token": .string("at.\(grant).0.-"), "refresh_token": .string("rt.\(grant).0"),
+            "token_type": "Bearer",
             "scopes": [], "signed_in_at": .double(now.timeIntervalSince1970),
             "obtained_at": .double(now.timeIntervalSince1970),
             "expires_at": .double(now.timeIntervalSince1970 + Double(lifetime)),
@@ -125,7 +127,9 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         try call.willSend()
         requests += 1
         let isSlow = fault == .slow
-        let times = (world.latency(isSlow ? .seconds(40) : .seconds(4)), world.latency(isSlow ? .seconds(40) : .seconds(4)))
+        let times = (
+            world.latency(isSlow ? .seconds(40) : .seconds(4)), world.latency(isSlow ? .seconds(40) : .seconds(4))
+        )
         if fault == .unreachable { throw Self.failed }
         let isLate = times.0 + times.1 > call.timeout
         let response = try await simulation.inWorld { [self] in
@@ -204,7 +208,8 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
         let (refresh, access) = (grants[grant].serial, grants[grant].accessSerial)
         world.note("provider: \(token) of P\(process.index) is exchanged for rt.\(grant).\(refresh)")
         let json: JSON = [
-            "access_token": .string("at.\(grant).\(access).\(resource ?? "-")"), "refresh_token": .string("rt.\(grant).\(refresh)"),
+            "access_token": .string("at.\(grant).\(access).\(resource ?? "-")"),
+            "refresh_token": .string("rt.\(grant).\(refresh)"),
             "token_type": "Bearer", "expires_in": .integer(lifetime),
         ]
         return (Self.response(200, json), (grant, serial))

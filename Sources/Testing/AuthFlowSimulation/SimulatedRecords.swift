@@ -1,6 +1,6 @@
 package import AuthFlow
-import AuthFlowEssentials
 package import AuthFlowDatabase
+import AuthFlowEssentials
 import AuthFlowJSON
 
 /// The table of a database that the processes share, with the same rules as the statements of the real ones.
@@ -20,10 +20,14 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         var idleEnd: Duration?
         var usedAt = Duration.zero
 
-        func isAlive(at now: Duration) -> Bool { lifetimeEnd ?? now + .seconds(1) > now && idleEnd ?? now + .seconds(1) > now }
+        func isAlive(at now: Duration) -> Bool {
+            lifetimeEnd ?? now + .seconds(1) > now && idleEnd ?? now + .seconds(1) > now
+        }
     }
 
     let world: World
+    /// Chooses the fault of a call by its name and process; nil leaves it to chance.
+    package var script: (@Sendable (_ call: String, _ process: Simulation.Process) -> SimulatedTable.Fault?)?
     private var simulation: Simulation { world.simulation }
     private(set) var rows: [[UInt8]: Row] = [:]
     private var lastFence: UInt64 = 0
@@ -53,7 +57,10 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         stored[digest] = after
         for (grant, serial) in after.sorted(by: { $0.key < $1.key }) {
             world.require(removals[grant] == nil, "grant \(grant) is stored again after it was removed")
-            world.require(serial >= newest[grant] ?? 0, "rt.\(grant).\(serial) is written over rt.\(grant).\(newest[grant] ?? 0)")
+            world.require(
+                serial >= newest[grant] ?? 0,
+                "rt.\(grant).\(serial) is written over rt.\(grant).\(newest[grant] ?? 0)"
+            )
             newest[grant] = max(serial, newest[grant] ?? 0)
         }
         for grant in before.keys where after[grant] == nil { removals[grant] = simulation.now }
@@ -61,7 +68,8 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     }
 
     private static func text(_ grants: [Int: Int]) -> String {
-        grants.isEmpty ? "nothing" : grants.sorted { $0.key < $1.key }.map { "rt.\($0.key).\($0.value)" }.joined(separator: ", ")
+        grants.isEmpty
+            ? "nothing" : grants.sorted { $0.key < $1.key }.map { "rt.\($0.key).\($0.value)" }.joined(separator: ", ")
     }
 
     private static func grants(in bytes: [UInt8]?) -> [Int: Int] {
@@ -90,7 +98,9 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         let fence = lastFence
         change(digest) { row in
             var new = row ?? Row(key: key)
-            if !new.isAlive(at: now) { new = Row(key: key, fence: new.fence, owner: new.owner, hasWritten: new.hasWritten) }
+            if !new.isAlive(at: now) {
+                new = Row(key: key, fence: new.fence, owner: new.owner, hasWritten: new.hasWritten)
+            }
             if new.owner != owner {
                 new.isAfterUnfinished = new.isAfterUnfinished || new.owner != nil && !new.hasWritten
                 new.fence = fence
@@ -105,6 +115,9 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     private func isHeld(_ lease: HeldLease) -> Bool {
         rows[lease.digest].map { $0.fence == lease.fence && $0.owner == lease.owner } ?? false
     }
+
+    /// - Returns: The bytes; nil when the lease is lost.
+    func bytes(under lease: HeldLease) -> [UInt8]?? { isHeld(lease) ? .some(bytes(of: lease.digest)) : nil }
 
     func renew(_ lease: HeldLease, for duration: Duration) -> Bool {
         guard isHeld(lease) else { return false }
@@ -163,6 +176,9 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         }
     }
 
+    /// Removes a record between two calls.
+    package func removeAtOnce(_ key: RecordKey) -> Bool { !remove([key.digest]).isEmpty }
+
     func claim(_ key: RecordKey, for lifetime: Duration) -> Bool {
         let now = simulation.now
         if let row = rows[key.digest], row.isAlive(at: now) { return false }
@@ -178,13 +194,14 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
 
     /// Tells all processes, some late and, where the store has faults, some not at all.
     private func tell(_ message: RecordMessage) {
+        let text = String(decoding: message.text, as: UTF8.self)
         for listener in listeners {
             guard !simulation.random.happens(world.faults.store) else { continue }
             let latency = world.latency(.seconds(1))
             simulation.begin(in: .world) { [simulation] in
                 try? await simulation.clock.sleep(for: latency)
                 simulation.begin(in: listener.process) {
-                    listener.receive(.message(String(decoding: message.text, as: UTF8.self)))
+                    listener.receive(.message(text))
                 }
             }
         }

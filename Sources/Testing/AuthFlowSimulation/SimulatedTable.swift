@@ -17,14 +17,17 @@ package struct SimulatedTable: RecordTable {
         self.onMessage = onMessage
     }
 
-    private enum Fault: CaseIterable {
+    /// What becomes of a call.
+    package enum Fault: CaseIterable, Sendable {
         case slow, unreachable, refused, lostBefore, lostAfter, late
     }
 
-    private func call<Value: Sendable>(_ name: String, _ effect: @escaping @Sendable () -> Value) async throws -> Value {
+    private func call<Value: Sendable>(_ name: String, _ effect: @escaping @Sendable () -> Value) async throws -> Value
+    {
         let (world, simulation) = (records.world, records.world.simulation)
         let hasFault = simulation.random.happens(world.faults.store)
-        let fault = hasFault ? Fault.allCases.randomElement(using: &simulation.random) : nil
+        let chosen = hasFault ? Fault.allCases.randomElement(using: &simulation.random) : nil
+        let fault = records.script?(name, process) ?? chosen
         let longest: Duration = fault == .slow || fault == .late ? .seconds(6) : .milliseconds(300)
         let times = (world.latency(longest), world.latency(longest))
         defer { if fault != nil || world.outageEnd > simulation.now { world.noteFailure(of: process) } }
@@ -58,6 +61,12 @@ package struct SimulatedTable: RecordTable {
         try await call("read") { [records] in records.bytes(of: digest) }
     }
 
+    package func bytes(under lease: HeldLease) async throws -> [UInt8]? {
+        let found = try await call("read") { [records] in records.bytes(under: lease) }
+        guard let found else { throw Lease.lost }
+        return found
+    }
+
     package func take(_ key: RecordKey, by owner: [UInt8], for duration: Duration) async throws -> TakenLease {
         try await call("take") { [records] in records.take(key, by: owner, for: duration) }
     }
@@ -66,7 +75,8 @@ package struct SimulatedTable: RecordTable {
         try await call("renew") { [records] in records.renew(lease, for: duration) }
     }
 
-    package func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool {
+    package func write(_ bytes: [UInt8]?, _ attributes: RecordAttributes?, under lease: HeldLease) async throws -> Bool
+    {
         try await call("write") { [records] in records.write(bytes, attributes, under: lease) }
     }
 
@@ -108,6 +118,8 @@ package struct SimulatedStore: SessionTokenStore {
     }
 
     package func bytes(for key: RecordKey) async throws -> [UInt8]? { try await leased.bytes(for: key) }
+
+    package func bytes(under lease: Lease) async throws -> [UInt8]? { try await leased.bytes(under: lease) }
 
     package func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
         try await leased.write(bytes, nil, under: lease)

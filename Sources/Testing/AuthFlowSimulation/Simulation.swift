@@ -62,7 +62,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     private var lastTimer: UInt64 = 0
     private let recordsTrace: Bool
 
-    /// The events so far, for people; empty unless it was asked for.
+    /// The events so far, as lines of text; empty unless it is recorded.
     public private(set) var trace: [String] = []
 
     /// Creates a simulation.
@@ -230,9 +230,10 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
 
     /// When the next timer fires or the next process goes on.
     private func nextTime() -> Duration? {
-        let timers = timers.lazy.filter { [self] in isRunning($0.process) }.map(\.time).min()
-        let pauses = states.compactMap { if case .paused(let end) = $0 { end } else { nil } }.min()
-        return [timers, pauses].compactMap(\.self).min()
+        var next: Duration?
+        for timer in timers where isRunning(timer.process) { next = min(next ?? timer.time, timer.time) }
+        for case .paused(let end) in states { next = min(next ?? end, end) }
+        return next
     }
 
     private func resumePaused() {
@@ -242,7 +243,10 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
     }
 
     private func fireTimers() {
-        let due = timers.filter { $0.time <= now && isRunning($0.process) }.sorted { ($0.time, $0.number) < ($1.time, $1.number) }
+        let due = timers.filter { $0.time <= now && isRunning($0.process) }.sorted {
+            ($0.time, $0.number) < ($1.time, $1.number)
+        }
+        guard !due.isEmpty else { return }
         timers.removeAll { $0.time <= now && isRunning($0.process) }
         for timer in due { unsafe timer.continuation.resume() }
     }

@@ -3,17 +3,33 @@ import AuthFlow
 /// Faults that a history may have, each as the probability that a request or a call has it.
 package struct Faults: Sendable {
     /// Requests to the provider that fail or are cut off, before or after their effect.
-    package var provider = 0.0
+    package var provider: Double
     /// Calls of the store that are slow, fail, or are cut off, before or after their effect.
-    package var store = 0.0
+    package var store: Double
     /// Whether there are times at which the store cannot be reached at all.
-    package var hasOutages = false
+    package var hasOutages: Bool
     /// How many processes are killed in an hour.
-    package var kills = 0.0
+    package var kills: Double
     /// How many pauses of processes, of up to a minute, there are in an hour.
-    package var pauses = 0.0
+    package var pauses: Double
     /// Sessions that the provider ends in an hour.
-    package var ends = 0.0
+    package var ends: Double
+
+    package init(
+        provider: Double = 0,
+        store: Double = 0,
+        hasOutages: Bool = false,
+        kills: Double = 0,
+        pauses: Double = 0,
+        ends: Double = 0
+    ) {
+        self.provider = provider
+        self.store = store
+        self.hasOutages = hasOutages
+        self.kills = kills
+        self.pauses = pauses
+        self.ends = ends
+    }
 
     /// The kinds of histories: each kind shows what holds without the others' faults.
     package static let kinds: [(name: String, faults: Faults)] = [

@@ -171,7 +171,15 @@ public struct SessionStoreConformance: Sendable {
         let key = key("removed")
         try await write([1], RecordAttributes(), for: key)
         try await store.withLease(on: key) { lease in
+            try ConformanceFailure.require(try await store.bytes(under: lease) == [1], "The holder of a lease reads.")
             _ = try await store.remove([key])
+            do {
+                _ = try await store.bytes(under: lease)
+                throw ConformanceFailure(
+                    description:
+                        "The holder of a lease on a record that was removed reads nothing: it may be another's by now."
+                )
+            } catch let error as AuthError where error.code == .leaseLost {}
             do {
                 try await store.write([2], under: lease)
                 throw ConformanceFailure(

@@ -1,0 +1,217 @@
+import AuthFlow
+import AuthFlowSimulation
+import Foundation
+import Testing
+
+/// Two processes, their store and their provider, without faults but for those of a script.
+final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one thread.
+    let simulation = Simulation(seed: 1, recordsTrace: true)
+    let world: World
+    let provider: SimulatedProvider
+    let records: SimulatedRecords
+    private(set) var processes: [Simulation.Process] = []
+    private(set) var managers: [CredentialManager] = []
+    var results: [String] = []
+    /// Whether the scripted call has not been made yet.
+    var isFirst = true
+
+    init() throws {
+        world = World(simulation: simulation, faults: Faults())
+        provider = SimulatedProvider(world: world)
+        records = SimulatedRecords(world: world)
+        for _ in 0..<2 {
+            let process = simulation.startProcess()
+            let host = simulation.host(of: process)
+            let server = AuthorizationServer(
+                SimulatedProvider.Adapter(),
+                transport: SimulatedProvider.Transport(provider, process),
+                host: host
+            )
+            let registration = try ClientRegistration(ClientRegistration.Values(clientID: "client"))
+            let client = OAuthClient(server: server, registration: registration)
+            processes.append(process)
+            managers.append(CredentialManager(client: client, store: SimulatedStore(records, process, host: host)))
+        }
+    }
+
+    var key: RecordKey { managers[0].recordKey(for: CredentialKey("s")) }
+
+    /// Whose tokens are stored: the grants, with the numbers of their refresh tokens.
+    var stored: [Int: Int] { records.grants(in: key.digest) }
+
+    func credential() -> Credential? {
+        provider.signIn("alice", session: "s", resources: [], at: managers[0].client.server.host.now())
+    }
+
+    func signIn(at process: Int) async throws {
+        guard let credential = credential() else { throw CancellationError() }
+        try await managers[process].save(credential, for: "s")
+    }
+
+    /// Runs a task of a process, whose result is noted under a name.
+    func begin(_ name: String, at process: Int, _ work: @escaping @Sendable () async throws -> String) {
+        simulation.begin(in: processes[process]) { [self] in
+            do {
+                results.append("\(name): \(try await work())")
+            } catch let error as AuthError {
+                results.append("\(name): \(error.code.rawValue)")
+            } catch {
+                results.append("\(name): \(error)")
+            }
+        }
+    }
+
+    func use(_ name: String, at process: Int) {
+        begin(name, at: process) { [self] in try await managers[process].freshTokens(for: "s").accessToken.exposed }
+    }
+
+    /// How long the access token of the sign-in still lasts, in seconds.
+    var lifeLeft: Double { Double(provider.lifetime) - simulation.now / .seconds(1) }
+
+    /// Lets some time pass.
+    func wait(_ seconds: Int) { simulation.run(until: simulation.now + .seconds(seconds)) }
+
+    func signIn() {
+        begin("sign-in", at: 0) { [self] in
+            try await signIn(at: 0)
+            return "stored"
+        }
+        wait(5)
+        results = []
+    }
+}
+
+/// Histories that were found once, each with the order of things that made it.
+@Suite struct ScriptedHistoryTests {
+    /// Runs a history on a thread of its own.
+    private func history<Value: Sendable>(_ body: @escaping @Sendable (Stage) throws -> Value) async throws -> Value {
+        try await withCheckedThrowingContinuation { continuation in
+            Thread { continuation.resume(with: Result { try body(try Stage()) }) }.start()
+        }
+    }
+
+    @Test func aSignInWhoseOutcomeIsUnknownIsNotRepeatedOverARemoval() async throws {
+        let (results, stored) = try await history { stage in
+            stage.isFirst = true
+            stage.records.script = { [unowned stage] call, _ in
+                guard call == "write" else { return nil }
+                defer { stage.isFirst = false }
+                // The answer to the first attempt is lost; then another process removes the session.
+                if !stage.isFirst { _ = stage.records.removeAtOnce(stage.key) }
+                return stage.isFirst ? .lostAfter : nil
+            }
+            stage.begin("sign-in", at: 0) {
+                try await stage.signIn(at: 0)
+                return "stored"
+            }
+            stage.wait(60)
+            return (stage.results, stage.stored)
+        }
+        #expect(results == ["sign-in: outcome_unknown"])
+        #expect(stored == [:])
+    }
+
+    @Test func theCredentialIsReturnedWhoseRemovalWasNotAnswered() async throws {
+        let results = try await history { stage in
+            stage.signIn()
+            stage.isFirst = true
+            stage.records.script = { [unowned stage] call, _ in
+                guard call == "remove" else { return nil }
+                defer { stage.isFirst = false }
+                return stage.isFirst ? .lostAfter : nil
+            }
+            stage.begin("removed", at: 1) { [key = stage.key] in
+                try await stage.managers[1].remove([key]).map { "\($0.credential?.tokens.refreshToken?.exposed ?? "")" }
+                    .joined()
+            }
+            stage.wait(60)
+            return stage.results
+        }
+        #expect(results == ["removed: rt.0.0"])
+    }
+
+    @Test func aTokenThatHasNotExpiredIsHandedOutWithoutTheStore() async throws {
+        let results = try await history { stage in
+            stage.signIn()
+            stage.use("before", at: 0)
+            stage.wait(1)
+            // Beyond the margin, and before the end.
+            while stage.lifeLeft > 10 { stage.wait(1) }
+            stage.world.beginOutage(for: .seconds(120))
+            stage.use("during", at: 0)
+            stage.wait(9)
+            return stage.results
+        }
+        #expect(results == ["before: at.0.0.-", "during: at.0.0.-"])
+    }
+
+    @Test func theHolderOfALeaseThatWasRemovedSendsNoTokenOfTheNextSignIn() async throws {
+        let (violation, requests) = try await history { stage in
+            stage.signIn()
+            let before = stage.provider.requests
+            stage.isFirst = true
+            stage.records.script = { [unowned stage] call, process in
+                guard call == "read", process == stage.processes[0], stage.isFirst, stage.records.hasLease else {
+                    return nil
+                }
+                stage.isFirst = false
+                // The other process removes the session and stores another one, before this one reads.
+                _ = stage.records.removeAtOnce(stage.key)
+                stage.begin("sign-in", at: 1) {
+                    try await stage.signIn(at: 1)
+                    return "stored"
+                }
+                return .slow
+            }
+            stage.begin("refresh", at: 0) {
+                try await "\(stage.managers[0].refresh(CredentialKey("s")).tokens.accessToken.exposed)"
+            }
+            stage.wait(60)
+            return (stage.world.violation, stage.provider.requests - before)
+        }
+        #expect(violation == nil)
+        #expect(requests <= 1)
+    }
+
+    @Test func aCallerThatIsCancelledGetsNoTokenThatWasNotChecked() async throws {
+        let results = try await history { stage in
+            stage.signIn()
+            stage.use("before", at: 0)
+            stage.wait(1)
+            _ = stage.records.removeAtOnce(stage.key)
+            stage.wait(20)
+            stage.begin("cancelled", at: 0) {
+                let use = Task { try await stage.managers[0].freshTokens(for: "s").accessToken.exposed }
+                try await stage.simulation.clock.sleep(for: .microseconds(1))
+                use.cancel()
+                return try await use.value
+            }
+            stage.wait(20)
+            return stage.results
+        }
+        #expect(results.last == "cancelled: CancellationError()")
+    }
+
+    @Test func tokensOfASessionThatWasRemovedDuringTheirRefreshAreNeitherStoredNorHandedOut() async throws {
+        let (results, stored, violation) = try await history { stage in
+            stage.signIn()
+            stage.records.script = { [unowned stage] call, _ in
+                guard call == "write", stage.stored == [0: 0] else { return nil }
+                // Others ask while the refresh is stored, which the removal prevents.
+                _ = stage.records.removeAtOnce(stage.key)
+                for number in 0..<20 { stage.use("use \(number)", at: 0) }
+                return nil
+            }
+            stage.begin("refresh", at: 0) {
+                try await "\(stage.managers[0].refresh(CredentialKey("s")).tokens.accessToken.exposed)"
+            }
+            stage.wait(60)
+            return (stage.results, stage.stored, stage.world.violation)
+        }
+        #expect(results.count == 21)
+        // Those that have asked for a token from memory may get the old one for ten seconds.
+        #expect(!results.contains { $0.contains("at.0.1") })
+        #expect(stored == [:])
+        #expect(violation == nil)
+    }
+}
