@@ -79,7 +79,7 @@ extension ManagedCredential {
             willBeUsed()
             return try await used {
                 try await underLease { lease in
-                    let epoch = state.withLock { $0.epoch }
+                    let epoch = state.withLock { $0.machine.epoch }
                     var accounts = try await latestAccounts(lease)
                     let credential = try signedIn(in: accounts)
                     // Another task or process may have asked for it meanwhile.
@@ -104,7 +104,7 @@ extension ManagedCredential {
                 "\(credential.displayName) did not sign in for the resource \(Redaction.url(resource)). Ask for it at the next sign-in."
             )
         }
-        if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) { throw wait }
+        if let wait = wait(for: credential.account) { throw wait }
         try unfinished.beginSending()
         defer { unfinished.endSending() }
         let outcome: RefreshOutcome
@@ -130,13 +130,13 @@ extension ManagedCredential {
             await save(kept, in: &accounts, lease, epoch)
             throw error
         }
-        state.withLock { $0.backoffs[credential.account] = nil }
+        state.withLock { $0.machine.succeeded(credential.account) }
         kept.keep(ResourceToken(refreshed, resource: resource, requestedScopes: scopes), at: client.host.now())
         // The refresh token matters most: what does not fit beside it is asked for again.
         while !kept.hasStorableSize, !kept.resourceTokens.isEmpty { kept.resourceTokens.removeFirst() }
         await save(kept, in: &accounts, lease, epoch)
         adopt(kept, epoch)
-        guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
+        guard isCurrent(epoch) else { throw Outdated() }
         guard let tokens = kept.tokens(for: resource, scopes)?.tokens else { return refreshed.tokens }
         return tokens
     }

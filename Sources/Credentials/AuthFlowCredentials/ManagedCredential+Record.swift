@@ -25,51 +25,19 @@ extension ManagedCredential {
     private func readOnce(
         _ lease: Lease?
     ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int)? {
-        let askedAt = client.host.now().timeIntervalSinceReferenceDate
-        let (epoch, version, seen) = state.withLock { ($0.epoch, $0.version, $0.cached) }
+        let asked = client.host.now().timeIntervalSinceReferenceDate
+        let reading = state.withLock { $0.machine.beginReading(at: asked) }
         let bytes = if let lease { try await store.bytes(under: lease) } else { try await store.bytes(for: key) }
         let stored = try bytes.map { bytes in try StoredAccounts(serialized: bytes) } ?? StoredAccounts()
-        var lost: StoredAccounts.Entry??
-        var dropped: [Credential] = []
-        let result = state.withLock { state -> (StoredAccounts, StoredAccounts, Int)? in
-            guard state.version == version else { return nil }
-            var known = stored
-            if state.epoch == epoch { state.askedAt = askedAt }
-            defer { state.current = known.current }
-            for index in state.unsaved.indices where state.unsaved[index].replaces == .unknown {
-                state.unsaved[index].replaces = .entry(stored.entry(of: state.unsaved[index].account))
-            }
-            // What another process has stored since is newer than what could not be written here.
-            state.unsaved.removeAll { unsaved in
-                let entry = stored.entry(of: unsaved.account)
-                guard unsaved.replaces != .entry(entry) else { return false }
-                // Nothing is stored instead: the session was removed.
-                if entry == nil { dropped.append(unsaved.credential) }
-                return true
-            }
-            for unsaved in state.unsaved { known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }
-            if state.epoch == epoch, let cached = state.cached, cached === seen {
-                let entry = known.entry(account)
-                let tokens = entry?.credential?.tokens
-                if tokens?.accessToken == cached.credential.tokens.accessToken,
-                    tokens?.expiresAt == cached.credential.tokens.expiresAt
-                {
-                    state.checkedAt = askedAt
-                } else {
-                    state.cached = nil
-                    if tokens == nil { lost = .some(entry) }
-                }
-            }
-            return (stored, known, state.epoch)
-        }
+        guard let found = state.withLock({ $0.machine.finishReading(reading, stored) }) else { return nil }
         // Another process has signed out, or has noticed the end of the session.
-        switch lost {
+        switch found.lost {
         case .some(.some(.ended(let session))): publish(.ended(session))
         case .some(.none): publish(.signedOut)
         default: break
         }
-        if !dropped.isEmpty { revokeAfterSignOut(dropped) }
-        return result
+        if !found.dropped.isEmpty { revokeAfterSignOut(found.dropped) }
+        return (found.stored, found.known, found.epoch)
     }
 
     /// Revokes tokens that came after the session was removed, where a sign-out removed it: a sign-in of the same user that replaced it may
@@ -113,13 +81,10 @@ extension ManagedCredential {
     /// Writes tokens that were refreshed under a lease that was lost meanwhile, unless another holder has refreshed or removed them.
     /// - Returns: Whether no other holder has.
     private func writeAfterLostLease() async -> Bool {
-        let lost = state.withLock { state in
-            defer { state.lost = [] }
-            return state.lost
-        }
+        let lost = state.withLock { $0.machine.takeLost() }
         guard !lost.isEmpty else { return true }
         let accounts = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
-        if state.withLock({ !$0.unsaved.isEmpty }) { repeatWriting() }
+        if state.withLock({ $0.machine.hasUnsaved }) { repeatWriting() }
         guard let accounts else { return true }
         return lost.allSatisfy {
             accounts.entry(of: $0.account)?.credential?.tokens.accessToken == $0.tokens.accessToken
@@ -161,13 +126,7 @@ extension ManagedCredential {
         } else {
             try await store.write(accounts.entries.isEmpty ? nil : try accounts.serialized(), under: lease)
         }
-        state.withLock { state in
-            state.askedAt = askedAt
-            state.version += 1
-            state.unsaved.removeAll { $0.epoch <= epoch }
-            // What is newer takes the place of what has been written now, whatever that reads as.
-            for index in state.unsaved.indices { state.unsaved[index].replaces = .unknown }
-        }
+        state.withLock { $0.machine.wrote(epoch, askedAt: askedAt) }
     }
 
     /// Finds out whether the store can be used at all and has room, before a user is asked to sign in.
@@ -203,12 +162,10 @@ extension ManagedCredential {
             try await reporter.step(.storing) { [accounts] in
                 try await write(accounts, lease, epoch, attributes: attributes)
             }
-            let isCurrent = state.withLock { $0.epoch == epoch }
-            let new = beginEpoch()
-            state.withLock { $0.current = accounts.current }
+            let (new, isUndisturbed) = state.withLock { $0.machine.signedIn(current: accounts.current, since: epoch) }
             // A client that is made for one account keeps what it signs in for another, and does not use it.
             // One that is being removed by another task of this process is not returned from memory.
-            if isCurrent, accounts.entry(account)?.account == credential.account { adopt(credential, new) }
+            if isUndisturbed, accounts.entry(account)?.account == credential.account { adopt(credential, new) }
         }
         publish(.signedIn(credential.identity), of: credential.account)
     }
@@ -228,32 +185,12 @@ extension ManagedCredential {
     package func keepInMemory(_ credential: Credential) async {
         let stored = try? await read().stored
         let epoch = beginEpoch()
-        let replaced = stored.map { Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
-        remember(credential, replacing: replaced, isSignIn: true, epoch)
-        state.withLock { $0.current = credential.account }
+        let replaced = stored.map { CredentialMachine.Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
+        state.withLock {
+            $0.machine.couldNotWrite(credential, replacing: replaced, isSignIn: true, hasLostLease: false, epoch)
+        }
         if account.map(credential.account.isNamed) ?? true { adopt(credential) }
         publish(.signedIn(credential.identity), of: credential.account)
-    }
-
-    /// Keeps in memory what could not be written.
-    private func remember(_ credential: Credential, replacing old: Replaced, isSignIn: Bool, _ epoch: Int) {
-        let account = credential.account
-        state.withLock { state in
-            let earlier = state.unsaved.first { $0.account == account }
-            // A sign-in that came meanwhile is newer.
-            if let earlier, earlier.epoch > epoch { return }
-            state.version += 1
-            state.unsaved.removeAll { $0.account == account }
-            state.unsaved.append(
-                Unsaved(
-                    credential: credential,
-                    // The store still has what the earlier one would have replaced.
-                    replaces: earlier.map(\.replaces) ?? old,
-                    isSignIn: isSignIn || earlier?.isSignIn == true,
-                    epoch: epoch
-                )
-            )
-        }
     }
 
     /// Writes a refreshed credential. When that fails it is good all the same, and only this process knows of it.
@@ -265,11 +202,16 @@ extension ManagedCredential {
             try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch {
             let hasLostLease = (error as? AuthError).map { [.leaseLost, .outcomeUnknown].contains($0.code) } ?? false
-            if hasLostLease {
-                state.withLock { $0.lost.append(credential) }
-                reportLostLease()
+            if hasLostLease { reportLostLease() }
+            state.withLock {
+                $0.machine.couldNotWrite(
+                    credential,
+                    replacing: .entry(old),
+                    isSignIn: false,
+                    hasLostLease: hasLostLease,
+                    epoch
+                )
             }
-            remember(credential, replacing: .entry(old), isSignIn: false, epoch)
             // Other processes would send the old refresh token, which has been used.
             if !hasLostLease {
                 state.withLock { $0.unwrittenLease = lease }
@@ -316,8 +258,8 @@ extension ManagedCredential {
             try await store.withLease(on: key) { lease in _ = try await latestAccounts(lease) }
         }
         let isWritten = state.withLock { state in
-            if state.unsaved.isEmpty { state.isRepeating = false }
-            return state.unsaved.isEmpty
+            if !state.machine.hasUnsaved { state.isRepeating = false }
+            return !state.machine.hasUnsaved
         }
         if isWritten { unfinished.forgetUnwritten(of: self) }
         return isWritten
@@ -337,7 +279,7 @@ extension ManagedCredential {
 
     private func replaceUnderLease(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
         try await underLease { lease in
-            let epoch = state.withLock { $0.epoch }
+            let epoch = state.withLock { $0.machine.epoch }
             var accounts = try await latestAccounts(lease)
             var credential = try signedIn(in: accounts)
             try await client.requireBinding(of: credential)
@@ -361,8 +303,7 @@ extension ManagedCredential {
             guard let entry = accounts.entry(account) else { return (nil, .signedOut) }
             accounts.remove(entry.account)
             if accounts != stored { try await write(accounts, lease, epoch) }
-            state.withLock { state in state.unsaved.removeAll { $0.account == entry.account } }
-            beginEpoch()
+            state.withLock { $0.machine.removed(entry.account) }
             // Another account may be the current one now.
             return (entry, presentState(in: accounts))
         }
@@ -378,11 +319,7 @@ extension ManagedCredential {
             let existed: Bool
             do { existed = try await store.bytes(for: key) != nil } catch { existed = true }
             try await store.write(nil, under: lease)
-            defer { beginEpoch() }
-            return state.withLock { state in
-                defer { state.unsaved = [] }
-                return existed || !state.unsaved.isEmpty
-            }
+            return state.withLock { $0.machine.cleared() } || existed
         }
         if existed { publish(.signedOut) }
         return existed

@@ -17,7 +17,7 @@ extension ManagedCredential {
         _ rejected: Secret?,
         _ epoch: Int
     ) async throws -> Credential {
-        guard state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
+        guard isCurrent(epoch) else { throw Outdated() }
         var accounts = try await latestAccounts(lease)
         if let renewal, account == nil, accounts.entry(nil)?.credential == nil {
             return try await renew(nil, renewal, in: &accounts, lease, epoch)
@@ -37,7 +37,7 @@ extension ManagedCredential {
     ) async throws -> Credential {
         // Without a user there is one account.
         let account = old?.account ?? AccountID(issuer: client.server.issuer, subject: nil)
-        if let wait = state.withLock({ $0.backoffs[account] })?.error(at: client.host.now()) { throw wait }
+        if let wait = wait(for: account) { throw wait }
         do {
             let credential = try await reporter().step(.grantWithoutUser) { try await renewal(client, key.resource) }
             guard key.resource == nil || credential.resources == [key.resource] else {
@@ -46,7 +46,7 @@ extension ManagedCredential {
                     "The credential was obtained for \(credential.resources.joined(separator: ", ")), and the key names \(key.resource ?? "")."
                 )
             }
-            state.withLock { $0.backoffs[account] = nil }
+            state.withLock { $0.machine.succeeded(account) }
             await save(credential, in: &accounts, lease, epoch)
             publish(.refreshed, of: credential.account)
             return adopt(credential, epoch)
@@ -97,7 +97,7 @@ extension ManagedCredential {
                 throw error
             }
         }
-        if let wait = state.withLock({ $0.backoffs[credential.account] })?.error(at: client.host.now()) {
+        if let wait = wait(for: credential.account) {
             return try fallback(wait, credential)
         }
         try unfinished.beginSending()
@@ -110,7 +110,7 @@ extension ManagedCredential {
             }
             switch outcome {
             case .refreshed(let refreshed):
-                state.withLock { $0.backoffs[credential.account] = nil }
+                state.withLock { $0.machine.succeeded(credential.account) }
                 reportOtherAuthentication(in: refreshed)
                 await save(refreshed, in: &accounts, lease, epoch)
                 publish(.refreshed, of: credential.account)
@@ -121,7 +121,7 @@ extension ManagedCredential {
                 guard let old = try? fallback(error, kept) else { throw RefusedTokens(error: error) }
                 return adopt(old, epoch)
             case .refused(let kept, let error):
-                state.withLock { if $0.epoch == epoch { $0.cached = nil } }
+                state.withLock { $0.machine.forget(epoch) }
                 await save(kept, in: &accounts, lease, epoch)
                 backOff(error, credential.account)
                 throw RefusedTokens(
@@ -197,14 +197,14 @@ extension ManagedCredential {
     }
 
     func backOff(_ error: AuthError, _ account: AccountID) {
-        state.withLock { state in
-            state.backoffs[account] = Backoff(
-                after: state.backoffs[account],
-                error: error,
-                now: client.host.now(),
-                random: client.host.randomBytes(1).first ?? 0
-            )
-        }
+        let (now, random) = (client.host.now(), client.host.randomBytes(1).first ?? 0)
+        state.withLock { $0.machine.failed(account, error, at: now, random: random) }
+    }
+
+    /// The error for a caller that comes while the provider is left alone.
+    func wait(for account: AccountID) -> AuthError? {
+        let now = client.host.now()
+        return state.withLock { $0.machine.wait(for: account, at: now) }
     }
 
     /// Counts refusals that do not say `invalid_grant`: some providers end a session with an empty 400. When the access token has
@@ -269,10 +269,7 @@ extension ManagedCredential {
         } catch {
             // The next process will ask the provider once more and be told the same.
         }
-        state.withLock { state in
-            if state.epoch == epoch { (state.cached, state.backoffs[credential.account]) = (nil, nil) }
-            state.unsaved.removeAll { $0.account == credential.account && $0.epoch <= epoch }
-        }
+        state.withLock { $0.machine.ended(credential.account, epoch) }
         publish(.ended(session), of: credential.account)
         let circumstance = session.isAfterUnfinishedRefresh ? ["after": "unfinished refresh"] : [:]
         reporter.report(.sessionEnd, details: ["reason": session.reason].merging(circumstance) { $1 })

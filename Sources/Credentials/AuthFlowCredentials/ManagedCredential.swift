@@ -14,9 +14,6 @@ import Synchronization
 /// Every change of the user who is signed in (a sign-in, a sign-out, another account) begins a new epoch. Work that was begun in
 /// an earlier one is finished and written, and nothing of it is handed out: its callers read the store again.
 package final class ManagedCredential: Sendable {
-    /// How long cached tokens are handed out before the store is read again: another process may have signed out, in seconds.
-    static let checkInterval: TimeInterval = 10
-
     let client: OAuthClient
     let store: any TokenStore
     let key: RecordKey
@@ -29,90 +26,23 @@ package final class ManagedCredential: Sendable {
     /// Obtains a credential without a user; nil where one has to sign in.
     let renewal: CredentialManager.Renewal?
     let reporter: @Sendable () -> FlowReporter
-    let state = Mutex(State())
+    let state: Mutex<State>
     let freshnessMargin: Duration
 
     struct State {
-        var cached: Cached?
-        /// When the store was last asked for what is cached, and had it.
-        var checkedAt = -Double.infinity
-        /// When the store was last asked, or told, what it has now.
-        var askedAt = -Double.infinity
+        var machine: CredentialMachine
         /// The read in progress that decides whether what is cached is still stored.
         var check: SharedTask<Void>?
-        /// The current account, as the store was last seen to have it.
-        var current: AccountID?
-        var epoch = 0
-        /// Counts what was written and what could not be: a read that was under way meanwhile is out of date.
-        var version = 0
-        /// The refreshes under way, by the UTF-8 of the subject they are for: no normalization makes one of two users.
+        /// The refreshes in progress, by the UTF-8 of the subject they are for: no normalization makes one of two users.
         var running: [[UInt8]?: SharedTask<Credential>] = [:]
         /// The callers that work with it.
         var users = 0
-        /// The accounts that a refresh failed for: one user's failure says little about another's.
-        var backoffs: [AccountID: Backoff] = [:]
-        /// At most one for each account.
-        var unsaved: [Unsaved] = []
-        /// The credentials whose write failed because the lease was lost: it can be tried again at once, under another.
-        var lost: [Credential] = []
         /// The lease under which a write has failed. Its store may accept the same write under it once more.
         var unwrittenLease: Lease?
-        /// Whether a task tries to write what could not be written.
+        /// Whether a task tries to write the unsaved credentials.
         var isRepeating = false
         var observers: [UInt64: AsyncStream<CredentialState>.Continuation] = [:]
         var lastObserver: UInt64 = 0
-    }
-
-    /// Tokens in memory, and the time in which they are fresh.
-    package final class Cached: Sendable {
-        package let credential: Credential
-        let notBefore: Double
-        let freshUntil: Double
-        /// When a use of the tokens begins to refresh them.
-        let refreshAt: Double
-        private let isRefreshed = Atomic(false)
-
-        /// - Parameters:
-        ///   - credential: The credential.
-        ///   - margin: How long before its expiry the access token counts as expired.
-        ///   - random: Spreads the refreshes of tokens that came at the same time.
-        init(_ credential: Credential, margin: Duration, random: UInt8) {
-            self.credential = credential
-            self.notBefore = credential.notBefore.timeIntervalSinceReferenceDate
-            let end = credential.freshUntil(margin: margin).timeIntervalSinceReferenceDate
-            self.freshUntil = end
-            // At most half a minute, and a fifth of the time in which they are fresh.
-            let most = min(30, max(0, end - credential.obtainedAt.timeIntervalSinceReferenceDate) / 5)
-            self.refreshAt = end - most * (0.25 + 0.75 * Double(random) / 255)
-        }
-
-        /// Whether it is time to refresh, for the first caller that asks.
-        func isDue(at now: Double) -> Bool {
-            now >= refreshAt && credential.tokens.refreshToken != nil
-                && !isRefreshed.exchange(true, ordering: .relaxed)
-        }
-
-        fileprivate func isFresh(at now: Double) -> Bool { now < freshUntil && now >= notBefore }
-    }
-
-    /// A credential that could not be written: the stored one is older than it.
-    struct Unsaved {
-        let credential: Credential
-        /// What the store has in its place. When the store has something else, that is newer.
-        var replaces: Replaced
-        /// Whether it is the result of a sign-in, and the current account.
-        let isSignIn: Bool
-        /// The epoch it was made in: work of an earlier one neither replaces nor removes it.
-        let epoch: Int
-
-        var account: AccountID { credential.account }
-    }
-
-    /// The entry that a store has for an account.
-    enum Replaced: Equatable {
-        /// The one that is read next.
-        case unknown
-        case entry(StoredAccounts.Entry?)
     }
 
     /// Thrown when another user was signed in, or none, before work had come to its end.
@@ -142,15 +72,19 @@ package final class ManagedCredential: Sendable {
         self.revocations = revocations
         self.renewal = renewal
         self.reporter = reporter
+        self.state = Mutex(State(machine: CredentialMachine(account: account)))
     }
+
+    private var random: UInt8 { client.host.randomBytes(1).first ?? 0 }
+
+    private var now: Double { client.host.now().timeIntervalSinceReferenceDate }
 
     /// Whether it has something that is nowhere else: work under way, tokens that could not be written, a back-off that still
     /// counts, readers.
     var isNeeded: Bool {
         let now = client.host.now()
         return state.withLock {
-            !$0.running.isEmpty || $0.users > 0 || !$0.unsaved.isEmpty || !$0.observers.isEmpty
-                || $0.backoffs.values.contains { $0.counts(at: now) }
+            !$0.running.isEmpty || $0.users > 0 || !$0.observers.isEmpty || $0.machine.isNeeded(at: now)
         }
     }
 
@@ -167,29 +101,22 @@ package final class ManagedCredential: Sendable {
 
     /// The cached tokens, when they are fresh and the store was read a moment ago. No waiting, no input or output, no
     /// allocation.
-    package func fresh() -> Cached? {
-        let now = client.host.now().timeIntervalSinceReferenceDate
-        return state.withLock { state in
-            guard let cached = state.cached, cached.isFresh(at: now), Self.isChecked(state, now) else { return nil }
-            return cached
-        }
+    package func fresh() -> CachedTokens? {
+        let now = now
+        return state.withLock { $0.machine.fresh(at: now) }
     }
 
     /// Begins to refresh tokens that are still fresh, for the callers to come. This one does not wait.
-    func refreshAhead(_ cached: Cached) {
-        guard cached.isDue(at: client.host.now().timeIntervalSinceReferenceDate) else { return }
+    func refreshAhead(_ cached: CachedTokens) {
+        guard cached.isDue(at: now) else { return }
         // A failure is no caller's: the next one finds the tokens expired, and tries again.
         _ = sharedRefresh(account, freshnessMargin, cached.credential.tokens.accessToken)
     }
 
     /// The credential in memory, whether or not its own access token is fresh, when the store was read a moment ago.
     func freshCredential() -> Credential? {
-        let now = client.host.now().timeIntervalSinceReferenceDate
-        return state.withLock { state in Self.isChecked(state, now) ? state.cached?.credential : nil }
-    }
-
-    private static func isChecked(_ state: State, _ now: Double) -> Bool {
-        now < state.checkedAt + checkInterval && now >= state.checkedAt
+        let now = now
+        return state.withLock { $0.machine.checked(at: now) }
     }
 
     /// A credential whose access token is fresh, refreshed when necessary.
@@ -242,7 +169,7 @@ package final class ManagedCredential: Sendable {
 
     private func unexpired() -> Credential? {
         let now = client.host.now()
-        return state.withLock { $0.cached?.credential }.flatMap {
+        return state.withLock { $0.machine.cached?.credential }.flatMap {
             !$0.isExpired(at: now) && now >= $0.notBefore ? $0 : nil
         }
     }
@@ -250,12 +177,10 @@ package final class ManagedCredential: Sendable {
     /// The cached tokens, when they are fresh and the store still has them.
     /// - Throws: `CancellationError`: whether the store still has them is then not known.
     private func known(_ margin: Duration) async throws -> Credential? {
-        let now = client.host.now().timeIntervalSinceReferenceDate
-        let (cached, check) = state.withLock { state -> (Cached?, SharedTask<Void>?) in
-            guard let cached = state.cached, cached.isFresh(at: now), isFresh(cached.credential, margin) else {
-                return (nil, nil)
-            }
-            guard !Self.isChecked(state, now) else { return (cached, nil) }
+        let now = now
+        let (answer, check) = state.withLock { state -> (CredentialMachine.Answer, SharedTask<Void>?) in
+            let answer = state.machine.asked(at: now) { isFresh($0, margin) }
+            guard case .unchecked = answer else { return (answer, nil) }
             // One read is enough for all callers. None is served from memory meanwhile: the user may have signed out elsewhere.
             let check =
                 state.check
@@ -264,15 +189,18 @@ package final class ManagedCredential: Sendable {
                     _ = try await accounts()
                 }
             state.check = check
-            return (cached, check)
+            return (answer, check)
         }
-        guard let cached, let check else { return cached?.credential }
+        guard case .unchecked(let cached) = answer, let check else {
+            if case .cached(let credential) = answer { return credential }
+            return nil
+        }
         // A store that cannot be read says nothing about the tokens.
         guard (try? await check.value()) != nil else {
             try Task.checkCancellation()
             return cached.credential
         }
-        return state.withLock { $0.cached === cached ? cached.credential : nil }
+        return state.withLock { $0.machine.cached === cached ? cached.credential : nil }
     }
 
     func isFresh(_ credential: Credential, _ margin: Duration) -> Bool {
@@ -289,14 +217,14 @@ package final class ManagedCredential: Sendable {
         let place = account.map { Array($0.utf8) }
         return state.withLock { state in
             if let running = state.running[place] { return (running, false) }
-            let epoch = state.epoch
+            let epoch = state.machine.epoch
             let task = unfinished.begin { [self] in
                 defer { self.state.withLock { $0.running[place] = nil } }
                 let credential = try await underLease { lease in
                     try await refreshUnderLease(lease, of: account, margin, rejected, epoch)
                 }
                 // The user who was signed in when this began may not be any more.
-                guard self.state.withLock({ $0.epoch == epoch }) else { throw Outdated() }
+                guard isCurrent(epoch) else { throw Outdated() }
                 return credential
             }
             state.running[place] = task
@@ -308,36 +236,22 @@ package final class ManagedCredential: Sendable {
     /// - Parameter epoch: The epoch in which the work began that they are the result of; nil for this one.
     @discardableResult
     func adopt(_ credential: Credential, _ epoch: Int? = nil) -> Credential {
-        state.withLock { state in
-            guard epoch == nil || epoch == state.epoch, keeps(credential.account, state) else { return }
-            state.cached = Cached(credential, margin: freshnessMargin, random: client.host.randomBytes(1).first ?? 0)
-            // Not the present: the answer may have been a long time on its way.
-            state.checkedAt = state.askedAt
-        }
+        let random = random
+        state.withLock { $0.machine.adopt(credential, epoch, margin: freshnessMargin, random: random) }
         return credential
     }
 
-    /// Whether an account is the one that is kept: the one with the name, or the current one.
-    private func keeps(_ other: AccountID, _ state: State) -> Bool {
-        guard let account else { return state.current.map { $0 == other } ?? true }
-        return other.isNamed(account)
-    }
+    /// Whether an epoch is still the present one.
+    func isCurrent(_ epoch: Int) -> Bool { state.withLock { $0.machine.epoch == epoch } }
 
     /// Forgets what is cached and what is under way, so that the next call reads the store. What could not be written is kept:
     /// it is the only copy.
     /// - Returns: The new epoch.
     @discardableResult
-    package func beginEpoch() -> Int {
-        state.withLock {
-            $0.epoch += 1
-            $0.cached = nil
-            $0.backoffs = [:]
-            return $0.epoch
-        }
-    }
+    package func beginEpoch() -> Int { state.withLock { $0.machine.beginEpoch() } }
 
     /// Makes the next call read the store, which may have something else. What is under way goes on.
-    func doubt() { state.withLock { $0.checkedAt = -.infinity } }
+    func invalidate() { state.withLock { $0.machine.invalidate() } }
 
     // MARK: States
 
@@ -368,7 +282,7 @@ package final class ManagedCredential: Sendable {
 
     /// Publishes a state, unless it is that of another account than the one that is kept.
     func publish(_ new: CredentialState, of other: AccountID? = nil) {
-        let observers = state.withLock { state in other.map { keeps($0, state) } ?? true ? state.observers : [:] }
+        let observers = state.withLock { state in other.map { state.machine.keeps($0) } ?? true ? state.observers : [:] }
         for observer in observers.values { observer.yield(new) }
     }
 }

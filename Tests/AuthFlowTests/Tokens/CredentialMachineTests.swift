@@ -1,0 +1,247 @@
+import AuthFlow
+import Foundation
+import Testing
+
+@testable import AuthFlowCredentials
+
+/// Every event in every state: see the table of ``CredentialMachine``.
+@Suite struct CredentialMachineTests {
+    private static let issuer = "https://id.example.com"
+    private static let start = Date(timeIntervalSince1970: 1_800_000_000)
+    private static let begin = start.timeIntervalSinceReferenceDate
+
+    private static func credential(_ token: String, _ subject: String = "alice") -> Credential {
+        Credential(
+            tokens: TokenSet(
+                accessToken: Secret(token),
+                expiresAt: start + 600,
+                refreshToken: Secret("refresh-\(token)")
+            ),
+            identity: Identity(issuer: issuer, subject: subject),
+            signedInAt: start
+        )
+    }
+
+    private static func stored(_ credential: Credential?) -> StoredAccounts {
+        var accounts = StoredAccounts()
+        if let credential { accounts.set(.signedIn(credential), isCurrent: true) }
+        return accounts
+    }
+
+    enum State: CaseIterable {
+        case empty, checked, unchecked, unsaved
+    }
+
+    /// A machine in a state. In all but the first, "old" is stored; the last has not been able to write "new".
+    private func machine(_ state: State) -> CredentialMachine {
+        var machine = CredentialMachine(account: nil)
+        guard state != .empty else { return machine }
+        let old = Self.credential("old")
+        read(&machine, old, at: 0)
+        machine.adopt(old, nil, margin: .seconds(60), random: 0)
+        switch state {
+        case .unchecked: machine.invalidate()
+        case .unsaved:
+            let new = Self.credential("new")
+            machine.couldNotWrite(
+                new,
+                replacing: .entry(.signedIn(old)),
+                isSignIn: false,
+                hasLostLease: false,
+                machine.epoch
+            )
+            machine.adopt(new, nil, margin: .seconds(60), random: 0)
+        default: break
+        }
+        return machine
+    }
+
+    @discardableResult
+    private func read(
+        _ machine: inout CredentialMachine,
+        _ credential: Credential?,
+        at time: Double
+    ) -> CredentialMachine.Found? {
+        machine.finishReading(machine.beginReading(at: Self.begin + time), Self.stored(credential))
+    }
+
+    /// The token that a caller gets now, with a mark when the store has to be read before.
+    private func answer(_ machine: CredentialMachine, at time: Double = 1) -> String {
+        switch machine.asked(at: Self.begin + time, isFresh: { _ in true }) {
+        case .none: "none"
+        case .cached(let credential): credential.tokens.accessToken.exposed
+        case .unchecked(let cached): "\(cached.credential.tokens.accessToken.exposed)?"
+        }
+    }
+
+    @Test(arguments: zip(State.allCases, ["none", "old", "old?", "new"]))
+    func answersACaller(_ state: State, _ expected: String) {
+        let machine = machine(state)
+        #expect(answer(machine) == expected)
+        #expect(machine.hasUnsaved == (state == .unsaved))
+    }
+
+    @Test(arguments: zip(State.allCases, ["none", "old?", "old?", "new?"]))
+    func readsTheStoreAgainAfterTenSeconds(_ state: State, _ expected: String) {
+        #expect(answer(machine(state), at: 11) == expected)
+    }
+
+    @Test(arguments: zip(State.allCases, ["none", "none", "none", "none"]))
+    func handsOutNothingThatHasExpired(_ state: State, _ expected: String) {
+        #expect(answer(machine(state), at: 601) == expected)
+    }
+
+    @Test(arguments: zip(State.allCases, ["none", "old", "old", "new"]))
+    func aReadThatFindsTheSameTokensCounts(_ state: State, _ expected: String) throws {
+        var machine = machine(state)
+        let found = try #require(read(&machine, state == .empty ? nil : Self.credential("old"), at: 20))
+        #expect(answer(machine, at: 21) == expected)
+        // What could not be written is written with the next change.
+        #expect((found.known != found.stored) == (state == .unsaved))
+    }
+
+    @Test(arguments: State.allCases) func aReadThatFindsOtherTokensForgets(_ state: State) throws {
+        var machine = machine(state)
+        let found = try #require(read(&machine, Self.credential("others"), at: 20))
+        #expect(answer(machine, at: 21) == "none")
+        #expect(found.known == found.stored)
+        #expect(!machine.hasUnsaved)
+        #expect(found.lost == nil)
+    }
+
+    @Test(arguments: State.allCases) func aReadThatFindsNothingForgetsAndTells(_ state: State) throws {
+        var machine = machine(state)
+        let found = try #require(read(&machine, nil, at: 20))
+        #expect(answer(machine, at: 21) == "none")
+        #expect(found.dropped.map(\.tokens.accessToken.exposed) == (state == .unsaved ? ["new"] : []))
+        #expect((found.lost != nil) == (state != .empty))
+        #expect(!machine.hasUnsaved)
+    }
+
+    @Test(arguments: State.allCases) func aReadDuringAWriteIsRepeated(_ state: State) {
+        var machine = machine(state)
+        let reading = machine.beginReading(at: Self.begin)
+        machine.wrote(machine.epoch, askedAt: Self.begin)
+        #expect(machine.finishReading(reading, Self.stored(nil)) == nil)
+        let second = machine.beginReading(at: Self.begin)
+        machine.couldNotWrite(
+            Self.credential("newer"),
+            replacing: .unknown,
+            isSignIn: false,
+            hasLostLease: false,
+            machine.epoch
+        )
+        #expect(machine.finishReading(second, Self.stored(nil)) == nil)
+    }
+
+    @Test(arguments: State.allCases) func aReadOfAnEarlierEpochConfirmsNothing(_ state: State) {
+        var machine = machine(state)
+        let reading = machine.beginReading(at: Self.begin + 20)
+        machine.beginEpoch()
+        machine.adopt(Self.credential("bob", "bob"), nil, margin: .seconds(60), random: 0)
+        _ = machine.finishReading(reading, Self.stored(Self.credential("old")))
+        #expect(answer(machine, at: 21) != "old")
+    }
+
+    @Test(arguments: State.allCases) func aWriteLeavesNothingUnsaved(_ state: State) {
+        var machine = machine(state)
+        machine.wrote(machine.epoch, askedAt: Self.begin)
+        #expect(!machine.hasUnsaved)
+    }
+
+    @Test(arguments: State.allCases) func aWriteOfAnEarlierEpochLeavesWhatIsNewer(_ state: State) {
+        var machine = machine(state)
+        let earlier = machine.epoch
+        let epoch = machine.beginEpoch()
+        machine.couldNotWrite(
+            Self.credential("newest"),
+            replacing: .unknown,
+            isSignIn: true,
+            hasLostLease: false,
+            epoch
+        )
+        machine.wrote(earlier, askedAt: Self.begin)
+        #expect(machine.hasUnsaved)
+        machine.couldNotWrite(
+            Self.credential("older"),
+            replacing: .unknown,
+            isSignIn: false,
+            hasLostLease: false,
+            earlier
+        )
+        let found = read(&machine, Self.credential("old"), at: 1)
+        #expect(found?.known.entry(nil)?.credential?.tokens.accessToken == Secret("newest"))
+    }
+
+    @Test(arguments: State.allCases) func aChangeOfTheUserForgets(_ state: State) {
+        var machine = machine(state)
+        machine.failed(Self.credential("old").account, AuthError(.networkFailed, "No."), at: Self.start, random: 0)
+        let epoch = machine.epoch
+        machine.beginEpoch()
+        #expect(answer(machine) == "none")
+        #expect(machine.wait(for: Self.credential("old").account, at: Self.start) == nil)
+        // Work of an earlier epoch hands nothing out.
+        machine.adopt(Self.credential("late"), epoch, margin: .seconds(60), random: 0)
+        #expect(answer(machine) == "none")
+        // It is the only copy.
+        #expect(machine.hasUnsaved == (state == .unsaved))
+    }
+
+    @Test(arguments: State.allCases) func aSignInCountsOnlyIfNoOtherCameBetween(_ state: State) {
+        var machine = machine(state)
+        let epoch = machine.epoch
+        let account = Self.credential("old").account
+        #expect(machine.signedIn(current: account, since: epoch).isUndisturbed)
+        #expect(!machine.signedIn(current: account, since: epoch).isUndisturbed)
+    }
+
+    @Test(arguments: State.allCases) func aRemovalLeavesNothing(_ state: State) {
+        var removed = machine(state)
+        removed.removed(Self.credential("old").account)
+        #expect(answer(removed) == "none" && !removed.hasUnsaved)
+        var cleared = machine(state)
+        #expect(cleared.cleared() == (state == .unsaved))
+        #expect(answer(cleared) == "none" && !cleared.hasUnsaved)
+    }
+
+    @Test(arguments: State.allCases) func theEndOfASessionLeavesNothing(_ state: State) {
+        var machine = machine(state)
+        machine.ended(Self.credential("old").account, machine.epoch)
+        #expect(answer(machine) == "none" && !machine.hasUnsaved)
+    }
+
+    @Test(arguments: State.allCases) func theProviderIsLeftAloneAfterAFailure(_ state: State) {
+        var machine = machine(state)
+        let (alice, bob) = (Self.credential("old").account, Self.credential("old", "bob").account)
+        machine.failed(alice, AuthError(.networkFailed, "No."), at: Self.start, random: 0)
+        #expect(machine.wait(for: alice, at: Self.start + 1)?.code == .networkFailed)
+        #expect(machine.wait(for: bob, at: Self.start + 1) == nil)
+        #expect(machine.isNeeded(at: Self.start + 1))
+        machine.succeeded(alice)
+        #expect(machine.wait(for: alice, at: Self.start + 1) == nil)
+        #expect(machine.isNeeded(at: Self.start + 1) == (state == .unsaved))
+    }
+
+    @Test(arguments: State.allCases) func tokensWhoseLeaseWasLostAreLookedAtOnce(_ state: State) {
+        var machine = machine(state)
+        machine.couldNotWrite(
+            Self.credential("lost"),
+            replacing: .unknown,
+            isSignIn: false,
+            hasLostLease: true,
+            machine.epoch
+        )
+        #expect(machine.takeLost().map(\.tokens.accessToken.exposed) == ["lost"])
+        #expect(machine.takeLost().isEmpty)
+        #expect(machine.hasUnsaved)
+    }
+
+    @Test func tokensOfAnotherAccountAreNotHandedOut() {
+        var machine = machine(.checked)
+        machine.adopt(Self.credential("bobs", "bob"), nil, margin: .seconds(60), random: 0)
+        #expect(answer(machine) == "old")
+        var named = CredentialMachine(account: "bob")
+        named.adopt(Self.credential("alices"), nil, margin: .seconds(60), random: 0)
+        #expect(answer(named) == "none")
+    }
+}
