@@ -43,8 +43,8 @@ struct CredentialMachine {
     private var backoffs: [AccountID: Backoff] = [:]
     /// At most one for each account.
     private var unsaved: [Unsaved] = []
-    /// The credentials whose write failed because the lease was lost: it can be tried again at once, under another.
-    private var lost: [Credential] = []
+    /// The credentials whose write failed because their lease was lost: it can be tried again at once, under another.
+    private var lost: [Lease: Credential] = [:]
 
     init(account: String?) { self.account = account }
 
@@ -242,15 +242,15 @@ extension CredentialMachine {
     /// - Parameters:
     ///   - old: The entry that the store has instead.
     ///   - isSignIn: Whether it is the result of a sign-in, and so the current account.
-    ///   - hasLostLease: Whether the lease was lost: the next lease's read says whether it is still the newest.
+    ///   - lease: The lease, if it was lost: the next one's read says whether the credential is still the newest.
     mutating func couldNotWrite(
         _ credential: Credential,
         replacing old: Replaced,
         isSignIn: Bool,
-        hasLostLease: Bool,
+        lostLease lease: Lease?,
         _ epoch: Int
     ) {
-        if hasLostLease { lost.append(credential) }
+        if let lease { lost[lease] = credential }
         if isSignIn { current = credential.account }
         let earlier = unsaved.first { $0.account == credential.account }
         if let earlier, earlier.epoch > epoch { return }
@@ -270,11 +270,8 @@ extension CredentialMachine {
     /// Whether something could not be written.
     var hasUnsaved: Bool { !unsaved.isEmpty }
 
-    /// Takes the credentials whose lease was lost.
-    mutating func takeLost() -> [Credential] {
-        defer { lost = [] }
-        return lost
-    }
+    /// Takes the credential whose lease was lost.
+    mutating func takeLost(of lease: Lease) -> Credential? { lost.removeValue(forKey: lease) }
 }
 
 // MARK: - The provider

@@ -58,7 +58,7 @@ extension ManagedCredential {
                 continue
             }
         }
-        throw AuthError(.loginRequired, "The user who is signed in changes too often. Try again.")
+        throw Lease.lost
     }
 
     private func currentTokens(

@@ -42,12 +42,27 @@ extension CredentialManager {
 
     /// Removes credentials in every process, whatever is under way with them: tokens that a refresh brings are dropped. Nothing is
     /// revoked.
-    /// - Returns: Those that were there, with the tokens that were good last.
+    /// - Returns: Those that were there, with the tokens that were good last. Where the store's answer was lost, also those that another
+    ///   process may have removed at the same time: to revoke tokens twice does no harm.
     /// - Throws: ``AuthError`` with `storage_failed`.
     @discardableResult
     public func remove(_ keys: [RecordKey]) async throws -> [TaggedCredential] {
         defer { for key in keys { forget(key.digest) } }
-        return try await sessionStore.remove(keys).map(tagged)
+        let store = try sessionStore
+        // It ends whichever task is cancelled: a user who signs out and leaves is signed out.
+        return try await unfinished.finish { [self] in
+            // A removal whose answer is lost is repeated, and finds nothing then.
+            let before = await withTaskGroup { group in
+                for key in keys { group.addTask { (key, try? await self.stored(key)?.credential) } }
+                return await group.reduce(into: [RecordKey: Credential]()) { found, next in found[next.0] = next.1 }
+            }
+            let removed = try await store.remove(keys).map(tagged)
+            let missing = before.filter { key, _ in !removed.contains { $0.key == key } }
+            return removed
+                + keys.compactMap { key in
+                    missing[key].map { TaggedCredential(key: key, credential: $0, lastUse: $0.obtainedAt) }
+                }
+        }
     }
 
     /// What is stored under a key, whether or not it can be read here; nil when nothing is. It takes no place in memory.

@@ -71,8 +71,18 @@ extension ManagedCredential {
     /// - Throws: What `body` throws; ``Outdated`` when they were not written, because another holder has changed the record since.
     func underLease<Return: Sendable>(_ body: (Lease) async throws -> Return) async throws -> Return {
         let result: Result<Return, any Error>
-        do { result = .success(try await store.withLease(on: key, body)) } catch { result = .failure(error) }
-        let isStored = await writeAfterLostLease()
+        var held: Lease?
+        do {
+            result = .success(
+                try await store.withLease(on: key) { lease in
+                    held = lease
+                    return try await body(lease)
+                }
+            )
+        } catch {
+            result = .failure(error)
+        }
+        let isStored = if let held { await writeAfterLostLease(held) } else { true }
         let value = try result.get()
         guard isStored else { throw Outdated() }
         return value
@@ -80,15 +90,13 @@ extension ManagedCredential {
 
     /// Writes tokens that were refreshed under a lease that was lost meanwhile, unless another holder has refreshed or removed them.
     /// - Returns: Whether no other holder has.
-    private func writeAfterLostLease() async -> Bool {
-        let lost = state.withLock { $0.machine.takeLost() }
-        guard !lost.isEmpty else { return true }
+    private func writeAfterLostLease(_ lease: Lease) async -> Bool {
+        let lost = state.withLock { $0.machine.takeLost(of: lease) }
+        guard let lost else { return true }
         let accounts = try? await store.withLease(on: key) { lease in try await latestAccounts(lease) }
         if state.withLock({ $0.machine.hasUnsaved }) { repeatWriting() }
         guard let accounts else { return true }
-        return lost.allSatisfy {
-            accounts.entry(of: $0.account)?.credential?.tokens.accessToken == $0.tokens.accessToken
-        }
+        return accounts.entry(of: lost.account)?.credential?.tokens.accessToken == lost.tokens.accessToken
     }
 
     /// The credential that was good last: the stored one, or the one that could not be written.
@@ -187,7 +195,7 @@ extension ManagedCredential {
         let epoch = beginEpoch()
         let replaced = stored.map { CredentialMachine.Replaced.entry($0.entry(of: credential.account)) } ?? .unknown
         state.withLock {
-            $0.machine.couldNotWrite(credential, replacing: replaced, isSignIn: true, hasLostLease: false, epoch)
+            $0.machine.couldNotWrite(credential, replacing: replaced, isSignIn: true, lostLease: nil, epoch)
         }
         if account.map(credential.account.isNamed) ?? true { adopt(credential) }
         publish(.signedIn(credential.identity), of: credential.account)
@@ -201,14 +209,14 @@ extension ManagedCredential {
         do {
             try await reporter().step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
         } catch {
-            let hasLostLease = (error as? AuthError).map { [.leaseLost, .outcomeUnknown].contains($0.code) } ?? false
+            let hasLostLease = (error as? AuthError).map { $0.isOfLostLease } ?? false
             if hasLostLease { reportLostLease() }
             state.withLock {
                 $0.machine.couldNotWrite(
                     credential,
                     replacing: .entry(old),
                     isSignIn: false,
-                    hasLostLease: hasLostLease,
+                    lostLease: hasLostLease ? lease : nil,
                     epoch
                 )
             }
@@ -251,7 +259,7 @@ extension ManagedCredential {
                     let (stored, known, epoch) = try await read(under: lease)
                     if known != stored { try await write(known, lease, epoch) }
                     return state.withLock { $0.unwrittenLease = nil }
-                } catch let error as AuthError where error.code == .leaseLost {
+                } catch let error as AuthError where error.isOfLostLease {
                     state.withLock { $0.unwrittenLease = nil }
                 }
             }
@@ -267,14 +275,21 @@ extension ManagedCredential {
 
     /// Replaces the tokens, while no other holder can.
     package func replace(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
-        do {
-            return try await replaceUnderLease(body)
-        } catch is Outdated {
-            throw AuthError(
-                .loginRequired,
-                "The user signed out, or another signed in, while the tokens were replaced."
-            )
+        var hasBegun = false
+        for _ in 0..<3 where !hasBegun {
+            do {
+                return try await replaceUnderLease { tokens in
+                    hasBegun = true
+                    return try await body(tokens)
+                }
+            } catch is Outdated {
+                // Before the replacement has begun, it can be tried under another lease.
+                continue
+            }
         }
+        // Where the user has signed out, that is the reason.
+        _ = try await lastCredential()
+        throw Lease.lost
     }
 
     private func replaceUnderLease(_ body: (TokenSet) async throws -> TokenSet) async throws -> Credential {
@@ -297,10 +312,27 @@ extension ManagedCredential {
     /// - Returns: What the account had; the credential is nil when its session had ended.
     package func remove() async throws -> StoredAccounts.Entry? {
         beginEpoch()
+        var found: StoredAccounts.Entry?
+        for _ in 0..<2 {
+            do {
+                return try await removeUnderLease { found = $0 } ?? found
+            } catch let error as AuthError where error.isOfLostLease {
+                // Another process has changed or removed it meanwhile, or this one has: its answer was lost.
+                continue
+            }
+        }
+        return try await removeUnderLease { found = $0 } ?? found
+    }
+
+    /// - Parameter willRemove: Receives the entry before it is removed.
+    private func removeUnderLease(
+        _ willRemove: (StoredAccounts.Entry) -> Void
+    ) async throws -> StoredAccounts.Entry? {
         let (removed, present) = try await store.withLease(on: key) {
             lease -> (StoredAccounts.Entry?, CredentialState) in
             var (stored, accounts, epoch) = try await read(under: lease)
             guard let entry = accounts.entry(account) else { return (nil, .signedOut) }
+            willRemove(entry)
             accounts.remove(entry.account)
             if accounts != stored { try await write(accounts, lease, epoch) }
             state.withLock { $0.machine.removed(entry.account) }

@@ -262,7 +262,7 @@ extension ManagedCredential {
         let reporter = reporter()
         do {
             try await reporter.step(.storing) { [accounts] in try await write(accounts, lease, epoch) }
-        } catch let error as AuthError where [.leaseLost, .outcomeUnknown].contains(error.code) {
+        } catch let error as AuthError where error.isOfLostLease {
             // Another holder has taken over while this one was paused, and may have refreshed: its credential counts.
             reportLostLease()
             throw Outdated()

@@ -162,7 +162,9 @@ package final class ManagedCredential: Sendable {
                 return cached
             }
         }
-        return try signedIn(in: try await accounts(), account)
+        let stored = try signedIn(in: try await accounts(), account)
+        guard !stored.isExpired(at: client.host.now()), stored.tokens.accessToken != rejected else { throw Lease.lost }
+        return stored
     }
 
     private static let storeCodes: Set<AuthError.Code> = [.storageFailed, .leaseBusy]

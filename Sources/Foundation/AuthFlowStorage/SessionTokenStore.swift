@@ -109,7 +109,7 @@ public struct TaggedRecord: Sendable, Hashable {
     /// Its bytes. They are secret.
     public let bytes: [UInt8]
 
-    /// When it was written with its attributes or touched last; the beginning of 1970 where that is not known.
+    /// When it was written with its attributes or touched last.
     public let lastUse: Date
 
     /// Creates a record. For stores.

@@ -132,6 +132,11 @@ public struct Lease: Sendable, Hashable {
     }
 }
 
+extension AuthError {
+    /// Whether another holder has written since, or may have.
+    package var isOfLostLease: Bool { code == .leaseLost || code == .outcomeUnknown }
+}
+
 /// The key of a record in a ``TokenStore``.
 public struct RecordKey: Sendable, Hashable {
     /// The largest record of a credential, in bytes.

@@ -1,5 +1,4 @@
 package import AuthFlow
-import AuthFlowEssentials
 import Synchronization
 
 /// A token store over the table of a database: leases that are renewed while they are held, writes that are repeated until it is known
@@ -273,23 +272,8 @@ extension LeasedRecords {
     }
 
     package func remove(_ keys: [RecordKey]) async throws -> [TaggedRecord] {
-        var known: [TaggedRecord] = []
-        // What a call removes whose answer is lost is not there any more for the next.
-        for key in keys {
-            guard let bytes = try await bytes(for: key) else { continue }
-            known.append(TaggedRecord(key: key, bytes: bytes, lastUse: Date(timeIntervalSince1970: 0)))
-        }
-        let isUnknown = Atomic(false)
-        let removed = try await repeated(for: times.outage) {
-            do {
-                return try await self.table.remove(keys.map(\.digest))
-            } catch let error as DatabaseFailure {
-                if error.kind == .unknownOutcome { isUnknown.store(true, ordering: .relaxed) }
-                throw error
-            }
-        }
-        guard isUnknown.load(ordering: .relaxed) else { return removed }
-        return removed + known.filter { record in !removed.contains { $0.key == record.key } }
+        guard !keys.isEmpty else { return [] }
+        return try await repeated(for: times.outage) { try await self.table.remove(keys.map(\.digest)) }
     }
 
     package func claim(_ key: RecordKey, for lifetime: Duration) async throws -> Bool {

@@ -232,7 +232,7 @@ extension SessionServer {
             switch error.code {
             case .invalidCallback, .accessDenied, .timedOut, .providerRejected, .issuerMismatch, .loginRequired:
                 .badRequest
-            case .storageFailed, .storeDamaged, .leaseBusy: .serviceUnavailable
+            case .storageFailed, .storeDamaged, .leaseBusy, .leaseLost, .outcomeUnknown: .serviceUnavailable
             default: .badGateway
             }
         // What is for the operator is told in the events, and not to the browser.

@@ -47,7 +47,7 @@ import Testing
                 new,
                 replacing: .entry(.signedIn(old)),
                 isSignIn: false,
-                hasLostLease: false,
+                lostLease: nil,
                 machine.epoch
             )
             machine.adopt(new, nil, margin: .seconds(60), random: 0)
@@ -128,7 +128,7 @@ import Testing
             Self.credential("newer"),
             replacing: .unknown,
             isSignIn: false,
-            hasLostLease: false,
+            lostLease: nil,
             machine.epoch
         )
         #expect(machine.finishReading(second, Self.stored(nil)) == nil)
@@ -157,7 +157,7 @@ import Testing
             Self.credential("newest"),
             replacing: .unknown,
             isSignIn: true,
-            hasLostLease: false,
+            lostLease: nil,
             epoch
         )
         machine.wrote(earlier, askedAt: Self.begin)
@@ -166,7 +166,7 @@ import Testing
             Self.credential("older"),
             replacing: .unknown,
             isSignIn: false,
-            hasLostLease: false,
+            lostLease: nil,
             earlier
         )
         let found = read(&machine, Self.credential("old"), at: 1)
@@ -224,15 +224,18 @@ import Testing
 
     @Test(arguments: State.allCases) func tokensWhoseLeaseWasLostAreLookedAtOnce(_ state: State) {
         var machine = machine(state)
+        let key = RecordKey(name: "user", issuer: Self.issuer, clientID: "client")
+        let (lease, other) = (Lease(key: key, fence: 1), Lease(key: key, fence: 2))
         machine.couldNotWrite(
             Self.credential("lost"),
             replacing: .unknown,
             isSignIn: false,
-            hasLostLease: true,
+            lostLease: lease,
             machine.epoch
         )
-        #expect(machine.takeLost().map(\.tokens.accessToken.exposed) == ["lost"])
-        #expect(machine.takeLost().isEmpty)
+        #expect(machine.takeLost(of: other) == nil)
+        #expect(machine.takeLost(of: lease)?.tokens.accessToken.exposed == "lost")
+        #expect(machine.takeLost(of: lease) == nil)
         #expect(machine.hasUnsaved)
     }
 

@@ -14,7 +14,7 @@ public struct HostServices: Sendable {
     /// Returns that many bytes from a cryptographically secure source.
     public var randomBytes: @Sendable (_ count: Int) -> [UInt8]
 
-    /// The clock that timeouts and waits run on. Unlike the wall clock it never jumps.
+    /// The clock that timeouts, waits and leases run on. Unlike the wall clock it never jumps; it counts the time in which the machine sleeps.
     public var clock: any Clock<Duration>
 
     /// The variables of the environment. Read only for what a configuration or a default path names.
