@@ -13,9 +13,11 @@ import subprocess
 import sys
 import tempfile
 
-LIMIT = 20_000
+LIMIT = 6_000
+SIZE = 250
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CREDENTIALS = "Sources/Credentials/AuthFlowCredentials/"
+MACHINE = CREDENTIALS + "CredentialMachine.swift"
 MANAGED = CREDENTIALS + "ManagedCredential.swift"
 RECORD = CREDENTIALS + "ManagedCredential+Record.swift"
 REFRESH = CREDENTIALS + "ManagedCredential+Refresh.swift"
@@ -26,44 +28,49 @@ TABLE = "Sources/Testing/AuthFlowSimulation/SimulatedRecords.swift"
 
 # Name: file, text, and what it is replaced by.
 FAULTS = {
-    "callers-are-served-during-the-check": (MANAGED, "guard let cached, let check else { return cached?.credential }",
-        "guard let cached, let check, checkedLong(cached) else { return cached?.credential }"),
-    "a-cancelled-caller-is-served-unchecked": (MANAGED, "            try Task.checkCancellation()\n            return cached.credential",
-        "            return cached.credential"),
-    "an-answer-counts-from-its-arrival": (RECORD, "state.checkedAt = askedAt",
-        "state.checkedAt = client.host.now().timeIntervalSinceReferenceDate + 8"),
-    "the-cache-is-trusted-for-longer": (MANAGED, "checkInterval: TimeInterval = 10", "checkInterval: TimeInterval = 14"),
-    "a-refresh-is-adopted-in-another-epoch": (MANAGED, "guard epoch == nil || epoch == state.epoch, keeps(credential.account, state)",
-        "guard keeps(credential.account, state)"),
-    "a-changed-token-stays-in-memory": (RECORD, "                    state.cached = nil\n                    if tokens", "                    if tokens"),
-    "a-read-during-a-write-counts": (RECORD, "guard state.version == version else { return nil }", ""),
-    "unsaved-tokens-replace-newer-ones": (RECORD, "guard unsaved.replaces != .entry(entry) else { return false }", "guard entry != nil, false else { return false }"),
-    "a-lost-lease-is-not-written-again": (RECORD, "        let isStored = await writeAfterLostLease()\n", "        let isStored = true\n"),
-    "tokens-of-a-lost-lease-are-handed-out": (RECORD, "guard isStored else { throw Outdated() }", ""),
-    "the-lease-is-not-checked-before-sending": (REFRESH, "                try lease.requireTime()\n                try unfinished", "                try unfinished"),
-    "a-refresh-without-a-second-look": (REFRESH, "if isFresh(credential, margin), credential.tokens.accessToken != rejected {",
-        "if rejected == nil, isFresh(credential, margin) {"),
-    "two-refreshes-in-one-process": (MANAGED, "if let running = state.running[place] { return (running, false) }", ""),
-    "a-refused-write-is-not-tried-again": (RECORD, "                repeatWriting()\n", ""),
-    "what-cannot-be-written-is-forgotten": (RECORD, "            remember(credential, replacing: .entry(old), isSignIn: false, epoch)\n", ""),
-    "a-session-ends-by-any-refusal": (REFRESH, "error.code == .providerRejected && client.adapter", "error.status != nil || client.adapter"),
-    "a-sign-in-is-repeated-after-an-unknown-outcome": (LEASED, "throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost", "throw Lease.lost"),
-    "a-lease-lasts-from-the-answer": (LEASED, "term.extend(until: asked + times.lease)", "term.extend(until: term.now + times.lease * 3)"),
-    "a-lease-is-not-renewed": (LEASED, "try await host.clock.sleep(for: max(pause, .milliseconds(1)))", "try await host.clock.sleep(for: .seconds(3600))"),
-    "a-lease-is-given-up-while-its-result-is-unwritten": (LEASED, "guard !isUnwritten else {", "guard !isUnwritten || true else {"),
-    "a-lease-is-not-given-up": (LEASED, "        await release(inTable)\n        return try result.get()", "        return try result.get()"),
-    "another-lease-for-the-same-owner": (TABLE, "if new.owner != owner {", "do {"),
-    "a-write-without-its-fence": (TABLE, "        guard isHeld(lease) else { return false }\n        let now", "        let now"),
-    "a-lease-is-taken-from-its-holder": (TABLE, "holder != owner, row.leaseEnd > now {", "holder != owner, row.leaseEnd > now + .seconds(12) {"),
-    "tokens-of-another-resource": (RESOURCES, "resourceTokens.first { $0.isFor(resource, scopes) }", "resourceTokens.first { _ in true }"),
-    "another-key-in-the-cache": (MANAGER, "if let known = cache.recent[key] { return known }", "if let known = cache.recent.values.first { return known }"),
-}
-# Helpers that a fault needs.
-EXTRA = {
-    "callers-are-served-during-the-check": (MANAGED, "    /// The cached tokens, when they are fresh and the store still has them.",
-        "    private func checkedLong(_ cached: Cached) -> Bool { state.withLock { state in\n"
-        "        defer { state.checkedAt = client.host.now().timeIntervalSinceReferenceDate }\n        return state.check != nil } }\n\n"
-        "    /// The cached tokens, when they are fresh and the store still has them."),
+    "callers-are-served-during-the-check": [
+        (MANAGED, "            let check =\n                state.check\n",
+            "if state.check != nil, case .unchecked(let known) = answer { return (.cached(known.credential), nil) }\n"
+            "            let check =\n                state.check\n")],
+    "a-cancelled-caller-is-served-unchecked": [
+        (MANAGED, "            try Task.checkCancellation()\n            return cached.credential", "            return cached.credential")],
+    "an-answer-counts-from-its-arrival": [
+        (RECORD, "let reading = state.withLock { $0.machine.beginReading(at: asked) }",
+            "let reading = state.withLock { $0.machine.beginReading(at: asked + 3) }")],
+    "the-cache-is-trusted-for-longer": [(MACHINE, "checkInterval: TimeInterval = 10", "checkInterval: TimeInterval = 14")],
+    "a-refresh-is-adopted-in-another-epoch": [
+        (MACHINE, "guard epoch == nil || epoch == self.epoch, keeps(credential.account)", "guard keeps(credential.account)"),
+        (MANAGED, "guard isCurrent(epoch) else { throw Outdated() }\n                return credential", "return credential")],
+    "a-sign-out-leaves-the-cache": [(MACHINE, "        epoch += 1\n        cached = nil\n", "        epoch += 1\n")],
+    "a-changed-token-stays-in-memory": [(MACHINE, "            self.cached = nil\n            if tokens", "            checkedAt = reading.askedAt\n            if tokens")],
+    "a-read-during-a-write-counts": [(MACHINE, "guard version == reading.version else { return nil }", "")],
+    "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard unsaved.replaces != .entry(entry) else { return false }", "guard entry == nil else { return false }")],
+    "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard unsaved.replaces != .entry(entry) else { return false }",
+        "guard entry != nil, unsaved.replaces != .entry(entry) else { return false }")],
+    "tokens-of-a-lost-lease-are-handed-out": [(RECORD, "guard isStored else { throw Outdated() }", "_ = isStored")],
+    "the-lease-is-not-checked-before-sending": [
+        (REFRESH, "            try lease.requireTime()\n            return", "            return"),
+        (REFRESH, "                try lease.requireTime()\n                try unfinished", "                try unfinished")],
+    "a-refresh-without-a-second-look": [
+        (REFRESH, "if isFresh(credential, margin), credential.tokens.accessToken != rejected {", "if rejected == nil, isFresh(credential, margin) {")],
+    "two-refreshes-in-one-process": [(MANAGED, "if let running = state.running[place] { return (running, false) }", "")],
+    "what-cannot-be-written-is-forgotten": [(RECORD, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
+    "what-cannot-be-written-is-not-tried-again": [(RECORD, "                repeatWriting()\n            }\n        }", "            }\n        }")],
+    "a-session-ends-by-any-refusal": [(REFRESH, 'error.code == .providerRejected && client.adapter.standardName(of: error.providerError) == "invalid_grant"',
+        "error.status != nil")],
+    "a-sign-in-is-repeated-after-an-unknown-outcome": [(LEASED, "throw isUnknown.load(ordering: .relaxed) ? Self.unknownOutcome : Lease.lost", "throw Lease.lost")],
+    "a-lease-lasts-longer-for-its-holder": [
+        (LEASED, "Lease.Term(lasting: times.lease, clock", "Lease.Term(lasting: times.lease * 4, clock"),
+        (LEASED, "term.extend(until: asked + times.lease)", "term.extend(until: asked + times.lease * 4)")],
+    "a-lease-is-not-renewed": [(LEASED, "try await host.clock.sleep(for: max(pause, .milliseconds(1)))", "try await host.clock.sleep(for: .seconds(3600))")],
+    "a-lease-is-given-up-while-its-result-is-unwritten": [(LEASED, "let isUnwritten = unwritten.withLock { $0.contains(lease) }", "let isUnwritten = false")],
+    "a-lease-is-not-given-up": [(LEASED, "        await release(inTable)\n        return try result.get()", "        return try result.get()")],
+    "a-read-without-its-fence": [(TABLE, "isHeld(lease) ? .some(bytes(of: lease.digest)) : nil", ".some(bytes(of: lease.digest))")],
+    "a-write-without-its-fence": [(TABLE, "        guard isHeld(lease) else { return false }\n        let now", "        let now")],
+    "a-late-duplicate-changes-the-fence": [(TABLE, "if new.owner != owner {", "do {")],
+    "a-lease-is-taken-from-its-holder": [(TABLE, "holder != owner, row.leaseEnd > now {", "holder != owner, row.leaseEnd > now + .seconds(12) {")],
+    "tokens-of-another-resource": [(RESOURCES, "resourceTokens.first { $0.isFor(resource, scopes) }", "resourceTokens.first { _ in true } ?? nil")],
+    "another-key-in-the-cache": [(MANAGER, "if let known = cache.recent[key] { return known }", "if let known = cache.recent.values.first { return known }")],
 }
 
 
@@ -81,30 +88,33 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tree = pathlib.Path(folder) / "tree"
         shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".build*", ".git"), symlinks=True)
+        sources = {file: (tree / file).read_text() for changes in FAULTS.values() for file, _, _ in changes}
         build = ["swift", "build", "-c", "release", "--product", "simulate"]
         for name in names:
-            changed = {change[0] for change in (FAULTS[name], EXTRA.get(name)) if change}
-            for change in (FAULTS[name], EXTRA.get(name)):
-                if change:
-                    replace(tree, *change)
+            changes = FAULTS[name]
+            for change in changes:
+                replace(tree, *change)
             built = subprocess.run(build, cwd=tree, capture_output=True, text=True)
             if built.returncode:
                 raise SystemExit(f"{name} does not compile:\n" + "\n".join(re.findall(r".*error:.*", built.stdout)[:5]))
             found, first = None, 1
             while found is None and first <= LIMIT:
-                run = subprocess.run([".build/release/simulate", "batch", str(first), "500"], cwd=tree, capture_output=True, text=True,
-                    env={**os.environ, "SWIFT_DETERMINISTIC_HASHING": "1"})
-                failed = re.search(r"^failed (\d+) (.*)$", run.stdout, re.M)
-                if failed:
-                    found = f"{failed[1]} histories: {failed[2]}"
-                elif run.returncode:
-                    found = f"{first} to {first + 499} histories: the program ends"
-                first += 500
+                # A batch on each core.
+                starts = range(first, min(first + SIZE * os.cpu_count(), LIMIT + 1), SIZE)
+                runs = [subprocess.Popen([".build/release/simulate", "batch", str(start), str(SIZE)], cwd=tree, stdout=subprocess.PIPE, text=True,
+                    stderr=subprocess.DEVNULL, env={**os.environ, "SWIFT_DETERMINISTIC_HASHING": "1"}) for start in starts]
+                for start, run in zip(starts, runs):
+                    failed = re.search(r"^failed (\d+) (.*)$", run.communicate()[0], re.M)
+                    if failed and found is None:
+                        found = f"{failed[1]} histories: {failed[2]}"
+                    elif run.returncode and found is None:
+                        found = f"{start} to {start + SIZE - 1} histories: the program ends"
+                first += SIZE * len(runs)
             print(f"{name}: " + (found or f"NOT FOUND in {LIMIT} histories"), flush=True)
             if found is None:
                 missed.append(name)
-            for file in changed:
-                (tree / file).write_text((ROOT / file).read_text())
+            for file, _, _ in changes:
+                (tree / file).write_text(sources[file])
     sys.exit(1 if missed else 0)
 
 

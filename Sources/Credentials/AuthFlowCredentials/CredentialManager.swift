@@ -183,7 +183,8 @@ public final class CredentialManager: Sendable {
     /// - Parameter digest: The record; nil when any may have been removed.
     func forget(_ digest: [UInt8]?) {
         guard let digest else {
-            for managed in cache.withLock({ Array($0.recent.values) + Array($0.earlier.values) }) { managed.invalidate() }
+            let all = cache.withLock { Array($0.recent.values) + Array($0.earlier.values) }
+            for managed in all { managed.invalidate() }
             return
         }
         cache.withLock { cache in

@@ -284,7 +284,8 @@ package final class ManagedCredential: Sendable {
 
     /// Publishes a state, unless it is that of another account than the one that is kept.
     func publish(_ new: CredentialState, of other: AccountID? = nil) {
-        let observers = state.withLock { state in other.map { state.machine.keeps($0) } ?? true ? state.observers : [:] }
+        let observers = state.withLock { state in other.map { state.machine.keeps($0) } ?? true ? state.observers : [:]
+        }
         for observer in observers.values { observer.yield(new) }
     }
 }

@@ -31,7 +31,8 @@ public struct EncryptedSessionStore: Sendable {
             for key in keys where key.kind != .claim {
                 do {
                     if try await encrypted.rewrap(key) { rewrapped += 1 }
-                } catch let error as AuthError where [.leaseBusy, .leaseLost, .outcomeUnknown, .credentialUnusable].contains(error.code)
+                } catch let error as AuthError
+                    where error.isOfLostLease || [.leaseBusy, .credentialUnusable].contains(error.code)
                 {
                     left += 1
                 }
