@@ -43,7 +43,10 @@ FAULTS = {
         (MANAGED, "guard isCurrent(epoch) else { throw Outdated() }\n                return credential", "return credential")],
     "a-sign-out-leaves-the-cache": [(MACHINE, "        epoch += 1\n        cached = nil\n", "        epoch += 1\n")],
     "a-changed-token-stays-in-memory": [(MACHINE, "            self.cached = nil\n            if tokens", "            checkedAt = reading.askedAt\n            if tokens")],
-    "a-read-during-a-write-counts": [(MACHINE, "guard version == reading.version else { return nil }", "")],
+    "a-read-during-a-write-counts": [(MACHINE, "        guard version == reading.version else { return nil }\n        var found = Found(stored: stored, known: stored, epoch: epoch)\n",
+            "        var found = Found(stored: stored, known: stored, epoch: epoch)\n        guard version == reading.version else {\n"
+            "            for unsaved in unsaved { found.known.set(.signedIn(unsaved.credential), isCurrent: unsaved.isSignIn) }\n"
+            "            return found\n        }\n")],
     "unsaved-tokens-replace-newer-ones": [(MACHINE, "guard unsaved.replaces != .entry(entry) else { return false }", "guard entry == nil else { return false }")],
     "unsaved-tokens-replace-a-sign-out": [(MACHINE, "guard unsaved.replaces != .entry(entry) else { return false }",
         "guard entry != nil, unsaved.replaces != .entry(entry) else { return false }")],

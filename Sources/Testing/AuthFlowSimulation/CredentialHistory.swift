@@ -13,6 +13,8 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
         let client: OAuthClient
         let credentials: CredentialManager
         var callers = 0
+        /// When a sign-out from each grant returned here.
+        var signOuts: [Int: Duration] = [:]
     }
 
     package let simulation: Simulation
@@ -179,19 +181,24 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
     private func use(_ session: String, at index: Int) async throws {
         guard let server = servers[index] else { return }
         world.note("\(session) asks for a token")
-        check(try await server.credentials.freshTokens(for: session), session, nil)
+        let began = simulation.now
+        check(try await server.credentials.freshTokens(for: session), session, nil, at: index, since: began)
     }
 
     private func useForResource(_ session: String, at index: Int) async throws {
         guard let server = servers[index], let resource else { return }
         world.note("\(session) asks for a token for \(resource)")
-        check(try await server.credentials.freshTokens(for: session, resource: resource), session, resource)
+        let began = simulation.now
+        let tokens = try await server.credentials.freshTokens(for: session, resource: resource)
+        check(tokens, session, resource, at: index, since: began)
     }
 
     private func refresh(_ session: String, at index: Int) async throws {
         guard let server = servers[index] else { return }
         world.note("\(session) asks for a refresh")
-        check(try await server.credentials.refresh(CredentialKey(session)).tokens, session, nil)
+        let began = simulation.now
+        let tokens = try await server.credentials.refresh(CredentialKey(session)).tokens
+        check(tokens, session, nil, at: index, since: began)
     }
 
     private func cancelUse(of session: String, at index: Int) async throws {
@@ -201,8 +208,14 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
         _ = try await use.value
     }
 
-    /// No caller gets a token of another session or resource, nor of one that was signed out more than ten seconds ago.
-    private func check(_ tokens: TokenSet, _ session: String, _ resource: String?) {
+    /// No caller gets a token of another session or resource, nor of one that was signed out more than ten seconds ago, or here before the call.
+    private func check(
+        _ tokens: TokenSet,
+        _ session: String,
+        _ resource: String?,
+        at index: Int,
+        since began: Duration
+    ) {
         guard let (grant, serial, tokenResource) = SimulatedProvider.parts(of: tokens.accessToken.exposed) else {
             return
         }
@@ -210,6 +223,8 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
         world.note("\(session) gets \(name)")
         world.require(provider.grants[grant].session == session, "\(session) gets \(name) of another session")
         world.require(tokenResource == resource, "\(session) gets \(name) for another resource")
+        let signOut = servers[index]?.signOuts[grant]
+        world.require(signOut.map { $0 >= began } ?? true, "\(session) gets \(name) where it was signed out before")
         if let removal = records.removals[grant] {
             let age = simulation.now - removal
             let isKnown = age > Self.longestCacheTime && !world.mayKnowLess(simulation.runningProcess)
@@ -238,6 +253,7 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
         let removed = try await server.credentials.remove(CredentialKey(session))
         for grant in present.keys.sorted() {
             world.require(records.removals[grant] != nil, "grant \(grant) is stored after its sign-out")
+            servers[index]?.signOuts[grant] = simulation.now
         }
         revoke(removed)
     }
@@ -245,9 +261,12 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
     private func removeEverywhere(_ session: String, at index: Int) async throws {
         guard let server = servers[index] else { return }
         let key = server.credentials.recordKey(for: CredentialKey(session))
-        world.note("\(session) is removed with \(records.grants(in: key.digest).keys.sorted())")
+        let present = records.grants(in: key.digest).keys.sorted()
+        world.note("\(session) is removed with \(present)")
         if simulation.random.happens(0.5) { try await server.credentials.revokeLateTokens(of: [key]) }
-        for removed in try await server.credentials.remove([key]) { revoke(removed.credential) }
+        let removed = try await server.credentials.remove([key])
+        for grant in present { servers[index]?.signOuts[grant] = simulation.now }
+        for removed in removed { revoke(removed.credential) }
     }
 
     private func revoke(_ credential: Credential?) {
