@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-LIMIT = 6_000
+LIMIT = 20_000
 SIZE = 250
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CREDENTIALS = "Sources/Credentials/AuthFlowCredentials/"
@@ -54,9 +54,6 @@ FAULTS = {
     "the-lease-is-not-checked-before-sending": [
         (REFRESH, "            try lease.requireTime()\n            return", "            return"),
         (REFRESH, "                try lease.requireTime()\n                try unfinished", "                try unfinished")],
-    "a-refresh-without-a-second-look": [
-        (REFRESH, "if isFresh(credential, margin), credential.tokens.accessToken != rejected {", "if rejected == nil, isFresh(credential, margin) {")],
-    "two-refreshes-in-one-process": [(MANAGED, "if let running = state.running[place] { return (running, false) }", "")],
     "what-cannot-be-written-is-forgotten": [(RECORD, "        } catch {\n            let hasLostLease", "        } catch {\n            if !Task.isCancelled { return }\n            let hasLostLease")],
     "what-cannot-be-written-is-not-tried-again": [(RECORD, "                repeatWriting()\n            }\n        }", "            }\n        }")],
     "a-session-ends-by-any-refusal": [(REFRESH, 'error.code == .providerRejected && client.adapter.standardName(of: error.providerError) == "invalid_grant"',

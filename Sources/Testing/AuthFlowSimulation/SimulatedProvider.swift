@@ -38,6 +38,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     package init(world: World) {
         self.world = world
         self.lifetime = 60 + Int64(world.simulation.random.next() % 540)
+        world.isEnded = { [unowned self] in grants[$0].end != nil }
     }
 
     // MARK: Grants

@@ -63,7 +63,14 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
             )
             newest[grant] = max(serial, newest[grant] ?? 0)
         }
-        for grant in before.keys where after[grant] == nil { removals[grant] = simulation.now }
+        let hasEnd = Self.hasEnd(rows[digest]?.sealed)
+        for grant in before.keys.sorted() where after[grant] == nil {
+            removals[grant] = simulation.now
+            world.require(
+                !hasEnd || world.isEnded(grant),
+                "grant \(grant) is stored as ended, and the provider has not ended it"
+            )
+        }
         world.note("store: \(Self.text(before)) is replaced by \(Self.text(after)), fence \(rows[digest]?.fence ?? 0)")
     }
 
@@ -80,6 +87,12 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
             grants[parts.grant] = parts.serial
         }
         return grants
+    }
+
+    /// Whether a record says that the provider has ended the session.
+    private static func hasEnd(_ bytes: [UInt8]?) -> Bool {
+        guard let bytes, !bytes.isEmpty, let json = try? JSON(parsing: bytes) else { return false }
+        return json["accounts"]?.array?.contains { $0["ended"] != nil } == true
     }
 
     // MARK: Statements

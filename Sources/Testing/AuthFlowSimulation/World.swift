@@ -55,6 +55,9 @@ package final class World: @unchecked Sendable {  // All jobs of a simulation ru
     /// The first rule that was broken.
     package private(set) var violation: String?
 
+    /// Whether the provider has ended a grant.
+    package var isEnded: (Int) -> Bool = { _ in false }
+
     package init(simulation: Simulation, faults: Faults) {
         self.simulation = simulation
         self.faults = faults
