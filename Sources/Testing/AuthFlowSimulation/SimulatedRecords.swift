@@ -63,11 +63,10 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
             )
             newest[grant] = max(serial, newest[grant] ?? 0)
         }
-        let hasEnd = Self.hasEnd(rows[digest]?.sealed)
         for grant in before.keys.sorted() where after[grant] == nil {
             removals[grant] = simulation.now
             world.require(
-                !hasEnd || world.isEnded(grant),
+                world.isEnded(grant) || !Self.hasEnd(rows[digest]?.sealed),
                 "grant \(grant) is stored as ended, and the provider has not ended it"
             )
         }
