@@ -30,7 +30,7 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
             let registration = try ClientRegistration(ClientRegistration.Values(clientID: "client"))
             let client = OAuthClient(server: server, registration: registration)
             processes.append(process)
-            managers.append(CredentialManager(client: client, store: SimulatedStore(records, process, host: host)))
+            managers.append(CredentialManager(client: client, store: records.store(of: process, host: host)))
         }
     }
 
@@ -39,13 +39,12 @@ final class Stage: @unchecked Sendable {  // All jobs of a simulation run on one
     /// Whose tokens are stored: the grants, with the numbers of their refresh tokens.
     var stored: [Int: Int] { records.grants(in: key.digest) }
 
-    func credential() -> Credential? {
+    func credential() -> Credential {
         provider.signIn("alice", session: "s", resources: [], at: managers[0].client.server.host.now())
     }
 
     func signIn(at process: Int) async throws {
-        guard let credential = credential() else { throw CancellationError() }
-        try await managers[process].save(credential, for: "s")
+        try await managers[process].save(credential(), for: "s")
     }
 
     /// Runs a task of a process, whose result is noted under a name.

@@ -17,7 +17,7 @@ guard ProcessInfo.processInfo.environment["SWIFT_DETERMINISTIC_HASHING"] != nil 
 switch (arguments.first, arguments.dropFirst().compactMap { UInt64($0) }) {
 case ("batch", let values) where values.count == 2: batch(values[0], values[1])
 case ("replay", let values) where values.count == 1: replay(values[0])
-case ("twice", let values) where values.count == 1: twice(values[0])
+case ("twice", let values) where values.count == 1 && values[0] > 0: twice(values[0])
 case (let count?, let seeds):
     guard let count = UInt64(count), count > 0, seeds.count <= 1 else { usage() }
     try await explore(count, from: seeds.first ?? UInt64.random(in: 1..<(1 << 40)))

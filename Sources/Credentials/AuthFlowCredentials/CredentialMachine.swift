@@ -9,7 +9,7 @@ import AuthFlowStorage
 ///
 /// | event | nothing cached | cached, checked in the last 10 s | cached, unchecked | unsaved tokens |
 /// |---|---|---|---|---|
-/// | asked (``served(at:margin:)``) | read under the lease | hand out | one read for all callers, then hand out | as cached |
+/// | asked | read under the lease | hand out | one read for all callers, then hand out | as cached |
 /// | read: has the same tokens | adopted after the lease | checked | checked | replaced entry: written again |
 /// | read: has others | adopted after the lease | forget | forget | newer: dropped |
 /// | read: has none | signed out | forget, publish | forget, publish | dropped, and revoked after a sign-out |
@@ -18,6 +18,10 @@ import AuthFlowStorage
 /// | refreshed, and not written | adopt | adopt | adopt | remember, and repeat under the same lease |
 /// | refreshed under a lost lease | adopt | adopt | adopt | remember; the next lease's read decides |
 /// | signed in, signed out, another account | new epoch | forget, new epoch | forget, new epoch | an older epoch's are replaced |
+/// | told that the store has changed | as it was | unchecked | as it was | as cached |
+/// | the provider ended the session, and that is stored | as it was | forget | forget | dropped |
+/// | a request failed | leave the provider alone for a while | as it was | as it was | as it was |
+/// | a request succeeded | ask the provider again | as it was | as it was | as it was |
 /// | work of an earlier epoch ends | hand nothing out | hand nothing out | hand nothing out | stored, if nothing newer is |
 ///
 /// An epoch is the time between two changes of the user. "Write" stands for a write under the lease; docs/models/lease.pml has the
@@ -37,18 +41,18 @@ struct CredentialMachine {
     /// The current account, as the store was last seen to have it.
     private var current: AccountID?
     private(set) var epoch = 0
-    /// Counts what was written and what could not be: a read in progress meanwhile is out of date.
+    /// Counts the writes and the failed ones: a read in progress meanwhile is out of date.
     private var version = 0
     /// The accounts that a refresh failed for: one user's failure says little about another's.
     private var backoffs: [AccountID: Backoff] = [:]
     /// At most one for each account.
     private var unsaved: [Unsaved] = []
-    /// The credentials whose write failed because their lease was lost: it can be tried again at once, under another.
-    private var lost: [Lease: Credential] = [:]
+    /// The credentials whose lease was lost before they were written: another try is possible at once, under the next lease.
+    private var lostLeases: [Lease: Credential] = [:]
 
     init(account: String?) { self.account = account }
 
-    /// A credential that could not be written: the stored one is older than it.
+    /// An unsaved credential: the stored one is older than it.
     private struct Unsaved {
         let credential: Credential
         /// The entry that the store has instead. When the store has something else, that is newer.
@@ -182,7 +186,7 @@ extension CredentialMachine {
     struct Found {
         /// The stored accounts.
         let stored: StoredAccounts
-        /// The same, with the credentials that could not be written.
+        /// The same, with the unsaved credentials.
         var known: StoredAccounts
         /// The epoch of that.
         let epoch: Int
@@ -205,7 +209,7 @@ extension CredentialMachine {
         for index in unsaved.indices where unsaved[index].replaces == .unknown {
             unsaved[index].replaces = .entry(stored.entry(of: unsaved[index].account))
         }
-        // What another process has stored since is newer than what could not be written here.
+        // What another process has stored since is newer than an unsaved credential.
         unsaved.removeAll { unsaved in
             let entry = stored.entry(of: unsaved.account)
             guard unsaved.replaces != .entry(entry) else { return false }
@@ -250,7 +254,7 @@ extension CredentialMachine {
         lostLease lease: Lease?,
         _ epoch: Int
     ) {
-        if let lease { lost[lease] = credential }
+        if let lease { lostLeases[lease] = credential }
         if isSignIn { current = credential.account }
         let earlier = unsaved.first { $0.account == credential.account }
         if let earlier, earlier.epoch > epoch { return }
@@ -271,7 +275,7 @@ extension CredentialMachine {
     var hasUnsaved: Bool { !unsaved.isEmpty }
 
     /// Takes the credential whose lease was lost.
-    mutating func takeLost(of lease: Lease) -> Credential? { lost.removeValue(forKey: lease) }
+    mutating func takeLost(of lease: Lease) -> Credential? { lostLeases.removeValue(forKey: lease) }
 }
 
 // MARK: - The provider

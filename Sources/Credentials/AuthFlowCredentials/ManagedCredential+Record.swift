@@ -16,7 +16,7 @@ extension ManagedCredential {
         under lease: Lease? = nil
     ) async throws -> (stored: StoredAccounts, known: StoredAccounts, epoch: Int) {
         while true {
-            // What was written during a read, or could not be, cannot be compared with what it saw.
+            // A write during a read, successful or not: the two cannot be compared.
             if let result = try await readOnce(lease) { return result }
         }
     }
@@ -313,15 +313,15 @@ extension ManagedCredential {
     package func remove() async throws -> StoredAccounts.Entry? {
         beginEpoch()
         var found: StoredAccounts.Entry?
-        for _ in 0..<2 {
+        var attempts = 3
+        while true {
+            attempts -= 1
             do {
                 return try await removeUnderLease { found = $0 } ?? found
-            } catch let error as AuthError where error.isOfLostLease {
-                // Another process has changed or removed it meanwhile, or this one has: its answer was lost.
-                continue
+            } catch let error as AuthError where error.isOfLostLease && attempts > 0 {
+                // Another process has changed or removed it meanwhile, or this one has, and the answer was lost.
             }
         }
-        return try await removeUnderLease { found = $0 } ?? found
     }
 
     /// - Parameter willRemove: Receives the entry before it is removed.

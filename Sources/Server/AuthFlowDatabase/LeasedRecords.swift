@@ -212,9 +212,17 @@ extension LeasedRecords {
 
 // MARK: - Records
 
-extension LeasedRecords {
+extension LeasedRecords: SessionTokenStore {
     package func bytes(for key: RecordKey) async throws -> [UInt8]? {
         try await repeated(for: times.outage) { try await self.table.bytes(of: key.digest) }
+    }
+
+    package func write(_ bytes: [UInt8]?, under lease: Lease) async throws {
+        try await write(bytes, nil, under: lease)
+    }
+
+    package func write(_ bytes: [UInt8], _ attributes: RecordAttributes, under lease: Lease) async throws {
+        try await write(Optional(bytes), Optional(attributes), under: lease)
     }
 
     package func bytes(under lease: Lease) async throws -> [UInt8]? {

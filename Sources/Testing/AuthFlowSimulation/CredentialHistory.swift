@@ -85,7 +85,7 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
                 client: client,
                 credentials: CredentialManager(
                     client: client,
-                    store: SimulatedStore(records, process, host: host),
+                    store: records.store(of: process, host: host),
                     refreshesAhead: simulation.random.happens(0.5),
                     observer: { [world] event in world.note("event: \(event)") }
                 )
@@ -239,7 +239,6 @@ package final class CredentialHistory: @unchecked Sendable {  // All jobs of a s
         let now = server.client.server.host.now()
         let credential = provider.signIn(user, session: session, resources: resources, at: now)
         let grant = provider.grants.count - 1
-        guard let credential else { return world.require(false, "no credential can be made") }
         world.note("\(user) signs in to \(session): grant \(grant)")
         let attributes = simulation.random.happens(0.5) ? RecordAttributes(lifetime: .seconds(36_000)) : nil
         try await server.credentials.save(credential, for: session, attributes: attributes)

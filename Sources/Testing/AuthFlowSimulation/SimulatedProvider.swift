@@ -44,7 +44,7 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
     // MARK: Grants
 
     /// Signs a user in.
-    package func signIn(_ user: String, session: String, resources: [String], at now: Date) -> Credential? {
+    package func signIn(_ user: String, session: String, resources: [String], at now: Date) -> Credential {
         grants.append(Grant(user: user, session: session, resources: resources))
         let grant = grants.count - 1
         let issuer = JSON.string(Self.issuer)
@@ -54,11 +54,14 @@ package final class SimulatedProvider: @unchecked Sendable {  // All jobs of a s
             "scopes": [], "signed_in_at": .double(now.timeIntervalSince1970),
             "obtained_at": .double(now.timeIntervalSince1970),
             "expires_at": .double(now.timeIntervalSince1970 + Double(lifetime)),
-            "identity": ["iss": issuer, "sub": .string(user), "issuer": issuer, "subject": .string(user)],
+            "identity": ["issuer": issuer, "subject": .string(user)],
             "binding": ["issuer": issuer, "endpoints": .object(Self.endpoints.mapValues(JSON.string))],
         ]
         if !resources.isEmpty { json["resources"] = .array(resources.map(JSON.string)) }
-        return Credential(.object(json))
+        guard let credential = Credential(.object(json)) else {
+            preconditionFailure("A credential's JSON has changed.")
+        }
+        return credential
     }
 
     package func end(_ grant: Int, _ reason: String) {

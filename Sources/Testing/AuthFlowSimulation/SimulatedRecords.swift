@@ -21,7 +21,7 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
         var usedAt = Duration.zero
 
         func isAlive(at now: Duration) -> Bool {
-            lifetimeEnd ?? now + .seconds(1) > now && idleEnd ?? now + .seconds(1) > now
+            [lifetimeEnd, idleEnd].allSatisfy { $0.map { $0 > now } ?? true }
         }
     }
 
@@ -40,6 +40,11 @@ package final class SimulatedRecords: @unchecked Sendable {  // All jobs of a si
     private(set) var removals: [Int: Duration] = [:]
 
     package init(world: World) { self.world = world }
+
+    /// The store of a process.
+    package func store(of process: Simulation.Process, host: HostServices) -> LeasedRecords<SimulatedTable> {
+        LeasedRecords(times: .init(), host: host) { SimulatedTable(self, process, onMessage: $0) }
+    }
 
     /// The grants in a record, with the numbers of their refresh tokens.
     package func grants(in digest: [UInt8]) -> [Int: Int] { stored[digest] ?? [:] }
