@@ -8,7 +8,7 @@ import CSimulation
 /// seed again. A task belongs to the process of the task that has begun it.
 ///
 /// What is simulated waits on ``clock``, and takes its time and randomness from ``host(of:skew:)``. It may not block, nor
-/// wait for other threads.
+/// wait for other threads, nor call `Task.yield()`, after which it would never go on.
 ///
 /// For the same order in every run, set `SWIFT_DETERMINISTIC_HASHING` in the environment: otherwise sets and dictionaries have an order
 /// of their own in each process of the system.
