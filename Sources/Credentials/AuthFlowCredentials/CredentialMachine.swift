@@ -1,6 +1,6 @@
 import AuthFlowEssentials
 import AuthFlowHTTP
-package import AuthFlowOAuth
+import AuthFlowOAuth
 import AuthFlowStorage
 
 /// One process's knowledge of one credential, and the decisions that follow from it: what is handed out from memory, what a read of the store

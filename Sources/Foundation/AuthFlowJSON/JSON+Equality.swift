@@ -54,7 +54,7 @@ extension String {
         guard utf8.count == other.utf8.count else { return false }
         let result = unsafe utf8.withContiguousStorageIfAvailable { left in
             unsafe other.utf8.withContiguousStorageIfAvailable { right in
-                guard let left = unsafe left.baseAddress, let right = unsafe right.baseAddress else { return true }
+                guard let left = left.baseAddress, let right = right.baseAddress else { return true }
                 return unsafe memcmp(left, right, utf8.count) == 0
             }
         }

@@ -1,7 +1,6 @@
-public import AuthFlowHTTP
-
 // CHECK_APPLE is set where these files are type-checked on Linux, against Foundation's own URLSession there.
 #if canImport(Darwin) || CHECK_APPLE
+public import AuthFlowHTTP
 import Foundation
 import HTTPTypes
 import Synchronization

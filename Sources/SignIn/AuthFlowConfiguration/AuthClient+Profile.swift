@@ -1,5 +1,5 @@
 public import AuthFlowHTTP
-public import AuthFlowOAuth
+import AuthFlowOAuth
 public import AuthFlowSignIn
 import AuthFlowStorage
 

@@ -1,7 +1,7 @@
 import AuthFlowCredentials
 public import AuthFlowHTTP
 import AuthFlowJSON
-public import AuthFlowOAuth
+import AuthFlowOAuth
 public import AuthFlowResourceClient
 public import AuthFlowSignIn
 public import AuthFlowStorage

@@ -1,6 +1,6 @@
 public import AuthFlowHTTP
 public import AuthFlowJSON
-public import AuthFlowOAuth
+import AuthFlowOAuth
 public import AuthFlowTransport
 import HTTPTypes
 

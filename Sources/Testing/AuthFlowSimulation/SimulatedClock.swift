@@ -29,7 +29,7 @@ public struct SimulatedClock: Clock {
         try Task.checkCancellation()
         let timer = Atomic<UInt64>(0)
         try await withTaskCancellationHandler {
-            try await withUnsafeThrowingContinuation { continuation in
+            try await unsafe withUnsafeThrowingContinuation { continuation in
                 let number = unsafe simulation.addTimer(at: deadline.offset, continuation)
                 timer.store(number, ordering: .relaxed)
             }

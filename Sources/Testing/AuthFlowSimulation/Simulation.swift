@@ -21,12 +21,12 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
         public static let world = Process(index: 0)
     }
 
-    private struct Job {
+    @safe private struct Job {
         let pointer: UnsafeMutableRawPointer
         let process: Int
     }
 
-    struct Timer {
+    @safe struct Timer {
         let time: Duration
         let number: UInt64
         let process: Int
@@ -143,7 +143,7 @@ public final class Simulation: @unchecked Sendable {  // All of its jobs run on 
 
     /// Runs work of the world, for which a process waits: the work goes on when the process is killed.
     public func inWorld<Value: Sendable>(_ work: @escaping @Sendable () async throws -> Value) async throws -> Value {
-        try await withUnsafeThrowingContinuation { continuation in
+        try await unsafe withUnsafeThrowingContinuation { continuation in
             begin(in: .world) {
                 let result: Result<Value, any Error>
                 do { result = .success(try await work()) } catch { result = .failure(error) }

@@ -1,5 +1,5 @@
 import AuthFlowEssentials
-public import AuthFlowHTTP
+import AuthFlowHTTP
 import AuthFlowJOSE
 import AuthFlowJSON
 

@@ -1,4 +1,4 @@
-public import AuthFlowHTTP
+import AuthFlowHTTP
 import HTTPTypes
 
 extension OAuthClient {
